@@ -1,6 +1,8 @@
 //! What of a layout a framework has no word for.
 
-use quadrille_spec::{Axis, AxisOrder, Classic, Field, Layout, Linear, Offload, Recompute, Schedule, SpecError};
+use quadrille_spec::{
+    Axis, AxisOrder, AxisSet, Classic, Field, Layout, Linear, Offload, Recompute, Schedule, SpecError,
+};
 
 use super::Sizes;
 
@@ -18,8 +20,9 @@ impl<'a> Gaps<'a> {
         let mut gaps = Self { framework, layout, sizes: Sizes::of(layout), lines: Vec::new() };
         let Sizes { x, y, data, .. } = gaps.sizes;
         let expert = layout.grid.size(Axis::Expert);
-        if expert > 1 {
-            gaps.add(format!("expert={expert}"), format!("in a model without experts it counts as data: data={data}"));
+        if expert > 1 && gaps.sizes.spread_data == 1 {
+            let instead = format!("no experts are spread over it, so that it counts as data: data={data}");
+            gaps.add(format!("expert={expert}"), instead);
         }
         if layout.linear == Linear::Summa && x * y > 1 {
             gaps.lacks(Field::Linear, "products are not cut into panels; partial sums are reduced instead");
@@ -81,6 +84,28 @@ impl<'a> Gaps<'a> {
             let names = order.iter().map(|axis| axis.name()).collect::<Vec<_>>().join(",");
             let instead = format!("{} numbers ranks by {names}, so other ranks share a node", self.framework);
             self.add(format!("order = {}", self.order_in_use()), instead);
+        }
+    }
+
+    /// Says so where experts are spread over other ranks than the innermost in `order`, those of tensor parallelism left out
+    /// that cut every expert.
+    pub fn check_experts_over(&mut self, order: &[Axis]) {
+        let over = self.layout.experts_over;
+        let cuts_experts = |axis: &Axis| !over.contains(Axis::X) && [Axis::X, Axis::Y].contains(axis);
+        // Expert and data are one axis of frameworks, in which they stand as in the grid.
+        let batch = self.layout.grid.order().axes().into_iter().filter(|axis| Axis::BATCH.contains(axis));
+        let batch: Vec<Axis> = batch.collect();
+        let flat = order.iter().flat_map(|axis| if *axis == Axis::Data { batch.clone() } else { vec![*axis] });
+        let ranks = flat.filter(|axis| self.layout.grid.size(*axis) > 1 && !cuts_experts(axis));
+        let innermost: AxisSet = ranks.take(over.iter().count()).collect();
+        if innermost != over {
+            let names = order.iter().map(|axis| axis.name()).collect::<Vec<_>>().join(",");
+            let spread = self.layout.grid.size_of(over);
+            let instead = format!(
+                "{} spreads experts over the {spread} ranks that come first in its order {names}, so other ranks have them",
+                self.framework
+            );
+            self.lacks(Field::ExpertsOver, instead);
         }
     }
 

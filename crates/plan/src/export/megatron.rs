@@ -10,7 +10,9 @@ use quadrille_spec::{
     SpecError, Zero,
 };
 
+use super::experts::{self, Degrees, Fields, Setting};
 use super::gaps::{Gaps, even_pieces};
+use super::model::Described;
 use super::{Export, Precision, Sizes, Target, check_language_model, comments, nodes};
 
 /// How data parallelism shards.
@@ -41,17 +43,23 @@ pub(super) struct Choices {
     pub overlap_param_gather: bool,
     /// The base of rotary positions, where they are used.
     pub rotary_base: Option<u64>,
+    /// What is said of experts.
+    pub experts: Fields,
     pub gaps: Vec<String>,
 }
 
 impl Choices {
-    pub fn new(framework: &'static str, model: &Classic, layout: &Layout) -> Result<Self, SpecError> {
+    pub fn new(framework: &'static str, described: &Described, layout: &Layout) -> Result<Self, SpecError> {
+        let model = &described.sizes;
         check_language_model(model, framework)?;
         let sizes = Sizes::of(layout);
         let mut gaps = Gaps::new(framework, layout);
         let tensor = gaps.tensor_parallel(model)?;
         let sharding = sharding(layout, sizes, &mut gaps);
-        let pipe_before_data = order(&mut gaps, sharding);
+        let mixture = described.mixture.as_ref();
+        let degrees = mixture.map(|_| Degrees::of(layout, tensor));
+        let pipe_before_data = order(&mut gaps, sharding, may_put_pipe_before_data(sizes, tensor, degrees));
+        let experts = mixture.map(|mixture| experts::fields(framework, model, mixture, layout, tensor, &mut gaps));
         gaps.check_schedule(&[Schedule::OneForwardOneBackward, Schedule::Interleaved], "1f1b");
         let interleaved = layout.schedule == Schedule::Interleaved && layout.chunks > 1;
         let pipeline_layout = (sizes.pipe > 1 && !even_pieces(layout)).then(|| pipeline_layout(&layout.stage_blocks));
@@ -82,12 +90,13 @@ impl Choices {
             microbatch_group: (interleaved && layout.microbatch_group != sizes.pipe).then_some(layout.microbatch_group),
             pipeline_layout,
             pipe_before_data,
-            sequence_parallel: layout.activations == Activations::Scattered && tensor > 1,
+            sequence_parallel: (layout.activations == Activations::Scattered || mixture.is_some()) && tensor > 1,
             micro_batch: layout.microbatch / sizes.z,
             sharding,
             overlap_grad_reduce: overlap.reduce_scatter && replicates,
             overlap_param_gather: overlap.reduce_scatter && overlap.all_gather && gathers,
             rotary_base: rotary_base(model)?,
+            experts: experts.transpose()?.unwrap_or_default(),
             gaps: gaps.lines,
         })
     }
@@ -104,28 +113,37 @@ fn sharding(layout: &Layout, sizes: Sizes, gaps: &mut Gaps) -> Sharding {
             Zero::Gradients => Sharding::Fsdp { strategy: "optim_grads", replicas: 1 },
         };
     }
-    if context > 1 {
-        let part = format!("context={context} beside z={z}");
-        gaps.add(part, "weights are sharded over context, too, where the layout replicates them");
+    for (axis, size) in [("context", context), ("expert", sizes.spread_data)] {
+        if size > 1 {
+            let instead = format!("weights are sharded over {axis}, too, where the layout replicates them");
+            gaps.add(format!("{axis}={size} beside z={z}"), instead);
+        }
     }
-    if layout.zero != Zero::Off && data > 1 {
+    let replicas = data / sizes.spread_data;
+    if layout.zero != Zero::Off && replicas > 1 {
         let part = format!("zero = {} beside z={z}", layout.zero);
-        gaps.add(part, format!("states are sharded over z and replicated over data={data}"));
+        gaps.add(part, format!("states are sharded over z and replicated over data={replicas}"));
     }
     // Weights that are kept for the step are gathered once after the update: what ZeRO's second stage does.
     let strategy = match layout.keep_weights {
         KeepWeights::Use => "optim_grads_params",
         KeepWeights::Step => "optim_grads",
     };
-    Sharding::Fsdp { strategy, replicas: data }
+    Sharding::Fsdp { strategy, replicas }
+}
+
+/// Beside experts Megatron puts the pipeline inside data only where each replica of them is one of the other weights.
+fn may_put_pipe_before_data(sizes: Sizes, tensor: usize, degrees: Option<Degrees>) -> bool {
+    degrees.is_none_or(|degrees| sizes.pipe == 1 || degrees.parallel * degrees.tensor == tensor * sizes.context)
 }
 
 /// Whether ranks are numbered with the pipeline inside data; Megatron-FSDP has the usual order only.
-fn order(gaps: &mut Gaps, sharding: Sharding) -> bool {
+fn order(gaps: &mut Gaps, sharding: Sharding, may_put_pipe_before_data: bool) -> bool {
     use Axis::{Context, Data, Pipe, X, Y, Z};
     let usual = [X, Y, Context, Z, Data, Pipe];
-    let is_fsdp = matches!(sharding, Sharding::Fsdp { .. });
-    if !gaps.is_order(&usual) && !is_fsdp && gaps.is_order(&[X, Y, Context, Pipe, Z, Data]) {
+    gaps.check_experts_over(&[X, Y, Context, Z, Data]);
+    let may = may_put_pipe_before_data && !matches!(sharding, Sharding::Fsdp { .. });
+    if may && !gaps.is_order(&usual) && gaps.is_order(&[X, Y, Context, Pipe, Z, Data]) {
         return true;
     }
     gaps.check_order(&usual);
@@ -176,9 +194,10 @@ impl Flags {
     }
 }
 
-pub(super) fn export(model: &Classic, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
+pub(super) fn export(described: &Described, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
     let (nodes, per_node) = nodes(layout, target)?;
-    let choices = Choices::new("Megatron-LM", model, layout)?;
+    let model = &described.sizes;
+    let choices = Choices::new("Megatron-LM", described, layout)?;
     let checked = "Flags of pretrain_gpt.py, held against megatron-core 0.17.1, 0.18.2, 0.19.0 and 0.19.2";
     let left = format!("To be added: data, a tokenizer of {} tokens, the optimizer's constants", model.vocab);
     let mut text = comments(model, layout, checked, &left, &choices.gaps);
@@ -188,7 +207,8 @@ pub(super) fn export(model: &Classic, layout: &Layout, target: &Target) -> Resul
         _ => "export CUDA_DEVICE_MAX_CONNECTIONS=1\n",
     };
     let mut flags = Flags::default();
-    model_flags(&mut flags, model, layout, &choices);
+    model_flags(&mut flags, described, layout, &choices);
+    expert_flags(&mut flags, &choices.experts);
     layout_flags(&mut flags, layout, &choices);
     flags.on("--bf16", target.precision == Precision::Bf16);
     text += &format!("torchrun --nnodes {nodes} --nproc-per-node {per_node} pretrain_gpt.py");
@@ -198,7 +218,8 @@ pub(super) fn export(model: &Classic, layout: &Layout, target: &Target) -> Resul
     Ok(Export { text: text + "\n", cannot_express: choices.gaps })
 }
 
-fn model_flags(flags: &mut Flags, model: &Classic, layout: &Layout, choices: &Choices) {
+fn model_flags(flags: &mut Flags, described: &Described, layout: &Layout, choices: &Choices) {
+    let model = &described.sizes;
     flags.set("--num-layers", model.layers);
     flags.set("--hidden-size", model.hidden);
     flags.set("--ffn-hidden-size", model.ffn);
@@ -206,6 +227,8 @@ fn model_flags(flags: &mut Flags, model: &Classic, layout: &Layout, choices: &Ch
     let grouped = model.kv_heads < model.heads;
     flags.on("--group-query-attention", grouped);
     flags.maybe("--num-query-groups", grouped.then_some(model.kv_heads));
+    flags.maybe("--kv-channels", described.head_dim);
+    flags.on("--qk-layernorm", described.qk_norm);
     flags.set("--seq-length", layout.seq_len);
     flags.set("--max-position-embeddings", model.seq_len);
     flags.set("--make-vocab-size-divisible-by", 1);
@@ -219,6 +242,22 @@ fn model_flags(flags: &mut Flags, model: &Classic, layout: &Layout, choices: &Ch
     flags.on("--untie-embeddings-and-output-weights", !model.tied_head);
     flags.set("--attention-dropout", model.dropout);
     flags.set("--hidden-dropout", model.dropout);
+}
+
+/// Flags are called as the fields from which Megatron-LM makes them, but for the number of experts.
+fn expert_flags(flags: &mut Flags, experts: &Fields) {
+    for (field, setting) in &experts.0 {
+        let name = match *field {
+            "num_moe_experts" => "--num-experts".to_owned(),
+            field => format!("--{}", field.replace('_', "-")),
+        };
+        match setting {
+            Setting::Switch(wanted) => flags.on(&name, *wanted),
+            Setting::Said(value) => flags.set(&name, value),
+            Setting::Usual(_) => {}
+            Setting::Blocks(blocks) => flags.set(&name, format!("'{}'", experts::list_expression(blocks))),
+        }
+    }
 }
 
 fn layout_flags(flags: &mut Flags, layout: &Layout, choices: &Choices) {

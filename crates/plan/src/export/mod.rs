@@ -5,8 +5,10 @@
 
 mod axonn;
 mod deepspeed;
+mod experts;
 mod gaps;
 mod megatron;
+mod model;
 mod nemo;
 mod torchtitan;
 
@@ -14,6 +16,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use quadrille_spec::{Axis, Classic, Layout, Model, SpecError};
+
+use model::Described;
 
 /// A framework that layouts are exported to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -94,19 +98,18 @@ pub struct Export {
 /// A number of devices in a node that does not divide the ranks; a model or an axis for which the framework has nothing
 /// that computes the same.
 pub fn export(framework: Framework, model: &Model, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
-    model.check_classic(&framework.to_string())?;
-    let sizes = &model.classic();
+    let described = || Described::new(model, &framework.to_string());
+    let classic = || model.check_classic(&framework.to_string()).map(|()| model.classic());
     match framework {
-        Framework::Megatron => megatron::export(sizes, layout, target),
-        Framework::Torchtitan => torchtitan::export(sizes, layout, target),
-        Framework::DeepSpeed => deepspeed::export(sizes, layout, target),
-        Framework::Nemo => nemo::export(sizes, layout, target),
-        Framework::Axonn => axonn::export(sizes, layout, target),
+        Framework::Megatron => megatron::export(&described()?, layout, target),
+        Framework::Torchtitan => torchtitan::export(&described()?, layout, target),
+        Framework::DeepSpeed => deepspeed::export(&classic()?, layout, target),
+        Framework::Nemo => nemo::export(&described()?, layout, target),
+        Framework::Axonn => axonn::export(&classic()?, layout, target),
     }
 }
 
-/// The sizes of a grid by name. Expert ranks of a model without experts are data ranks: what all frameworks call data
-/// parallelism.
+/// The sizes of a grid by name. Expert ranks are data ranks, whatever experts do: what all frameworks call data parallelism.
 #[derive(Debug, Clone, Copy)]
 struct Sizes {
     x: usize,
@@ -114,6 +117,8 @@ struct Sizes {
     z: usize,
     context: usize,
     data: usize,
+    /// Those of the data ranks over which experts are spread: the axis expert, or 1.
+    spread_data: usize,
     pipe: usize,
 }
 
@@ -121,7 +126,8 @@ impl Sizes {
     fn of(layout: &Layout) -> Self {
         let [x, y, z, context, pipe] =
             [Axis::X, Axis::Y, Axis::Z, Axis::Context, Axis::Pipe].map(|axis| layout.grid.size(axis));
-        Self { x, y, z, context, data: layout.grid.batch_shares(), pipe }
+        let spread_data = if layout.experts_over.contains(Axis::Expert) { layout.grid.size(Axis::Expert) } else { 1 };
+        Self { x, y, z, context, data: layout.grid.batch_shares(), spread_data, pipe }
     }
 
     fn ranks(self) -> usize {

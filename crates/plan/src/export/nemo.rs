@@ -6,9 +6,11 @@
 
 use std::fmt::Display;
 
-use quadrille_spec::{Activation, Classic, Layout, Norm, Recompute, SpecError};
+use quadrille_spec::{Activation, Layout, Norm, Recompute, SpecError};
 
+use super::experts::{Fields, Setting};
 use super::megatron::{Choices, Sharding};
+use super::model::Described;
 use super::{Export, Precision, Target, comments, nodes};
 
 /// The lines of one section.
@@ -30,9 +32,10 @@ impl Section {
     }
 }
 
-pub(super) fn export(model: &Classic, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
+pub(super) fn export(described: &Described, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
     let (nodes, per_node) = nodes(layout, target)?;
-    let choices = Choices::new("Megatron Bridge", model, layout)?;
+    let model = &described.sizes;
+    let choices = Choices::new("Megatron Bridge", described, layout)?;
     let checked = "Overrides of a Megatron Bridge recipe, checked against its documentation, commit 167ba2ad3210";
     let left = format!(
         "torchrun --nnodes {nodes} --nproc-per-node {per_node}; to be added: data, a tokenizer of {} tokens, the \
@@ -41,7 +44,7 @@ pub(super) fn export(model: &Classic, layout: &Layout, target: &Target) -> Resul
     );
     let mut text = comments(model, layout, checked, &left, &choices.gaps);
     for section in [
-        model_section(model, layout, &choices),
+        model_section(described, layout, &choices),
         batch_section(layout, &choices),
         ddp_section(&choices),
         Section(format!("dataset:\n  seq_length: {}\n", layout.seq_len)),
@@ -64,7 +67,8 @@ pub(super) fn export(model: &Classic, layout: &Layout, target: &Target) -> Resul
     Ok(Export { text, cannot_express: choices.gaps })
 }
 
-fn model_section(model: &Classic, layout: &Layout, choices: &Choices) -> Section {
+fn model_section(described: &Described, layout: &Layout, choices: &Choices) -> Section {
+    let model = &described.sizes;
     let mut section = Section::new("model");
     let swiglu = model.activation == Activation::Swiglu;
     section.set("num_layers", model.layers);
@@ -72,6 +76,8 @@ fn model_section(model: &Classic, layout: &Layout, choices: &Choices) -> Section
     section.set("ffn_hidden_size", model.ffn);
     section.set("num_attention_heads", model.heads);
     section.set("num_query_groups", model.kv_heads);
+    section.maybe("kv_channels", described.head_dim);
+    section.maybe("qk_layernorm", described.qk_norm.then_some(true));
     section.set("seq_length", layout.seq_len);
     section.set("make_vocab_size_divisible_by", 1);
     section.set("normalization", if model.norm == Norm::Rms { "RMSNorm" } else { "LayerNorm" });
@@ -86,6 +92,7 @@ fn model_section(model: &Classic, layout: &Layout, choices: &Choices) -> Section
     section.set("share_embeddings_and_output_weights", model.tied_head);
     section.set("attention_dropout", model.dropout);
     section.set("hidden_dropout", model.dropout);
+    set_experts(&mut section, &choices.experts);
     section.set("tensor_model_parallel_size", choices.tensor);
     section.set("sequence_parallel", choices.sequence_parallel);
     section.set("pipeline_model_parallel_size", choices.pipe);
@@ -113,6 +120,21 @@ fn model_section(model: &Classic, layout: &Layout, choices: &Choices) -> Section
         }
     }
     section
+}
+
+/// All fields: the recipe may have others.
+fn set_experts(section: &mut Section, experts: &Fields) {
+    for (field, setting) in &experts.0 {
+        match setting {
+            Setting::Switch(on) => section.set(field, on),
+            Setting::Said(value) => section.set(field, value),
+            Setting::Usual(value) => section.set(field, value),
+            Setting::Blocks(blocks) => {
+                let list: Vec<&str> = blocks.iter().map(|block| if *block { "1" } else { "0" }).collect();
+                section.set(field, format!("[{}]", list.join(", ")));
+            }
+        }
+    }
 }
 
 fn batch_section(layout: &Layout, choices: &Choices) -> Section {

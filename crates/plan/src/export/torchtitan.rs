@@ -3,28 +3,43 @@
 //! Held against releases 0.2.1 (December 2025) and 0.2.2 (February 2026), the last that take TOML files: 0.3.0 takes Python
 //! functions. Both have the names of `torchtitan/config/job_config.py` that are written here; how the shares of a cut
 //! sequence are balanced (head and tail, as in a layout) is a field of 0.2.2 only, whose value is what 0.2.1 always does, so
-//! it is left at its default. Models: `torchtitan/models/llama3`. `scripts/check-exports` gives exports to torchtitan's own
+//! it is left at its default. Models: `torchtitan/models/llama3` and `qwen3`; experts: `torchtitan/models/moe`, and
+//! `torchtitan/distributed/parallel_dims.py`, where they are spread over neighbours in the order tensor, context, shards of FSDP,
+//! and cut by all of tensor parallelism or by none of it. The axis expert counts among the shards then. `scripts/check-exports` gives exports to torchtitan's own
 //! reader.
 
 use quadrille_spec::{
-    Activation, Activations, Axis, Classic, Field, KeepWeights, Layout, Norm, Positions, Recompute, Schedule,
-    SpecError, Zero,
+    Activation, Activations, Axis, BalanceScope, Classic, Experts, Field, KeepWeights, Layout, Norm, Positions,
+    Recompute, RouterScores, Schedule, SpecError, Zero,
 };
 
+use super::experts::{self, Degrees};
 use super::gaps::Gaps;
+use super::model::{Described, Mixture};
 use super::{Export, Precision, Sizes, Target, check_language_model, comments, nodes};
 
 /// Llama 3 as torchtitan knows it: flavour, layers, hidden, heads, heads of keys and values, perceptron.
 const FLAVOURS: [(&str, [usize; 5]); 3] =
     [("8B", [32, 4096, 32, 8, 14336]), ("70B", [80, 8192, 64, 8, 28672]), ("405B", [126, 16384, 128, 8, 53248])];
 
-pub(super) fn export(model: &Classic, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
+/// Qwen3 with experts: flavour, layers, hidden, heads, heads of keys and values, width of an expert; base of the positions.
+const QWEN3_FLAVOURS: [(&str, [usize; 5], f64); 2] =
+    [("30B-A3B", [48, 2048, 32, 4, 768], 1e6), ("235B-A22B", [94, 4096, 64, 4, 1536], 5e6)];
+
+pub(super) fn export(described: &Described, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
+    let model = &described.sizes;
     check_language_model(model, "torchtitan")?;
     let (nodes, per_node) = nodes(layout, target)?;
     let sizes = Sizes::of(layout);
     let mut gaps = Gaps::new("torchtitan", layout);
     let tensor = gaps.tensor_parallel(model)?;
-    let (name, flavour) = flavour(model, &mut gaps);
+    let (name, flavour) = flavour(described, &mut gaps);
+    if let Some(mixture) = &described.mixture {
+        expert_gaps(mixture, name == QWEN3, layout, tensor, &mut gaps);
+    }
+    if name == QWEN3 && sizes.pipe > 1 {
+        gaps.add(format!("pipe={}", sizes.pipe), "torchtitan's Qwen3 has no function that cuts it into stages");
+    }
     weights_gaps(layout, sizes, tensor, &mut gaps);
     gaps.check_order(&[Axis::X, Axis::Y, Axis::Context, Axis::Z, Axis::Data, Axis::Pipe]);
     let schedule = schedule(layout, sizes, &mut gaps);
@@ -44,46 +59,122 @@ pub(super) fn export(model: &Classic, layout: &Layout, target: &Target) -> Resul
     let mut text = comments(model, layout, checked, &left, &gaps.lines);
     text += &format!("\n[model]\nname = {name:?}\nflavor = {flavour:?}\n");
     text += &training(layout, sizes, target.precision);
-    text += &parallelism(layout, sizes, tensor, schedule);
+    let degrees = described.mixture.as_ref().map(|_| Degrees::of(layout, tensor));
+    text += &parallelism(layout, sizes, tensor, degrees, schedule);
     text += &checkpoint;
     Ok(Export { text, cannot_express: gaps.lines })
 }
 
+/// The name of a family that torchtitan has with experts.
+const QWEN3: &str = "qwen3";
+
 /// The name and flavour under which torchtitan has, or is to be given, the model.
-fn flavour(model: &Classic, gaps: &mut Gaps) -> (String, String) {
+fn flavour(described: &Described, gaps: &mut Gaps) -> (String, String) {
+    let model = &described.sizes;
+    if let Some(flavour) = llama3(described) {
+        gaps.add("rotary positions", "torchtitan's Llama 3 scales low frequencies by 8, as Llama 3.1 does");
+        return ("llama3".to_owned(), flavour.to_owned());
+    }
+    if let Some(flavour) = qwen3(described) {
+        return (QWEN3.to_owned(), flavour.to_owned());
+    }
+    let mut instead = "torchtitan has no flavour of these sizes and kinds; register one under this name".to_owned();
+    if let Some(mixture) = &described.mixture {
+        instead += &format!(" with moe_inter_dim={} and {}", mixture.experts.expert.width, moe_args(&mixture.experts));
+    }
+    gaps.add(format!("model {}", model.name), instead);
+    (model.name.clone(), model.name.clone())
+}
+
+fn llama3(described: &Described) -> Option<&'static str> {
+    let model = &described.sizes;
     let sizes = [model.layers, model.hidden, model.heads, model.kv_heads, model.ffn];
-    let known = FLAVOURS.iter().find(|(_, known)| *known == sizes);
-    let is_llama = model.norm == Norm::Rms
+    let as_llama = is_modern(model, 1e-5)
+        && model.rotary_base == 500_000.0
+        && model.vocab == 128_256
+        && described.mixture.is_none()
+        && described.head_dim.is_none()
+        && !described.qk_norm;
+    FLAVOURS.iter().find(|(_, known)| as_llama && *known == sizes).map(|(flavour, _)| *flavour)
+}
+
+fn qwen3(described: &Described) -> Option<&'static str> {
+    let (model, mixture) = (&described.sizes, described.mixture.as_ref()?);
+    let Experts { count, per_token, expert, shared, router, .. } = mixture.experts;
+    let as_qwen = is_modern(model, 1e-6)
+        && model.vocab == 151_936
+        && described.head_dim == Some(128)
+        && described.qk_norm
+        && !mixture.at.contains(&false)
+        && (count, per_token, shared) == (128, 8, None)
+        && (router.scores, router.normalize, router.scale) == (RouterScores::Softmax, true, 1.0);
+    let sizes = [model.layers, model.hidden, model.heads, model.kv_heads, expert.width];
+    let is = |(_, known, base): &&(&str, [usize; 5], f64)| as_qwen && *known == sizes && *base == model.rotary_base;
+    QWEN3_FLAVOURS.iter().find(is).map(|(flavour, ..)| *flavour)
+}
+
+/// What Llama 3 and Qwen3 have in common.
+fn is_modern(model: &Classic, epsilon: f64) -> bool {
+    model.norm == Norm::Rms
+        && model.norm_epsilon == epsilon
         && model.positions == Positions::Rotary
         && model.activation == Activation::Swiglu
-        && model.rotary_base == 500_000.0
-        && model.norm_epsilon == 1e-5
-        && model.vocab == 128_256
         && model.dropout == 0.0
-        && !(model.biases || model.tied_head);
-    match known {
-        Some((flavour, _)) if is_llama => {
-            gaps.add("rotary positions", "torchtitan's Llama 3 scales low frequencies by 8, as Llama 3.1 does");
-            ("llama3".to_owned(), (*flavour).to_owned())
-        }
-        _ => {
-            let part = format!("model {}", model.name);
-            gaps.add(part, "torchtitan has no flavour of these sizes and kinds; register one under this name");
-            (model.name.clone(), model.name.clone())
-        }
+        && !(model.biases || model.tied_head)
+}
+
+/// torchtitan's description of experts.
+fn moe_args(experts: &Experts) -> String {
+    let Experts { count, per_token, expert, shared, router, .. } = experts;
+    let shared = shared.map_or(0, |shared| shared.width.div_ceil(expert.width));
+    let norm = if router.normalize { "True" } else { "False" };
+    format!(
+        "MoEArgs(num_experts={count}, num_shared_experts={shared}, top_k={per_token}, score_func=\"{}\", route_norm={norm}, \
+         route_scale={:?}, score_before_experts=False, load_balance_coeff=None)",
+        router.scores, router.scale
+    )
+}
+
+/// What torchtitan's experts do otherwise.
+fn expert_gaps(mixture: &Mixture, is_qwen3: bool, layout: &Layout, tensor: usize, gaps: &mut Gaps) {
+    let Experts { expert, shared, router, capacity, .. } = mixture.experts;
+    gaps.check_experts_over(&[Axis::X, Axis::Y, Axis::Context, Axis::Z, Axis::Data]);
+    if is_qwen3 {
+        let instead = "a bias for every expert, which moves by 0.001 a step, balances loads, and no loss does";
+        gaps.add(format!("balance = {}", router.balance), instead);
+    } else if router.balance != BalanceScope::None && router.balance_loss > 0.0 {
+        gaps.add(format!("balance = {}", router.balance), "no loss balances the loads of experts");
+    }
+    if router.z_loss > 0.0 {
+        gaps.add(format!("router_z_loss = {}", router.z_loss), "there is no loss of large logits");
+    }
+    if let Some(capacity) = capacity {
+        gaps.add(format!("capacity = {}", capacity.factor), "no tokens are dropped, however unequal loads are");
+    }
+    if let Some(shared) = shared.filter(|shared| !shared.width.is_multiple_of(expert.width)) {
+        let instead = format!("shared experts have multiples of {} columns together", expert.width);
+        gaps.add(format!("shared_ffn = {}", shared.width), instead);
+    }
+    let degrees = Degrees::of(layout, tensor);
+    let sends = degrees.parallel > 1;
+    experts::layout_gaps(layout, tensor, sends && layout.overlap.all_to_all && shared.is_none(), gaps);
+    if sends && degrees.tensor > 1 && layout.scatters_places() {
+        let instead = format!("each of {tensor} ranks that cut an expert sends all tokens, not its part");
+        gaps.add("dispatch", instead);
     }
 }
 
 /// What FSDP shards that the layout does not, or the other way round.
 fn weights_gaps(layout: &Layout, sizes: Sizes, tensor: usize, gaps: &mut Gaps) {
-    let Sizes { z, context, data, pipe, .. } = sizes;
-    if context > 1 {
-        gaps.add(
-            format!("context={context}"),
-            "FSDP shards weights over context, too, where the layout replicates them",
-        );
+    let Sizes { z, context, spread_data, pipe, .. } = sizes;
+    let data = sizes.data / spread_data;
+    for (axis, size) in [("context", context), ("expert", spread_data)] {
+        if size > 1 {
+            let instead = format!("FSDP shards weights over {axis}, too, where the layout replicates them");
+            gaps.add(format!("{axis}={size}"), instead);
+        }
     }
-    if z == 1 && context == 1 && data > 1 && tensor * pipe > 1 {
+    if z * context * spread_data == 1 && data > 1 && tensor * pipe > 1 {
         let part = format!("data={data} without z");
         gaps.add(part, "weights are replicated by DDP, which torchtitan may refuse beside other axes");
     }
@@ -133,17 +224,24 @@ fn training(layout: &Layout, sizes: Sizes, precision: Precision) -> String {
     )
 }
 
-fn parallelism(layout: &Layout, sizes: Sizes, tensor: usize, schedule: &str) -> String {
-    let Sizes { z, context, data, pipe, .. } = sizes;
+fn parallelism(layout: &Layout, sizes: Sizes, tensor: usize, degrees: Option<Degrees>, schedule: &str) -> String {
+    let Sizes { z, context, data, spread_data, pipe, .. } = sizes;
     let reshard = match layout.keep_weights {
         KeepWeights::Use => "always",
         KeepWeights::Step => "never",
     };
     let mut text = format!(
-        "\n[parallelism]\ndata_parallel_replicate_degree = {data}\ndata_parallel_shard_degree = \
-         {z}\nfsdp_reshard_after_forward = {reshard:?}\ntensor_parallel_degree = {tensor}\ncontext_parallel_degree = \
-         {context}\n"
+        "\n[parallelism]\ndata_parallel_replicate_degree = {}\ndata_parallel_shard_degree = \
+         {}\nfsdp_reshard_after_forward = {reshard:?}\ntensor_parallel_degree = {tensor}\ncontext_parallel_degree = \
+         {context}\n",
+        data / spread_data,
+        z * spread_data
     );
+    if let Some(Degrees { parallel, tensor }) = degrees {
+        // Where no experts are spread, tensor parallelism cuts them whatever the second says.
+        let tensor = if parallel > 1 { tensor } else { 1 };
+        text += &format!("expert_parallel_degree = {parallel}\nexpert_tensor_parallel_degree = {tensor}\n");
+    }
     if context > 1 {
         text += "context_parallel_rotate_method = \"allgather\"\n";
     }

@@ -7,13 +7,13 @@ use quadrille_spec::{
     SpecError, Zero,
 };
 
-const TARGET: Target = Target { gpus_per_node: 8, precision: Precision::Bf16 };
+pub(crate) const TARGET: Target = Target { gpus_per_node: 8, precision: Precision::Bf16 };
 
 fn request(grid: &str, global_batch: usize) -> LayoutRequest {
     LayoutRequest::new(grid.parse().unwrap(), global_batch)
 }
 
-fn try_of(framework: Framework, model: &Model, request: &LayoutRequest) -> Result<Export, SpecError> {
+pub(crate) fn try_of(framework: Framework, model: &Model, request: &LayoutRequest) -> Result<Export, SpecError> {
     export(framework, model, &Layout::new(model, request).unwrap(), &TARGET)
 }
 
@@ -43,11 +43,15 @@ fn fsdp() -> LayoutRequest {
     LayoutRequest { microbatch: Some(16), ..request("z=16", 32) }
 }
 
+/// The text, and below it what it does not say.
+pub(crate) fn shown(Export { text, cannot_express }: &Export) -> String {
+    let gaps: String = cannot_express.iter().map(|gap| format!("! {gap}\n")).collect();
+    format!("{text}---\n{gaps}")
+}
+
 fn snapshots(name: &str, model: &str, request: &LayoutRequest) {
     for (framework_name, framework) in Framework::ALL {
-        let Export { text, cannot_express } = of(framework, model, request);
-        let gaps: String = cannot_express.iter().map(|gap| format!("! {gap}\n")).collect();
-        insta::assert_snapshot!(format!("{name}_{framework_name}"), format!("{text}---\n{gaps}"));
+        insta::assert_snapshot!(format!("{name}_{framework_name}"), shown(&of(framework, model, request)));
     }
 }
 
@@ -74,9 +78,7 @@ fn uneven_stages_and_long_sequences() {
         ..request("x=2,context=2,data=1,pipe=4", 8)
     };
     for framework in [Framework::Megatron, Framework::Torchtitan] {
-        let Export { text, cannot_express } = of(framework, "llama3-8b", &uneven);
-        let gaps: String = cannot_express.iter().map(|gap| format!("! {gap}\n")).collect();
-        insta::assert_snapshot!(format!("uneven_{framework}"), format!("{text}---\n{gaps}"));
+        insta::assert_snapshot!(format!("uneven_{framework}"), shown(&of(framework, "llama3-8b", &uneven)));
     }
 }
 

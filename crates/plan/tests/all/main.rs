@@ -2,4 +2,5 @@
 
 mod best;
 mod export;
+mod export_experts;
 mod native;

@@ -1,0 +1,227 @@
+//! Experts in the words of Megatron Core, and what else frameworks do with experts.
+//!
+//! Fields are those of `TransformerConfig` (`megatron/core/transformer/transformer_config.py`), from most of which
+//! Megatron-LM makes its flags. What they mean was read in `megatron/core/transformer/moe` (`moe_utils.py`, `router.py`,
+//! `moe_layer.py`) and `parallel_state.py` of the releases that `megatron.rs` names.
+//!
+//! Routers: Megatron's softmax comes after the choice, over the chosen logits. That is the softmax over all experts divided
+//! by the sum of the chosen (`router_normalize`); `moe_router_pre_softmax` takes the softmax first and does not divide.
+//! Sigmoid weights are divided by their sum wherever several experts are chosen. The scaling factor goes with all of them.
+
+use std::fmt::Display;
+
+use quadrille_spec::{
+    Activations, Axis, BalanceScope, Capacity, Classic, Dispatch, DropOrder, Experts, Field, Layout, Router,
+    RouterScores, SpecError,
+};
+
+use super::gaps::Gaps;
+use super::model::Mixture;
+
+/// How many ranks have which part of the experts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Degrees {
+    /// Ranks over which whole experts are spread.
+    pub parallel: usize,
+    /// Ranks that cut each of them.
+    pub tensor: usize,
+}
+
+impl Degrees {
+    pub fn of(layout: &Layout, tensor: usize) -> Self {
+        let over = layout.experts_over;
+        Self { parallel: layout.grid.size_of(over), tensor: if over.contains(Axis::X) { 1 } else { tensor } }
+    }
+}
+
+/// The value of a field of Megatron Core.
+pub(super) enum Setting {
+    /// On or off; usually off.
+    Switch(bool),
+    /// A number or a name.
+    Said(String),
+    /// The usual one, as YAML writes it: a recipe may have another.
+    Usual(&'static str),
+    /// By block, whether it is meant.
+    Blocks(Vec<bool>),
+}
+
+/// Fields of Megatron Core with their values.
+#[derive(Default)]
+pub(super) struct Fields(pub Vec<(&'static str, Setting)>);
+
+impl Fields {
+    fn say(&mut self, field: &'static str, value: impl Display) {
+        self.0.push((field, Setting::Said(value.to_string())));
+    }
+
+    fn maybe(&mut self, field: &'static str, value: Option<impl Display>) {
+        self.0.push((field, value.map_or(Setting::Usual("null"), |value| Setting::Said(value.to_string()))));
+    }
+
+    fn switch(&mut self, field: &'static str, on: bool) {
+        self.0.push((field, Setting::Switch(on)));
+    }
+}
+
+/// What Megatron Core is told of experts, and what it is not.
+pub(super) fn fields(
+    framework: &str,
+    sizes: &Classic,
+    mixture: &Mixture,
+    layout: &Layout,
+    tensor: usize,
+    gaps: &mut Gaps,
+) -> Result<Fields, SpecError> {
+    let Experts { count, per_token, expert, shared, router, capacity } = mixture.experts;
+    let degrees = Degrees::of(layout, tensor);
+    check_biases(framework, sizes, degrees, gaps)?;
+    check_router(framework, &router, per_token)?;
+    let mut fields = Fields::default();
+    fields.say("num_moe_experts", count);
+    fields.say("moe_router_topk", per_token);
+    fields.say("moe_ffn_hidden_size", expert.width);
+    let everywhere = !mixture.at.contains(&false);
+    let blocks = if everywhere { Setting::Usual("1") } else { Setting::Blocks(mixture.at.clone()) };
+    fields.0.push(("moe_layer_freq", blocks));
+    let overlaps = layout.overlap.all_to_all && degrees.parallel > 1;
+    fields.maybe("moe_shared_expert_intermediate_size", shared.map(|shared| shared.width));
+    fields.switch("moe_shared_expert_overlap", overlaps && shared.is_some());
+    router_fields(&mut fields, &router);
+    capacity_fields(&mut fields, capacity.as_ref());
+    fields.switch("moe_grouped_gemm", true);
+    fields.say("moe_token_dispatcher_type", "alltoall");
+    fields.say("expert_model_parallel_size", degrees.parallel);
+    fields.say("expert_tensor_parallel_size", degrees.tensor);
+    balance_gap(&router, layout, gaps);
+    if let Some(capacity) = capacity {
+        capacity_gaps(&capacity, per_token, layout, tensor, gaps);
+    }
+    layout_gaps(layout, tensor, overlaps && shared.is_none(), gaps);
+    if layout.activations == Activations::Replicated && tensor > 1 {
+        gaps.lacks(Field::Activations, "beside experts tensor parallelism cuts the residual stream's rows (scattered)");
+        if layout.dispatch == Dispatch::Duplicated {
+            gaps.lacks(Field::Dispatch, "each rank of tensor parallelism sends its part of the tokens (dropped)");
+        }
+    }
+    Ok(fields)
+}
+
+/// What neither Megatron nor torchtitan has.
+pub(super) fn layout_gaps(layout: &Layout, tensor: usize, waits: bool, gaps: &mut Gaps) {
+    if waits {
+        gaps.add("overlap oaa", "all-to-alls to and from experts are waited for");
+    }
+    if layout.expert_rows > 0 {
+        gaps.lacks(Field::ExpertRows, "buffers are as long as the rows that come, and no step ends for want of room");
+    }
+    let y = layout.grid.size(Axis::Y);
+    if y > 1 && layout.experts_over.contains(Axis::X) {
+        let part = format!("y={y} beside experts-over = {}", layout.experts_over);
+        gaps.add(part, format!("no expert is cut over any of x*y={tensor}"));
+    }
+}
+
+/// With biases Megatron's experts and routers have some, too.
+fn check_biases(framework: &str, sizes: &Classic, degrees: Degrees, gaps: &mut Gaps) -> Result<(), SpecError> {
+    if !sizes.biases {
+        return Ok(());
+    }
+    if degrees.tensor > 1 {
+        let rule = format!(
+            "{framework} gives experts biases, too, which it refuses over expert tensor parallelism of {}",
+            degrees.tensor
+        );
+        return Err(SpecError::invalid("biases", true, rule, "use biases = false, or --experts-over with x"));
+    }
+    gaps.add("biases = true", "experts and their routers have biases, too");
+    Ok(())
+}
+
+fn check_router(framework: &str, router: &Router, per_token: usize) -> Result<(), SpecError> {
+    if router.scores == RouterScores::Sigmoid && !router.normalize && per_token > 1 {
+        let rule = format!("{framework} divides the weights of a sigmoid router by their sum");
+        return Err(SpecError::invalid("router_normalize", false, rule, "use router_normalize = true"));
+    }
+    Ok(())
+}
+
+fn router_fields(fields: &mut Fields, router: &Router) {
+    let softmax = router.scores == RouterScores::Softmax;
+    fields.say("moe_router_score_function", router.scores);
+    fields.switch("moe_router_pre_softmax", softmax && !router.normalize);
+    fields.maybe("moe_router_topk_scaling_factor", (router.scale != 1.0).then_some(router.scale));
+    let balance = match router.balance {
+        BalanceScope::Sequence => "seq_aux_loss",
+        BalanceScope::Batch => "global_aux_loss",
+        BalanceScope::None => "none",
+    };
+    fields.say("moe_router_load_balancing_type", balance);
+    fields.say("moe_aux_loss_coeff", router.balance_loss);
+    fields.maybe("moe_z_loss_coeff", (router.z_loss > 0.0).then_some(router.z_loss));
+    fields.say("moe_router_dtype", "fp32");
+}
+
+/// Every rank's part of the step's loss is a part of a sum, but gradients are averaged over data parallelism.
+fn balance_gap(router: &Router, layout: &Layout, gaps: &mut Gaps) {
+    let data = layout.grid.size(Axis::Z) * layout.grid.batch_shares();
+    if router.balance == BalanceScope::Batch && router.balance_loss > 0.0 && data > 1 {
+        let instead = format!("ranks of data parallelism average their shares of the loss, so that it weighs 1/{data}");
+        gaps.add("balance = batch", instead);
+    }
+}
+
+fn capacity_fields(fields: &mut Fields, capacity: Option<&Capacity>) {
+    fields.maybe("moe_expert_capacity_factor", capacity.map(|capacity| capacity.factor));
+    fields.switch("moe_pad_expert_input_to_capacity", capacity.is_some());
+    let policy = |drop| match drop {
+        DropOrder::Choice => Setting::Said("position".to_owned()),
+        DropOrder::Score => Setting::Said("probs".to_owned()),
+    };
+    fields
+        .0
+        .push(("moe_token_drop_policy", capacity.map_or(Setting::Usual("probs"), |capacity| policy(capacity.drop))));
+}
+
+/// Megatron counts places per rank and microbatch. With one sequence in a pass a rank has a piece of it, which may be a group.
+fn capacity_gaps(capacity: &Capacity, per_token: usize, layout: &Layout, tensor: usize, gaps: &mut Gaps) {
+    let (group, context) = (capacity.group(layout.seq_len), layout.grid.size(Axis::Context));
+    let sequences = layout.microbatch / layout.grid.size(Axis::Z);
+    let tokens = sequences * layout.seq_len / (context * tensor);
+    if sequences * context > 1 || group != tokens {
+        let instead = format!("places at experts are counted for the {tokens} tokens that a rank has in a pass");
+        gaps.add(format!("capacity = {} in groups of {group}", capacity.factor), instead);
+    }
+    if capacity.drop == DropOrder::Choice && per_token > 1 {
+        gaps.add("drop = choice", "earlier tokens have the places, whichever of their choices it is");
+    }
+}
+
+/// A list expression that Megatron reads: `([0]+[1]*3)*8`.
+pub(super) fn list_expression(blocks: &[bool]) -> String {
+    let length = blocks.len();
+    let repeats = |period: &usize| (*period..length).all(|i| blocks[i] == blocks[i - period]);
+    let period = (1..length).filter(|period| length.is_multiple_of(*period)).find(repeats).unwrap_or(length);
+    let runs = blocks[..period].chunk_by(|a, b| a == b).map(|run| match run.len() {
+        1 => format!("[{}]", u8::from(run[0])),
+        count => format!("[{}]*{count}", u8::from(run[0])),
+    });
+    let once = runs.collect::<Vec<_>>().join("+");
+    if period == length { once } else { format!("({once})*{}", length / period) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_spelled_as_megatron_evaluates_them() {
+        let spelled = |text: &str| list_expression(&text.chars().map(|block| block == '1').collect::<Vec<_>>());
+        assert_eq!(spelled("0101"), "([0]+[1])*2");
+        assert_eq!(spelled("0111"), "[0]+[1]*3");
+        assert_eq!(spelled("001001"), "([0]*2+[1])*2");
+        assert_eq!(spelled("01101"), "[0]+[1]*2+[0]+[1]");
+        assert_eq!(spelled("000"), "([0])*3");
+        assert_eq!(spelled("1"), "[1]");
+    }
+}

@@ -1,0 +1,385 @@
+//! Layouts of models with experts in the words of Megatron-LM, Megatron Bridge and torchtitan: snapshots, what each flag
+//! says, and that every part that is not expressed is named.
+
+use quadrille_plan::export::{Export, Framework};
+use quadrille_spec::{Activations, Dispatch, LayoutRequest, Model, Overlap, Zero};
+
+use crate::export::{shown, try_of};
+
+/// The frameworks that are told of experts.
+const TOLD: [Framework; 3] = [Framework::Megatron, Framework::Nemo, Framework::Torchtitan];
+
+fn request(grid: &str, over: &str, global_batch: usize) -> LayoutRequest {
+    let experts_over = Some(over.parse().unwrap());
+    LayoutRequest { experts_over, microbatch: Some(1), ..LayoutRequest::new(grid.parse().unwrap(), global_batch) }
+}
+
+fn model(preset: &str, fields: &[(&str, &str)]) -> Model {
+    let fields: Vec<_> = fields.iter().map(|(field, value)| ((*field).to_owned(), (*value).to_owned())).collect();
+    Model::from_toml(Model::preset_text(preset).unwrap(), &fields).unwrap()
+}
+
+fn of(framework: Framework, model: &Model, request: &LayoutRequest) -> Export {
+    try_of(framework, model, request).unwrap()
+}
+
+fn snapshots(name: &str, model: &Model, request: &LayoutRequest) {
+    for framework in TOLD {
+        insta::assert_snapshot!(format!("experts_{name}_{framework}"), shown(&of(framework, model, request)));
+    }
+}
+
+/// TED's way, which is Megatron's with expert tensor parallelism as wide as the other.
+#[test]
+fn experts_over_their_own_axis() {
+    snapshots("own", &model("mixtral-8x7b", &[]), &request("x=2,expert=4,data=2", "expert", 16));
+}
+
+/// Tensor parallel attention, whole experts.
+#[test]
+fn experts_folded_over_x() {
+    snapshots("x", &model("qwen3-30b-a3b", &[]), &request("x=4,expert=8", "x,expert", 16));
+}
+
+#[test]
+fn experts_folded_over_context_in_stages() {
+    let request = request("x=2,context=2,expert=2,pipe=2", "context,expert", 8);
+    snapshots("context", &model("mixtral-8x7b", &[]), &request);
+}
+
+/// The value of a flag, of a field of YAML or of one of TOML.
+fn said(text: &str, name: &str) -> Option<String> {
+    let plain = |line: &str| line.trim().trim_end_matches(" \\").replacen(": ", " ", 1).replacen(" = ", " ", 1);
+    let lines = text.lines().filter(|line| !line.starts_with('#')).map(plain);
+    lines.filter_map(|line| Some(line.strip_prefix(name)?.strip_prefix(' ')?.to_owned())).next()
+}
+
+fn flag(text: &str, name: &str) -> bool {
+    text.lines().any(|line| line.trim().trim_end_matches(" \\") == name)
+}
+
+/// As many ranks have experts as the axes over which they are spread; x cuts each expert where it is none of them.
+#[test]
+fn degrees_follow_the_axes_over_which_experts_are_spread() {
+    let mixtral = model("mixtral-8x7b", &[]);
+    for (grid, over, parallel, tensor) in [
+        ("x=2,expert=4", "expert", 4, 2),
+        ("x=2,expert=4", "x,expert", 8, 1),
+        ("x=2,context=4", "x,context", 8, 1),
+        ("x=2,context=2", "context", 2, 2),
+        ("z=2,expert=4", "z,expert", 8, 1),
+        ("z=4,data=2", "z", 4, 1),
+        ("x=2,data=4", "none", 1, 2),
+        ("x=2,expert=4", "none", 1, 2),
+    ] {
+        let request = LayoutRequest { microbatch: Some(4), ..request(grid, over, 32) };
+        for framework in TOLD {
+            let text = of(framework, &mixtral, &request).text;
+            let (one, other) = match framework {
+                Framework::Megatron => ("--expert-model-parallel-size", "--expert-tensor-parallel-size"),
+                Framework::Nemo => ("expert_model_parallel_size", "expert_tensor_parallel_size"),
+                _ => ("expert_parallel_degree", "expert_tensor_parallel_degree"),
+            };
+            // torchtitan's second degree counts beside the first only.
+            let tensor = if framework == Framework::Torchtitan && parallel == 1 { 1 } else { tensor };
+            let degrees = [one, other].map(|name| said(&text, name).unwrap());
+            assert_eq!(degrees, [parallel, tensor].map(|size: usize| size.to_string()), "{grid} {over} {framework}");
+        }
+    }
+}
+
+/// Megatron's softmax over the chosen is the one over all, divided by the sum of the chosen.
+#[test]
+fn routers_are_said_as_megatron_computes_them() {
+    let flags = |fields: &[(&str, &str)]| {
+        of(Framework::Megatron, &model("mixtral-8x7b", fields), &request("expert=4", "expert", 4)).text
+    };
+    let usual = flags(&[]);
+    assert!(!flag(&usual, "--moe-router-pre-softmax"));
+    assert_eq!(said(&usual, "--moe-router-score-function").unwrap(), "softmax");
+    assert_eq!(said(&usual, "--moe-router-load-balancing-type").unwrap(), "seq_aux_loss");
+    assert_eq!(said(&usual, "--moe-aux-loss-coeff").unwrap(), "0.02");
+    for absent in
+        ["--moe-router-topk-scaling-factor", "--moe-z-loss-coeff", "--moe-layer-freq", "--moe-expert-capacity-factor"]
+    {
+        assert_eq!(said(&usual, absent), None, "{absent}");
+    }
+    assert!(flag(&flags(&[("router_normalize", "false")]), "--moe-router-pre-softmax"));
+    let single = flags(&[("experts_per_token", "1")]);
+    assert!(flag(&single, "--moe-router-pre-softmax") && said(&single, "--moe-router-topk").unwrap() == "1");
+    let sigmoid =
+        flags(&[("router", "sigmoid"), ("router_scale", "2.5"), ("router_z_loss", "0.001"), ("balance", "none")]);
+    assert!(!flag(&sigmoid, "--moe-router-pre-softmax"));
+    for (name, value) in [
+        ("--moe-router-score-function", "sigmoid"),
+        ("--moe-router-topk-scaling-factor", "2.5"),
+        ("--moe-z-loss-coeff", "0.001"),
+        ("--moe-router-load-balancing-type", "none"),
+        ("--moe-router-dtype", "fp32"),
+        ("--moe-token-dispatcher-type", "alltoall"),
+    ] {
+        assert_eq!(said(&sigmoid, name).unwrap(), value, "{name}");
+    }
+    assert!(flag(&sigmoid, "--moe-grouped-gemm"));
+    let of_step = flags(&[("balance", "batch")]);
+    assert_eq!(said(&of_step, "--moe-router-load-balancing-type").unwrap(), "global_aux_loss");
+    // A recipe of Megatron Bridge may have what is off here.
+    let bridge = of(Framework::Nemo, &model("mixtral-8x7b", &[]), &request("expert=4", "expert", 4)).text;
+    for (field, value) in [("moe_router_pre_softmax", "false"), ("moe_z_loss_coeff", "null"), ("moe_layer_freq", "1")] {
+        assert_eq!(said(&bridge, field).unwrap(), value, "{field}");
+    }
+}
+
+#[test]
+fn widths_blocks_and_places_are_said() {
+    let fields = [
+        ("expert_every", "2"),
+        ("expert_ffn", "1024"),
+        ("ffn", "4096"),
+        ("shared_ffn", "2048"),
+        ("capacity", "1.25"),
+        ("drop", "score"),
+    ];
+    let (model, request) = (model("mixtral-8x7b", &fields), request("expert=4", "expert", 4));
+    let Export { text, cannot_express } = of(Framework::Megatron, &model, &request);
+    for (name, value) in [
+        ("--ffn-hidden-size", "4096"),
+        ("--moe-ffn-hidden-size", "1024"),
+        ("--moe-shared-expert-intermediate-size", "2048"),
+        ("--moe-layer-freq", "'([0]+[1])*16'"),
+        ("--moe-expert-capacity-factor", "1.25"),
+        ("--moe-token-drop-policy", "probs"),
+    ] {
+        assert_eq!(said(&text, name).unwrap(), value, "{name}");
+    }
+    assert!(flag(&text, "--moe-pad-expert-input-to-capacity") && flag(&text, "--moe-shared-expert-overlap"));
+    assert_eq!(cannot_express, [""; 0]);
+    let waits = LayoutRequest { overlap: Overlap { all_to_all: false, ..Overlap::ALL }, ..request };
+    assert!(!flag(&of(Framework::Megatron, &model, &waits).text, "--moe-shared-expert-overlap"));
+    let bridge = of(Framework::Nemo, &model, &waits).text;
+    assert!(said(&bridge, "moe_layer_freq").unwrap().starts_with("[0, 1, 0, 1, "));
+}
+
+/// Heads of Qwen3 are wider than their part of the stream, and normed.
+#[test]
+fn heads_are_said_where_they_are_not_as_usual() {
+    let request = request("expert=4", "expert", 4);
+    let (qwen, mixtral) = (model("qwen3-30b-a3b", &[]), model("mixtral-8x7b", &[]));
+    let text = |framework, model: &Model| of(framework, model, &request).text;
+    assert_eq!(said(&text(Framework::Megatron, &qwen), "--kv-channels").unwrap(), "128");
+    assert!(flag(&text(Framework::Megatron, &qwen), "--qk-layernorm"));
+    assert_eq!(said(&text(Framework::Nemo, &qwen), "kv_channels").unwrap(), "128");
+    assert_eq!(said(&text(Framework::Nemo, &qwen), "qk_layernorm").unwrap(), "true");
+    assert!(!flag(&text(Framework::Megatron, &mixtral), "--qk-layernorm"));
+    assert_eq!(said(&text(Framework::Megatron, &mixtral), "--kv-channels"), None);
+    assert_eq!(said(&text(Framework::Torchtitan, &qwen), "flavor").unwrap(), "\"30B-A3B\"");
+    assert_eq!(said(&text(Framework::Torchtitan, &mixtral), "flavor").unwrap(), "\"mixtral-8x7b\"");
+    // Other positions are another model.
+    let other = model("qwen3-30b-a3b", &[("rotary_base", "500000")]);
+    assert_eq!(said(&text(Framework::Torchtitan, &other), "flavor").unwrap(), "\"qwen3-30b-a3b\"");
+}
+
+/// What each framework lacks, by a model and layout that have it, beside one that has not.
+#[test]
+fn every_part_of_experts_that_is_not_expressed_is_named() {
+    use Framework::{Megatron, Nemo, Torchtitan};
+    type Fields = &'static [(&'static str, &'static str)];
+    let of_experts = |grid: &str| LayoutRequest { microbatch: Some(2), ..request(grid, "expert", 16) };
+    let over = |grid: &str, over: &str| LayoutRequest { microbatch: Some(2), ..request(grid, over, 16) };
+    let replicated = |request: LayoutRequest| LayoutRequest { activations: Activations::Replicated, ..request };
+    let ordered = |order: &str| {
+        let request = of_experts("expert=4,data=2");
+        LayoutRequest { grid: request.grid.with_order(order.parse().unwrap()), ..request }
+    };
+    let quiet = Overlap { all_to_all: false, ..Overlap::ALL };
+    let (megatrons, all) = ([Megatron, Nemo].as_slice(), TOLD.as_slice());
+    let (one, single) = (of_experts("expert=4"), LayoutRequest { microbatch: Some(1), ..of_experts("expert=4") });
+    let cases: Vec<(&str, Fields, LayoutRequest, Fields, LayoutRequest, &[Framework])> = vec![
+        ("overlap oaa:", &[], one.clone(), &[], LayoutRequest { overlap: quiet, ..one.clone() }, all),
+        ("expert-rows = 3:", &[], LayoutRequest { expert_rows: 3, ..one.clone() }, &[], one.clone(), all),
+        (
+            "experts-over = expert:",
+            &[],
+            of_experts("context=2,expert=2"),
+            &[],
+            over("context=2,expert=2", "context,expert"),
+            all,
+        ),
+        (
+            "experts-over = expert:",
+            &[],
+            ordered("x,y,z,context,data,expert"),
+            &[],
+            ordered("x,y,z,context,expert,data"),
+            all,
+        ),
+        ("experts-over = expert:", &[], of_experts("z=2,expert=4"), &[], over("z=2,expert=4", "z,expert"), all),
+        ("experts-over = context:", &[], over("x=2,context=4", "context"), &[], over("context=4", "context"), &[]),
+        ("expert=4: no experts are spread", &[], over("expert=4", "none"), &[], of_experts("expert=4"), all),
+        ("expert=4: FSDP shards", &[], of_experts("expert=4"), &[], over("expert=4", "none"), &[Torchtitan]),
+        ("expert=4 beside z=2:", &[], over("z=2,expert=4", "z,expert"), &[], over("z=2,data=4", "z"), megatrons),
+        (
+            "activations = replicated:",
+            &[],
+            replicated(of_experts("x=2,expert=4")),
+            &[],
+            of_experts("x=2,expert=4"),
+            all,
+        ),
+        (
+            "dispatch = duplicated:",
+            &[],
+            LayoutRequest { dispatch: Dispatch::Duplicated, ..replicated(of_experts("x=2,expert=4")) },
+            &[],
+            replicated(of_experts("x=2,expert=4")),
+            megatrons,
+        ),
+        ("dispatch:", &[], of_experts("x=2,expert=4"), &[], over("x=2,expert=4", "x,expert"), &[Torchtitan]),
+        ("y=2:", &[], over("x=2,y=2,expert=2", "x"), &[], over("x=2,expert=2", "x"), all),
+        (
+            "y=2 beside experts-over = x:",
+            &[],
+            over("x=2,y=2,expert=2", "x"),
+            &[],
+            over("x=2,y=2,expert=2", "none"),
+            all,
+        ),
+        (
+            "balance = batch:",
+            &[("balance", "batch")],
+            LayoutRequest { microbatch: Some(4), ..one.clone() },
+            &[("balance", "batch"), ("balance_loss", "0")],
+            LayoutRequest { microbatch: Some(4), ..one.clone() },
+            all,
+        ),
+        ("balance = sequence:", &[], one.clone(), &[("balance", "none")], one.clone(), &[Torchtitan]),
+        ("router_z_loss = 0.001:", &[("router_z_loss", "0.001")], one.clone(), &[], one.clone(), &[Torchtitan]),
+        (
+            "capacity = 1.25 in groups of 32768:",
+            &[("capacity", "1.25")],
+            one.clone(),
+            &[("capacity", "1.25")],
+            single.clone(),
+            megatrons,
+        ),
+        (
+            "capacity = 1.25 in groups of 1024:",
+            &[("capacity", "1.25"), ("capacity_group", "1024")],
+            single.clone(),
+            &[("capacity", "1.25")],
+            single.clone(),
+            megatrons,
+        ),
+        ("capacity = 1.25:", &[("capacity", "1.25")], single.clone(), &[], single.clone(), &[Torchtitan]),
+        (
+            "drop = choice:",
+            &[("capacity", "1.25")],
+            single.clone(),
+            &[("capacity", "1.25"), ("experts_per_token", "1")],
+            single.clone(),
+            megatrons,
+        ),
+        ("biases = true:", &[("biases", "true")], one.clone(), &[], one.clone(), megatrons),
+        (
+            "shared_ffn = 1000:",
+            &[("shared_ffn", "1000")],
+            one.clone(),
+            &[("shared_ffn", "14336")],
+            one.clone(),
+            &[Torchtitan],
+        ),
+        ("model mixtral-8x7b:", &[], one.clone(), &[("name", "other")], one.clone(), &[Torchtitan]),
+    ];
+    for (word, fields, with, other_fields, without, lacking) in cases {
+        let named = |framework, fields, request| {
+            let gaps = of(framework, &model("mixtral-8x7b", fields), request).cannot_express;
+            (gaps.iter().filter(|gap| gap.starts_with(word)).count(), gaps)
+        };
+        for framework in TOLD {
+            let (count, gaps) = named(framework, fields, &with);
+            assert_eq!(count, usize::from(lacking.contains(&framework)), "{word} in {framework}: {gaps:?}");
+            let (count, gaps) = named(framework, other_fields, &without);
+            assert_eq!(count, 0, "{word} in {framework} without: {gaps:?}");
+        }
+    }
+}
+
+/// Qwen3 balances with a bias, whatever the model says.
+#[test]
+fn torchtitans_qwen3_has_its_own_balance_and_no_stages() {
+    let gaps = |fields: &[(&str, &str)], grid: &str| {
+        of(Framework::Torchtitan, &model("qwen3-30b-a3b", fields), &request(grid, "expert", 8)).cannot_express
+    };
+    let none = gaps(&[("balance", "none")], "expert=4");
+    assert!(none.iter().any(|gap| gap.starts_with("balance = none: a bias")), "{none:?}");
+    let has_stages = |gaps: &[String]| gaps.iter().any(|gap| gap.starts_with("pipe=2: torchtitan's Qwen3"));
+    assert!(!has_stages(&none) && has_stages(&gaps(&[], "expert=4,pipe=2")));
+}
+
+#[test]
+fn layouts_of_experts_that_are_expressed_whole_say_so() {
+    let quiet = Overlap { all_to_all: false, ..Overlap::ALL };
+    for (preset, grid, over) in [
+        ("mixtral-8x7b", "x=2,expert=4,data=2", "expert"),
+        ("mixtral-8x7b", "x=2,context=2,expert=2,pipe=2", "context,expert"),
+        ("qwen3-30b-a3b", "x=4,expert=8", "x,expert"),
+        ("qwen3-30b-a3b", "x=2,context=2,expert=2,data=2", "x,context,expert"),
+        ("qwen3-30b-a3b", "x=2,data=4", "none"),
+        ("qwen3-30b-a3b", "z=8", "z"),
+    ] {
+        let request = LayoutRequest { overlap: quiet, microbatch: Some(8), ..request(grid, over, 64) };
+        for framework in [Framework::Megatron, Framework::Nemo] {
+            assert_eq!(
+                of(framework, &model(preset, &[]), &request).cannot_express,
+                [""; 0],
+                "{preset} {grid} {framework}"
+            );
+        }
+    }
+}
+
+/// Megatron puts the pipeline before data only where replicas of experts are replicas of the rest.
+#[test]
+fn stages_inside_data_need_experts_inside_tensor_and_context_parallelism() {
+    let text = |grid: &str, over: &str| {
+        let request = LayoutRequest { microbatch: Some(2), zero: Zero::Optimizer, ..request(grid, over, 16) };
+        let order = "x,y,context,pipe,z,expert,data".parse().unwrap();
+        let request = LayoutRequest { grid: request.grid.with_order(order), ..request };
+        of(Framework::Megatron, &model("mixtral-8x7b", &[]), &request)
+    };
+    let inside = text("x=2,context=2,data=2,pipe=2", "x,context");
+    assert!(flag(&inside.text, "--use-tp-pp-dp-mapping"));
+    let outside = text("x=2,expert=2,data=2,pipe=2", "expert");
+    assert!(!flag(&outside.text, "--use-tp-pp-dp-mapping"));
+    assert!(outside.cannot_express.iter().any(|gap| gap.starts_with("order = x,pipe,expert,data:")));
+}
+
+#[test]
+fn what_would_be_other_experts_is_refused() {
+    let refusal = |framework, fields: &[(&str, &str)], request: &LayoutRequest| {
+        try_of(framework, &model("mixtral-8x7b", fields), request).unwrap_err().to_string()
+    };
+    let (plain, cut) = (request("expert=4", "expert", 4), request("x=2,expert=4", "expert", 4));
+    for framework in [Framework::Megatron, Framework::Nemo] {
+        let sigmoid: &[_] = &[("router", "sigmoid"), ("router_normalize", "false")];
+        let message = refusal(framework, sigmoid, &plain);
+        assert!(message.starts_with("router_normalize = false: Megatron"), "{message}");
+        let message = refusal(framework, &[("biases", "true")], &cut);
+        assert!(
+            message.starts_with("biases = true: Megatron") && message.ends_with("--experts-over with x"),
+            "{message}"
+        );
+    }
+    for framework in TOLD {
+        let message = refusal(framework, &[("blocks.1.experts", "4")], &plain);
+        assert!(message.starts_with("blocks = several kinds of experts:"), "{message}");
+        let message = refusal(framework, &[("blocks.1.qk_norm", "rms")], &plain);
+        assert!(message.starts_with("blocks = 2 kinds:"), "{message}");
+        let message = refusal(framework, &[("qk_norm", "layer")], &plain);
+        assert!(message.starts_with("qk_norm = layer:"), "{message}");
+    }
+    for framework in [Framework::DeepSpeed, Framework::Axonn] {
+        let message = refusal(framework, &[], &plain);
+        assert!(message.starts_with(&format!("experts = 8: {framework} knows models of alike blocks")), "{message}");
+    }
+}
