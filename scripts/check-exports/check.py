@@ -24,9 +24,9 @@ READERS = {"megatron-core": ("megatron", "sh"), "torchtitan": ("torchtitan", "to
 
 
 def export(quadrille, flags, folder, index):
-    """Writes a layout for every framework; no path where one or the layout itself is refused."""
+    """Writes a layout for every framework that takes it; no path where one or the layout itself is refused."""
     paths = {}
-    for framework, ending in READERS.values():
+    for framework, ending in (reader for reader in READERS.values() if reader[0] in layouts.frameworks(flags)):
         command = [quadrille, "export", "--to", framework, "--gpus-per-node", "1"] + flags
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
@@ -76,10 +76,11 @@ def main():
     for release in releases:
         package, _, version = release.name.rpartition("-")
         framework = READERS[package][0]
-        refused = refusals(release, framework, [(paths[framework], ranks) for paths, ranks in exported])
+        files = [(paths[framework], ranks) for paths, ranks in exported if framework in paths]
+        refused = refusals(release, framework, files)
         refused_any |= bool(refused)
         first = f"{pathlib.Path(refused[0][0]).name}: {refused[0][1][:200]}" if refused else ""
-        print(f"{package:<14} {version:<10} {len(exported) - len(refused):>8} {len(refused):>8}  {first}".rstrip())
+        print(f"{package:<14} {version:<10} {len(files) - len(refused):>8} {len(refused):>8}  {first}".rstrip())
     sys.exit(int(refused_any))
 
 

@@ -10,7 +10,7 @@
 
 use quadrille_spec::{
     Activation, Activations, Axis, BalanceScope, Classic, Experts, Field, KeepWeights, Layout, Norm, Positions,
-    Recompute, RouterScores, Schedule, SpecError, Zero,
+    Recompute, Router, RouterScores, Schedule, SpecError, Zero,
 };
 
 use super::experts::{self, Degrees};
@@ -22,9 +22,18 @@ use super::{Export, Precision, Sizes, Target, check_language_model, comments, no
 const FLAVOURS: [(&str, [usize; 5]); 3] =
     [("8B", [32, 4096, 32, 8, 14336]), ("70B", [80, 8192, 64, 8, 28672]), ("405B", [126, 16384, 128, 8, 53248])];
 
-/// Qwen3 with experts: flavour, layers, hidden, heads, heads of keys and values, width of an expert; base of the positions.
-const QWEN3_FLAVOURS: [(&str, [usize; 5], f64); 2] =
-    [("30B-A3B", [48, 2048, 32, 4, 768], 1e6), ("235B-A22B", [94, 4096, 64, 4, 1536], 5e6)];
+/// Qwen3: flavour, layers, hidden, heads, heads of keys and values, width of the perceptron or of an expert; whether it has
+/// experts, whether its head is tied, base of the positions.
+const QWEN3_FLAVOURS: [(&str, [usize; 5], bool, bool, f64); 8] = [
+    ("0.6B", [28, 1024, 16, 8, 3072], false, true, 1e6),
+    ("1.7B", [28, 2048, 16, 8, 6144], false, true, 1e6),
+    ("4B", [36, 2560, 32, 8, 9728], false, true, 1e6),
+    ("8B", [36, 4096, 32, 8, 12288], false, false, 1e6),
+    ("14B", [40, 5120, 40, 8, 17408], false, false, 1e6),
+    ("32B", [64, 5120, 64, 8, 25600], false, false, 1e6),
+    ("30B-A3B", [48, 2048, 32, 4, 768], true, false, 1e6),
+    ("235B-A22B", [94, 4096, 64, 4, 1536], true, false, 5e6),
+];
 
 pub(super) fn export(described: &Described, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
     let model = &described.sizes;
@@ -65,7 +74,7 @@ pub(super) fn export(described: &Described, layout: &Layout, target: &Target) ->
     Ok(Export { text, cannot_express: gaps.lines })
 }
 
-/// The name of a family that torchtitan has with experts.
+/// The name of Qwen3 in torchtitan.
 const QWEN3: &str = "qwen3";
 
 /// The name and flavour under which torchtitan has, or is to be given, the model.
@@ -90,6 +99,7 @@ fn llama3(described: &Described) -> Option<&'static str> {
     let model = &described.sizes;
     let sizes = [model.layers, model.hidden, model.heads, model.kv_heads, model.ffn];
     let as_llama = is_modern(model, 1e-5)
+        && !model.tied_head
         && model.rotary_base == 500_000.0
         && model.vocab == 128_256
         && described.mixture.is_none()
@@ -99,18 +109,26 @@ fn llama3(described: &Described) -> Option<&'static str> {
 }
 
 fn qwen3(described: &Described) -> Option<&'static str> {
-    let (model, mixture) = (&described.sizes, described.mixture.as_ref()?);
-    let Experts { count, per_token, expert, shared, router, .. } = mixture.experts;
+    let model = &described.sizes;
+    let experts = described.mixture.as_ref().map(|mixture| &mixture.experts);
     let as_qwen = is_modern(model, 1e-6)
         && model.vocab == 151_936
-        && described.head_dim == Some(128)
+        && described.head_dim.unwrap_or(model.head_dim()) == 128
         && described.qk_norm
-        && !mixture.at.contains(&false)
-        && (count, per_token, shared) == (128, 8, None)
-        && (router.scores, router.normalize, router.scale) == (RouterScores::Softmax, true, 1.0);
-    let sizes = [model.layers, model.hidden, model.heads, model.kv_heads, expert.width];
-    let is = |(_, known, base): &&(&str, [usize; 5], f64)| as_qwen && *known == sizes && *base == model.rotary_base;
-    QWEN3_FLAVOURS.iter().find(is).map(|(flavour, ..)| *flavour)
+        && described.mixture.as_ref().is_none_or(has_experts_of_qwen3);
+    let width = experts.map_or(model.ffn, |experts| experts.expert.width);
+    let sizes = [model.layers, model.hidden, model.heads, model.kv_heads, width];
+    let said = (sizes, experts.is_some(), model.tied_head, model.rotary_base);
+    let mut flavours = QWEN3_FLAVOURS.iter().filter(|_| as_qwen);
+    flavours.find(|(_, sizes, experts, tied, base)| (*sizes, *experts, *tied, *base) == said).map(|known| known.0)
+}
+
+/// In every block 128 experts, eight for a token, with weights that add up to 1.
+fn has_experts_of_qwen3(Mixture { experts, at }: &Mixture) -> bool {
+    let Router { scores, normalize, scale, .. } = experts.router;
+    !at.contains(&false)
+        && (experts.count, experts.per_token, experts.shared) == (128, 8, None)
+        && (scores, normalize, scale) == (RouterScores::Softmax, true, 1.0)
 }
 
 /// What Llama 3 and Qwen3 have in common.
@@ -120,7 +138,7 @@ fn is_modern(model: &Classic, epsilon: f64) -> bool {
         && model.positions == Positions::Rotary
         && model.activation == Activation::Swiglu
         && model.dropout == 0.0
-        && !(model.biases || model.tied_head)
+        && !model.biases
 }
 
 /// torchtitan's description of experts.

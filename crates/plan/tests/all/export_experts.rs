@@ -1,10 +1,10 @@
 //! Layouts of models with experts in the words of Megatron-LM, Megatron Bridge and torchtitan: snapshots, what each flag
 //! says, and that every part that is not expressed is named.
 
-use quadrille_plan::export::{Export, Framework};
-use quadrille_spec::{Activations, Dispatch, LayoutRequest, Model, Overlap, Zero};
+use quadrille_plan::export::{Export, Framework, export};
+use quadrille_spec::{Activations, Axis, AxisSet, Dispatch, Grid, Layout, LayoutRequest, Model, Overlap, Zero};
 
-use crate::export::{shown, try_of};
+use crate::export::{TARGET, shown, try_of};
 
 /// The frameworks that are told of experts.
 const TOLD: [Framework; 3] = [Framework::Megatron, Framework::Nemo, Framework::Torchtitan];
@@ -160,6 +160,15 @@ fn widths_blocks_and_places_are_said() {
     assert!(said(&bridge, "moe_layer_freq").unwrap().starts_with("[0, 1, 0, 1, "));
 }
 
+/// The file of Qwen3, but for its experts.
+fn without_experts() -> String {
+    let lines = Model::preset_text("qwen3-30b-a3b").unwrap().lines();
+    lines
+        .filter(|line| !line.contains("expert") && !line.starts_with("balance"))
+        .map(|line| format!("{line}\n"))
+        .collect()
+}
+
 /// Heads of Qwen3 are wider than their part of the stream, and normed.
 #[test]
 fn heads_are_said_where_they_are_not_as_usual() {
@@ -174,6 +183,12 @@ fn heads_are_said_where_they_are_not_as_usual() {
     assert_eq!(said(&text(Framework::Megatron, &mixtral), "--kv-channels"), None);
     assert_eq!(said(&text(Framework::Torchtitan, &qwen), "flavor").unwrap(), "\"30B-A3B\"");
     assert_eq!(said(&text(Framework::Torchtitan, &mixtral), "flavor").unwrap(), "\"mixtral-8x7b\"");
+    // Without experts, where all other sizes are of that family.
+    let dense = [("experts", "0"), ("layers", "36"), ("hidden", "4096"), ("kv_heads", "8"), ("ffn", "12288")];
+    let dense = Model::from_toml(&without_experts(), &dense.map(|(field, value)| (field.to_owned(), value.to_owned())))
+        .unwrap();
+    let dense = try_of(Framework::Torchtitan, &dense, &LayoutRequest::new("data=4".parse().unwrap(), 4)).unwrap().text;
+    assert_eq!(said(&dense, "flavor").unwrap(), "\"8B\"");
     // Other positions are another model.
     let other = model("qwen3-30b-a3b", &[("rotary_base", "500000")]);
     assert_eq!(said(&text(Framework::Torchtitan, &other), "flavor").unwrap(), "\"qwen3-30b-a3b\"");
@@ -382,4 +397,47 @@ fn what_would_be_other_experts_is_refused() {
         let message = refusal(framework, &[], &plain);
         assert!(message.starts_with(&format!("experts = 8: {framework} knows models of alike blocks")), "{message}");
     }
+}
+
+/// Ranks `with` which one has the experts in Megatron's numbering: those of expert tensor parallelism are neighbours, then come
+/// those of expert parallelism.
+fn megatrons_group(rank: usize, parallel: usize, tensor: usize) -> Vec<usize> {
+    let first = rank / (parallel * tensor) * parallel * tensor + rank % tensor;
+    (0..parallel).map(|place| first + place * tensor).collect()
+}
+
+/// Every grid of 16 ranks and every set of axes: the groups of Megatron's degrees are those of the layout, unless a gap says no.
+#[test]
+fn experts_are_spread_over_the_ranks_that_megatron_takes() {
+    let fields = [("experts", "16"), ("capacity", "0"), ("capacity_group", "0"), ("biases", "false"), ("layers", "4")];
+    let model = model("moe-demo", &fields);
+    let subsets =
+        |mask: usize| Axis::SPREADING.iter().enumerate().filter(move |(i, _)| mask >> i & 1 == 1).map(|(_, axis)| axis);
+    let (mut whole, mut named) = (0, 0);
+    for (grid, mask) in
+        Grid::all_over(16, AxisSet::WORLD).into_iter().flat_map(|grid| (0..16).map(move |mask| (grid, mask)))
+    {
+        let over: AxisSet = subsets(mask).filter(|axis| grid.size(*axis) > 1).collect();
+        let order = ["x,y,context,z,expert,data,pipe", "x,y,context,z,data,expert,pipe"][mask % 2].parse().unwrap();
+        let grid = grid.with_order(order);
+        let request = LayoutRequest { experts_over: Some(over), ..LayoutRequest::new(grid, 64) };
+        let Some(layout) = Layout::if_legal(&model, &request) else { continue };
+        let Ok(Export { text, cannot_express }) = export(Framework::Megatron, &model, &layout, &TARGET) else {
+            continue;
+        };
+        let [parallel, tensor] = ["model", "tensor"]
+            .map(|kind| said(&text, &format!("--expert-{kind}-parallel-size")).unwrap().parse::<usize>().unwrap());
+        let mut agrees = (0..16).all(|rank| {
+            let mut group = grid.group(rank, over);
+            group.sort_unstable();
+            group == megatrons_group(rank, parallel, tensor)
+        });
+        // One rank alone is a group in any order.
+        agrees |= parallel == 1;
+        let gap = cannot_express.iter().any(|gap| gap.starts_with("experts-over = "));
+        assert_eq!(agrees, !gap, "{grid} {over}: {cannot_express:?}");
+        whole += usize::from(!gap && parallel > 1);
+        named += usize::from(gap);
+    }
+    assert!(whole > 100 && named > 100, "{whole} {named}");
 }
