@@ -2,7 +2,8 @@
 //!
 //! Fields are those of `TransformerConfig` (`megatron/core/transformer/transformer_config.py`), from most of which
 //! Megatron-LM makes its flags. What they mean was read in `megatron/core/transformer/moe` (`moe_utils.py`, `router.py`,
-//! `moe_layer.py`) and `parallel_state.py` of the releases that `megatron.rs` names.
+//! `moe_layer.py`) and `parallel_state.py` of releases 0.17.1 and 0.19.2, whose parsers were given such exports
+//! (`scripts/check-exports`).
 //!
 //! Routers: Megatron's softmax comes after the choice, over the chosen logits. That is the softmax over all experts divided
 //! by the sum of the chosen (`router_normalize`); `moe_router_pre_softmax` takes the softmax first and does not divide.

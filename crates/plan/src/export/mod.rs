@@ -99,7 +99,7 @@ pub struct Export {
 /// that computes the same.
 pub fn export(framework: Framework, model: &Model, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
     let described = || Described::new(model, &framework.to_string());
-    let classic = || model.check_classic(&framework.to_string()).map(|()| model.classic());
+    let classic = || classic(model, framework);
     match framework {
         Framework::Megatron => megatron::export(&described()?, layout, target),
         Framework::Torchtitan => torchtitan::export(&described()?, layout, target),
@@ -107,6 +107,17 @@ pub fn export(framework: Framework, model: &Model, layout: &Layout, target: &Tar
         Framework::Nemo => nemo::export(&described()?, layout, target),
         Framework::Axonn => axonn::export(&classic()?, layout, target),
     }
+}
+
+/// The model for a framework that is told of no experts.
+fn classic(model: &Model, framework: Framework) -> Result<Classic, SpecError> {
+    let mut experts = model.blocks.kinds().iter().filter_map(|block| block.feed_forward.experts());
+    if let Some(experts) = experts.next() {
+        let rule = format!("a layout for {framework} says nothing of experts");
+        return Err(SpecError::invalid("experts", experts.count, rule, "export to megatron, nemo or torchtitan"));
+    }
+    model.check_classic(&framework.to_string())?;
+    Ok(model.classic())
 }
 
 /// The sizes of a grid by name. Expert ranks are data ranks, whatever experts do: what all frameworks call data parallelism.

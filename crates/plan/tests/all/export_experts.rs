@@ -1,25 +1,25 @@
 //! Layouts of models with experts in the words of Megatron-LM, Megatron Bridge and torchtitan: snapshots, what each flag
-//! says, and that every part that is not expressed is named.
+//! says, and which ranks it means.
 
 use quadrille_plan::export::{Export, Framework, export};
-use quadrille_spec::{Activations, Axis, AxisSet, Dispatch, Grid, Layout, LayoutRequest, Model, Overlap, Zero};
+use quadrille_spec::{Axis, AxisSet, Grid, Layout, LayoutRequest, Model, Overlap, Zero};
 
 use crate::export::{TARGET, shown, try_of};
 
 /// The frameworks that are told of experts.
-const TOLD: [Framework; 3] = [Framework::Megatron, Framework::Nemo, Framework::Torchtitan];
+pub(crate) const TOLD: [Framework; 3] = [Framework::Megatron, Framework::Nemo, Framework::Torchtitan];
 
-fn request(grid: &str, over: &str, global_batch: usize) -> LayoutRequest {
+pub(crate) fn request(grid: &str, over: &str, global_batch: usize) -> LayoutRequest {
     let experts_over = Some(over.parse().unwrap());
     LayoutRequest { experts_over, microbatch: Some(1), ..LayoutRequest::new(grid.parse().unwrap(), global_batch) }
 }
 
-fn model(preset: &str, fields: &[(&str, &str)]) -> Model {
+pub(crate) fn model(preset: &str, fields: &[(&str, &str)]) -> Model {
     let fields: Vec<_> = fields.iter().map(|(field, value)| ((*field).to_owned(), (*value).to_owned())).collect();
     Model::from_toml(Model::preset_text(preset).unwrap(), &fields).unwrap()
 }
 
-fn of(framework: Framework, model: &Model, request: &LayoutRequest) -> Export {
+pub(crate) fn of(framework: Framework, model: &Model, request: &LayoutRequest) -> Export {
     try_of(framework, model, request).unwrap()
 }
 
@@ -194,165 +194,6 @@ fn heads_are_said_where_they_are_not_as_usual() {
     assert_eq!(said(&text(Framework::Torchtitan, &other), "flavor").unwrap(), "\"qwen3-30b-a3b\"");
 }
 
-/// What each framework lacks, by a model and layout that have it, beside one that has not.
-#[test]
-fn every_part_of_experts_that_is_not_expressed_is_named() {
-    use Framework::{Megatron, Nemo, Torchtitan};
-    type Fields = &'static [(&'static str, &'static str)];
-    let of_experts = |grid: &str| LayoutRequest { microbatch: Some(2), ..request(grid, "expert", 16) };
-    let over = |grid: &str, over: &str| LayoutRequest { microbatch: Some(2), ..request(grid, over, 16) };
-    let replicated = |request: LayoutRequest| LayoutRequest { activations: Activations::Replicated, ..request };
-    let ordered = |order: &str| {
-        let request = of_experts("expert=4,data=2");
-        LayoutRequest { grid: request.grid.with_order(order.parse().unwrap()), ..request }
-    };
-    let quiet = Overlap { all_to_all: false, ..Overlap::ALL };
-    let (megatrons, all) = ([Megatron, Nemo].as_slice(), TOLD.as_slice());
-    let (one, single) = (of_experts("expert=4"), LayoutRequest { microbatch: Some(1), ..of_experts("expert=4") });
-    let cases: Vec<(&str, Fields, LayoutRequest, Fields, LayoutRequest, &[Framework])> = vec![
-        ("overlap oaa:", &[], one.clone(), &[], LayoutRequest { overlap: quiet, ..one.clone() }, all),
-        ("expert-rows = 3:", &[], LayoutRequest { expert_rows: 3, ..one.clone() }, &[], one.clone(), all),
-        (
-            "experts-over = expert:",
-            &[],
-            of_experts("context=2,expert=2"),
-            &[],
-            over("context=2,expert=2", "context,expert"),
-            all,
-        ),
-        (
-            "experts-over = expert:",
-            &[],
-            ordered("x,y,z,context,data,expert"),
-            &[],
-            ordered("x,y,z,context,expert,data"),
-            all,
-        ),
-        ("experts-over = expert:", &[], of_experts("z=2,expert=4"), &[], over("z=2,expert=4", "z,expert"), all),
-        ("experts-over = context:", &[], over("x=2,context=4", "context"), &[], over("context=4", "context"), &[]),
-        ("expert=4: no experts are spread", &[], over("expert=4", "none"), &[], of_experts("expert=4"), all),
-        ("expert=4: FSDP shards", &[], of_experts("expert=4"), &[], over("expert=4", "none"), &[Torchtitan]),
-        ("expert=4 beside z=2:", &[], over("z=2,expert=4", "z,expert"), &[], over("z=2,data=4", "z"), megatrons),
-        (
-            "activations = replicated:",
-            &[],
-            replicated(of_experts("x=2,expert=4")),
-            &[],
-            of_experts("x=2,expert=4"),
-            all,
-        ),
-        (
-            "dispatch = duplicated:",
-            &[],
-            LayoutRequest { dispatch: Dispatch::Duplicated, ..replicated(of_experts("x=2,expert=4")) },
-            &[],
-            replicated(of_experts("x=2,expert=4")),
-            megatrons,
-        ),
-        ("dispatch:", &[], of_experts("x=2,expert=4"), &[], over("x=2,expert=4", "x,expert"), &[Torchtitan]),
-        ("y=2:", &[], over("x=2,y=2,expert=2", "x"), &[], over("x=2,expert=2", "x"), all),
-        (
-            "y=2 beside experts-over = x:",
-            &[],
-            over("x=2,y=2,expert=2", "x"),
-            &[],
-            over("x=2,y=2,expert=2", "none"),
-            all,
-        ),
-        (
-            "balance = batch:",
-            &[("balance", "batch")],
-            LayoutRequest { microbatch: Some(4), ..one.clone() },
-            &[("balance", "batch"), ("balance_loss", "0")],
-            LayoutRequest { microbatch: Some(4), ..one.clone() },
-            all,
-        ),
-        ("balance = sequence:", &[], one.clone(), &[("balance", "none")], one.clone(), &[Torchtitan]),
-        ("router_z_loss = 0.001:", &[("router_z_loss", "0.001")], one.clone(), &[], one.clone(), &[Torchtitan]),
-        (
-            "capacity = 1.25 in groups of 32768:",
-            &[("capacity", "1.25")],
-            one.clone(),
-            &[("capacity", "1.25")],
-            single.clone(),
-            megatrons,
-        ),
-        (
-            "capacity = 1.25 in groups of 1024:",
-            &[("capacity", "1.25"), ("capacity_group", "1024")],
-            single.clone(),
-            &[("capacity", "1.25")],
-            single.clone(),
-            megatrons,
-        ),
-        ("capacity = 1.25:", &[("capacity", "1.25")], single.clone(), &[], single.clone(), &[Torchtitan]),
-        (
-            "drop = choice:",
-            &[("capacity", "1.25")],
-            single.clone(),
-            &[("capacity", "1.25"), ("experts_per_token", "1")],
-            single.clone(),
-            megatrons,
-        ),
-        ("biases = true:", &[("biases", "true")], one.clone(), &[], one.clone(), megatrons),
-        (
-            "shared_ffn = 1000:",
-            &[("shared_ffn", "1000")],
-            one.clone(),
-            &[("shared_ffn", "14336")],
-            one.clone(),
-            &[Torchtitan],
-        ),
-        ("model mixtral-8x7b:", &[], one.clone(), &[("name", "other")], one.clone(), &[Torchtitan]),
-    ];
-    for (word, fields, with, other_fields, without, lacking) in cases {
-        let named = |framework, fields, request| {
-            let gaps = of(framework, &model("mixtral-8x7b", fields), request).cannot_express;
-            (gaps.iter().filter(|gap| gap.starts_with(word)).count(), gaps)
-        };
-        for framework in TOLD {
-            let (count, gaps) = named(framework, fields, &with);
-            assert_eq!(count, usize::from(lacking.contains(&framework)), "{word} in {framework}: {gaps:?}");
-            let (count, gaps) = named(framework, other_fields, &without);
-            assert_eq!(count, 0, "{word} in {framework} without: {gaps:?}");
-        }
-    }
-}
-
-/// Qwen3 balances with a bias, whatever the model says.
-#[test]
-fn torchtitans_qwen3_has_its_own_balance_and_no_stages() {
-    let gaps = |fields: &[(&str, &str)], grid: &str| {
-        of(Framework::Torchtitan, &model("qwen3-30b-a3b", fields), &request(grid, "expert", 8)).cannot_express
-    };
-    let none = gaps(&[("balance", "none")], "expert=4");
-    assert!(none.iter().any(|gap| gap.starts_with("balance = none: a bias")), "{none:?}");
-    let has_stages = |gaps: &[String]| gaps.iter().any(|gap| gap.starts_with("pipe=2: torchtitan's Qwen3"));
-    assert!(!has_stages(&none) && has_stages(&gaps(&[], "expert=4,pipe=2")));
-}
-
-#[test]
-fn layouts_of_experts_that_are_expressed_whole_say_so() {
-    let quiet = Overlap { all_to_all: false, ..Overlap::ALL };
-    for (preset, grid, over) in [
-        ("mixtral-8x7b", "x=2,expert=4,data=2", "expert"),
-        ("mixtral-8x7b", "x=2,context=2,expert=2,pipe=2", "context,expert"),
-        ("qwen3-30b-a3b", "x=4,expert=8", "x,expert"),
-        ("qwen3-30b-a3b", "x=2,context=2,expert=2,data=2", "x,context,expert"),
-        ("qwen3-30b-a3b", "x=2,data=4", "none"),
-        ("qwen3-30b-a3b", "z=8", "z"),
-    ] {
-        let request = LayoutRequest { overlap: quiet, microbatch: Some(8), ..request(grid, over, 64) };
-        for framework in [Framework::Megatron, Framework::Nemo] {
-            assert_eq!(
-                of(framework, &model(preset, &[]), &request).cannot_express,
-                [""; 0],
-                "{preset} {grid} {framework}"
-            );
-        }
-    }
-}
-
 /// Megatron puts the pipeline before data only where replicas of experts are replicas of the rest.
 #[test]
 fn stages_inside_data_need_experts_inside_tensor_and_context_parallelism() {
@@ -367,36 +208,6 @@ fn stages_inside_data_need_experts_inside_tensor_and_context_parallelism() {
     let outside = text("x=2,expert=2,data=2,pipe=2", "expert");
     assert!(!flag(&outside.text, "--use-tp-pp-dp-mapping"));
     assert!(outside.cannot_express.iter().any(|gap| gap.starts_with("order = x,pipe,expert,data:")));
-}
-
-#[test]
-fn what_would_be_other_experts_is_refused() {
-    let refusal = |framework, fields: &[(&str, &str)], request: &LayoutRequest| {
-        try_of(framework, &model("mixtral-8x7b", fields), request).unwrap_err().to_string()
-    };
-    let (plain, cut) = (request("expert=4", "expert", 4), request("x=2,expert=4", "expert", 4));
-    for framework in [Framework::Megatron, Framework::Nemo] {
-        let sigmoid: &[_] = &[("router", "sigmoid"), ("router_normalize", "false")];
-        let message = refusal(framework, sigmoid, &plain);
-        assert!(message.starts_with("router_normalize = false: Megatron"), "{message}");
-        let message = refusal(framework, &[("biases", "true")], &cut);
-        assert!(
-            message.starts_with("biases = true: Megatron") && message.ends_with("--experts-over with x"),
-            "{message}"
-        );
-    }
-    for framework in TOLD {
-        let message = refusal(framework, &[("blocks.1.experts", "4")], &plain);
-        assert!(message.starts_with("blocks = several kinds of experts:"), "{message}");
-        let message = refusal(framework, &[("blocks.1.qk_norm", "rms")], &plain);
-        assert!(message.starts_with("blocks = 2 kinds:"), "{message}");
-        let message = refusal(framework, &[("qk_norm", "layer")], &plain);
-        assert!(message.starts_with("qk_norm = layer:"), "{message}");
-    }
-    for framework in [Framework::DeepSpeed, Framework::Axonn] {
-        let message = refusal(framework, &[], &plain);
-        assert!(message.starts_with(&format!("experts = 8: {framework} knows models of alike blocks")), "{message}");
-    }
 }
 
 /// Ranks `with` which one has the experts in Megatron's numbering: those of expert tensor parallelism are neighbours, then come

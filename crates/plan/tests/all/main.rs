@@ -2,5 +2,6 @@
 
 mod best;
 mod export;
+mod export_expert_gaps;
 mod export_experts;
 mod native;
