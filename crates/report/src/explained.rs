@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::recomputation::Recomputation;
 use crate::summary::summary;
-use crate::{ledger, simulation};
+use crate::{crowds::crowds, ledger, simulation};
 
 /// A program, and what is told of it.
 pub struct Explained<'a> {
@@ -44,6 +44,11 @@ impl Explained<'_> {
                 Some(rank) => vec![predict_rank(program, rank)],
                 None => predict(program).ranks,
             };
+            let crowds: Vec<Value> =
+                ranks.iter().filter_map(|rank| Some(crowds(program, rank.rank)?.document())).collect();
+            if !crowds.is_empty() {
+                document.insert("unequal_loads".to_owned(), json!(crowds));
+            }
             let stages: Vec<usize> = ranks.iter().map(|rank| program.of_rank(rank.rank).stage).collect();
             document.insert("ranks".to_owned(), json!(ranks));
             document.insert("stages".to_owned(), json!(stages));
@@ -69,14 +74,19 @@ impl Explained<'_> {
         }
         if self.ledgers {
             let chosen = self.rank.map_or(0..grid.ranks(), |rank| rank..rank + 1);
-            text.extend(chosen.map(|rank| ledger::text(grid, &predict_rank(self.program, rank))));
+            text.extend(chosen.map(|rank| self.ledger(rank)));
         }
         if !self.operations && !self.ledgers {
             text += &summary(self.program);
-            text += &ledger::text(grid, &predict_rank(self.program, self.rank.unwrap_or(0)));
+            text += &self.ledger(self.rank.unwrap_or(0));
             text += &self.recomputation()?.map_or(String::new(), |memory| memory.text());
         }
         Ok(text + &self.simulation.map_or(String::new(), simulation::text))
+    }
+
+    fn ledger(&self, rank: usize) -> String {
+        let text = ledger::text(&self.program.layout.grid, &predict_rank(self.program, rank));
+        text + &crowds(self.program, rank).map_or(String::new(), |crowds| crowds.text())
     }
 
     /// The memory of a rank for other choices of what is recomputed, of this program's own engine.

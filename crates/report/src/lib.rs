@@ -42,6 +42,7 @@ pub mod checkpoint;
 pub mod collectives;
 pub mod contents;
 pub mod conversion;
+mod crowds;
 mod csv;
 pub mod drawing;
 mod error;

@@ -40,6 +40,7 @@ mod blocks;
 mod buckets;
 mod builder;
 mod context;
+mod crowds;
 mod ends;
 mod error;
 mod experts;

@@ -144,6 +144,11 @@ fn check_router(framework: &str, router: &Router, per_token: usize) -> Result<()
         let rule = format!("{framework} divides the weights of a sigmoid router by their sum");
         return Err(SpecError::invalid("router_normalize", false, rule, "use router_normalize = true"));
     }
+    if router.scores == RouterScores::Softmax && router.has_bias() {
+        let rule = format!("{framework} has biases for routers with sigmoid scores only");
+        let remedy = "use router_bias_rate = 0, or router = \"sigmoid\"";
+        return Err(SpecError::invalid("router_bias_rate", router.bias_rate, rule, remedy));
+    }
     Ok(())
 }
 
@@ -160,6 +165,9 @@ fn router_fields(fields: &mut Fields, router: &Router) {
     fields.say("moe_router_load_balancing_type", balance);
     fields.say("moe_aux_loss_coeff", router.balance_loss);
     fields.maybe("moe_z_loss_coeff", (router.z_loss > 0.0).then_some(router.z_loss));
+    fields.switch("moe_router_enable_expert_bias", router.has_bias());
+    let rate = if router.has_bias() { Setting::Said(router.bias_rate.to_string()) } else { Setting::Usual("0.001") };
+    fields.0.push(("moe_router_bias_update_rate", rate));
     fields.say("moe_router_dtype", "fp32");
 }
 

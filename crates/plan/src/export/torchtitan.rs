@@ -141,14 +141,19 @@ fn is_modern(model: &Classic, epsilon: f64) -> bool {
         && !model.biases
 }
 
+/// By how much biases of routers move in torchtitan's flavours of Qwen3.
+const QWEN3_BIAS_RATE: f64 = 0.001;
+
 /// torchtitan's description of experts.
 fn moe_args(experts: &Experts) -> String {
     let Experts { count, per_token, expert, shared, router, .. } = experts;
     let shared = shared.map_or(0, |shared| shared.width.div_ceil(expert.width));
     let norm = if router.normalize { "True" } else { "False" };
+    // Biases move by this, less the mean of what all move by, which changes no choice.
+    let bias_rate = if router.has_bias() { format!("{:?}", router.bias_rate) } else { "None".to_owned() };
     format!(
         "MoEArgs(num_experts={count}, num_shared_experts={shared}, top_k={per_token}, score_func=\"{}\", route_norm={norm}, \
-         route_scale={:?}, score_before_experts=False, load_balance_coeff=None)",
+         route_scale={:?}, score_before_experts=False, load_balance_coeff={bias_rate})",
         router.scores, router.scale
     )
 }
@@ -157,10 +162,13 @@ fn moe_args(experts: &Experts) -> String {
 fn expert_gaps(mixture: &Mixture, is_qwen3: bool, layout: &Layout, tensor: usize, gaps: &mut Gaps) {
     let Experts { expert, shared, router, capacity, .. } = mixture.experts;
     gaps.check_experts_over(&[Axis::X, Axis::Y, Axis::Context, Axis::Z, Axis::Data]);
-    if is_qwen3 {
-        let instead = "a bias for every expert, which moves by 0.001 a step, balances loads, and no loss does";
+    let balances = router.balance != BalanceScope::None && router.balance_loss > 0.0;
+    if is_qwen3 && (balances || router.bias_rate != QWEN3_BIAS_RATE) {
+        let instead = format!(
+            "a bias for every expert, which moves by {QWEN3_BIAS_RATE} a step, balances loads, and no loss does"
+        );
         gaps.add(format!("balance = {}", router.balance), instead);
-    } else if router.balance != BalanceScope::None && router.balance_loss > 0.0 {
+    } else if balances {
         gaps.add(format!("balance = {}", router.balance), "no loss balances the loads of experts");
     }
     if router.z_loss > 0.0 {

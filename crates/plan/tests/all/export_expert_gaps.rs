@@ -134,6 +134,25 @@ fn every_part_of_experts_that_is_not_expressed_is_named() {
     }
 }
 
+/// Biases that follow loads are told as they are.
+#[test]
+fn biases_of_routers_are_told() {
+    let text = |framework, rate: &str| {
+        let fields = [("router", "sigmoid"), ("router_bias_rate", rate)];
+        of(framework, &model("mixtral-8x7b", &fields), &request("expert=4", "expert", 4)).text
+    };
+    for (framework, with, without) in [
+        (Framework::Megatron, "--moe-router-enable-expert-bias", "--moe-router-enable-expert-bias"),
+        (Framework::Megatron, "--moe-router-bias-update-rate 0.002", "--moe-router-bias-update-rate"),
+        (Framework::Nemo, "moe_router_enable_expert_bias: true", "moe_router_enable_expert_bias: true"),
+        (Framework::Nemo, "moe_router_bias_update_rate: 0.002", "moe_router_bias_update_rate: 0.002"),
+        (Framework::Torchtitan, "load_balance_coeff=0.002", "load_balance_coeff=0"),
+    ] {
+        assert!(text(framework, "0.002").contains(with), "{framework}: {with}");
+        assert!(!text(framework, "0").contains(without), "{framework}: {without}");
+    }
+}
+
 /// Qwen3 balances with a bias, whatever the model says.
 #[test]
 fn torchtitans_qwen3_has_its_own_balance_and_no_stages() {
@@ -142,6 +161,8 @@ fn torchtitans_qwen3_has_its_own_balance_and_no_stages() {
     };
     let none = gaps(&[("balance", "none")], "expert=4");
     assert!(none.iter().any(|gap| gap.starts_with("balance = none: a bias")), "{none:?}");
+    let biased = gaps(&[("balance", "none"), ("router_bias_rate", "0.001")], "expert=4");
+    assert!(!biased.iter().any(|gap| gap.starts_with("balance")), "{biased:?}");
     let has_stages = |gaps: &[String]| gaps.iter().any(|gap| gap.starts_with("pipe=2: torchtitan's Qwen3"));
     assert!(!has_stages(&none) && has_stages(&gaps(&[], "expert=4,pipe=2")));
 }
@@ -178,6 +199,8 @@ fn what_would_be_other_experts_is_refused() {
         let sigmoid: &[_] = &[("router", "sigmoid"), ("router_normalize", "false")];
         let message = refusal(framework, sigmoid, &plain);
         assert!(message.starts_with("router_normalize = false: Megatron"), "{message}");
+        let message = refusal(framework, &[("router_bias_rate", "0.001")], &plain);
+        assert!(message.starts_with("router_bias_rate = 0.001: Megatron"), "{message}");
         let message = refusal(framework, &[("biases", "true")], &cut);
         assert!(
             message.starts_with("biases = true: Megatron") && message.ends_with("--experts-over with x"),

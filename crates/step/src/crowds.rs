@@ -1,0 +1,118 @@
+//! How unequal loads of experts can be: where all tokens choose what one rank has, and where none do.
+
+use std::collections::BTreeSet;
+
+use quadrille_spec::Coordinate;
+
+use crate::queues::counted_axes;
+use crate::{Extent, Loads, Queues, StageProgram, ValueId};
+
+impl StageProgram {
+    /// Loads in every pass of a step with which the rank at `place` has the most rows: all tokens choose its experts, as many of
+    /// them as they choose. None of a program whose experts all have a capacity.
+    pub fn crowded(&self, place: Coordinate) -> Loads {
+        self.extreme(|own, expert| !own.contains(&expert), place)
+    }
+
+    /// Loads with which it has the fewest: tokens choose others, as long as there are some.
+    pub fn deserted(&self, place: Coordinate) -> Loads {
+        self.extreme(|own, expert| own.contains(&expert), place)
+    }
+
+    /// All tokens choose the same experts, those first of which `last` does not say that they come last.
+    fn extreme(&self, last: impl Fn(&std::ops::Range<usize>, usize) -> bool, place: Coordinate) -> Loads {
+        let layout = &self.layout;
+        let sources = layout.grid.size_of(counted_axes(layout));
+        let mut loads = Loads::new();
+        for (counts, experts, per_token) in self.queues() {
+            let ranks = layout.grid.size_of(layout.experts_over);
+            let blocks: Vec<_> = layout.experts_over.iter().rev().collect();
+            let first = layout.grid.shard_index(place, &blocks) * (experts / ranks);
+            let own = first..first + experts / ranks;
+            let mut chosen: Vec<usize> = (0..experts).collect();
+            chosen.sort_by_key(|expert| last(&own, *expert));
+            let tokens = Extent::Tokens.of(layout) / Extent::TokenRanks.of(layout);
+            let mut of_source = vec![0; experts];
+            chosen[..per_token].iter().for_each(|expert| of_source[*expert] = tokens);
+            for microbatch in 0..layout.microbatches() {
+                loads.insert((counts, microbatch), Queues::new(experts, of_source.repeat(sources)));
+            }
+        }
+        loads
+    }
+
+    /// The values that hold counts of queues, with how many experts there are and how many a token chooses.
+    fn queues(&self) -> BTreeSet<(ValueId, usize, usize)> {
+        let queues = self.values.iter().filter_map(|value| match (value.counts, value.extents[0]) {
+            (Some(counts), Extent::Queues { experts, per_token }) => Some((counts, experts, per_token)),
+            _ => None,
+        });
+        queues.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quadrille_spec::{Activations, Layout, LayoutRequest, Model, Routing};
+
+    use super::*;
+    use crate::{StepProgram, Verdict, predict_rank, predict_rank_loaded};
+
+    fn program(grid: &str, over: &str, activations: Activations, per_token: usize) -> StepProgram {
+        let text = format!(
+            "name = 'crowds'\nlayers = 1\nhidden = 8\nheads = 4\nvocab = 13\nseq_len = 8\nexperts = 8\n\
+             experts_per_token = {per_token}\nrouter_normalize = false\n"
+        );
+        let model = Model::from_toml(&text, &[]).unwrap();
+        let request = LayoutRequest {
+            experts_over: Some(over.parse().unwrap()),
+            activations,
+            microbatch: Some(2),
+            ..LayoutRequest::new(grid.parse().unwrap(), 16)
+        };
+        StepProgram::new(&model, &Layout::new(&model, &request).unwrap()).unwrap()
+    }
+
+    /// Products of experts on a rank: all work but what it is with other loads.
+    fn flops(program: &StepProgram, rank: usize, loads: &Loads) -> u64 {
+        let routing = Routing::native(program.layout.grid.ranks());
+        predict_rank_loaded(program, rank, &routing, Verdict::Kept, loads).flops.total()
+    }
+
+    #[test]
+    fn all_rows_come_or_none() {
+        for (grid, over, activations) in [
+            ("x=2,expert=4", "expert", Activations::Scattered),
+            ("x=2,z=2,expert=2", "z,expert", Activations::Scattered),
+            ("x=2,expert=2", "x,expert", Activations::Replicated),
+            ("expert=2,data=2", "expert", Activations::Scattered),
+        ] {
+            for per_token in [1, 2, 5] {
+                let program = program(grid, over, activations, per_token);
+                let ranks = program.layout.grid.size_of(program.layout.experts_over);
+                for rank in 0..program.layout.grid.ranks() {
+                    let (stage, place) = (program.of_rank(rank), program.layout.grid.coordinate(rank));
+                    let equal = predict_rank(&program, rank).flops.total();
+                    let [most, least] = [stage.crowded(place), stage.deserted(place)];
+                    let [most, least] = [most, least].map(|loads| flops(&program, rank, &loads));
+                    assert!(least < equal && equal < most, "{grid} {per_token}: {least} {equal} {most}");
+                    // Of what experts compute of k choices, a rank has its share, all that are of its own, or what is left.
+                    let own = 8 / ranks;
+                    let times = |chosen: usize| (ranks * chosen) as f64 / per_token as f64;
+                    let [all, none] = [times(per_token.min(own)), times(per_token.saturating_sub(8 - own))];
+                    let of_experts = (most - least) as f64 / (all - none);
+                    let rest = equal as f64 - of_experts;
+                    assert!((least as f64 - rest - none * of_experts).abs() < 1.0, "{grid} {per_token}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn experts_with_places_have_no_crowds() {
+        let model = Model::from_toml(Model::preset_text("moe-tiny").unwrap(), &[]).unwrap();
+        let layout = Layout::new(&model, &LayoutRequest::new("expert=2".parse().unwrap(), 4)).unwrap();
+        let program = StepProgram::new(&model, &layout).unwrap();
+        assert!(program.stages[0].crowded(layout.grid.coordinate(0)).is_empty());
+    }
+}
