@@ -69,7 +69,7 @@ fn a_run_keeps_its_scale_and_finds_another_with_another_type() {
         assert_eq!((decided(&run_folder), scales(&run_folder)), (choice, expected.clone()), "{change}");
     }
     let table = fs::read_to_string(run_folder.join("steps.csv")).unwrap();
-    let ends: Vec<_> = table.lines().map(|row| row.rsplitn(8, ',').collect::<Vec<_>>()[4..7].join(",")).collect();
+    let ends: Vec<_> = table.lines().map(|row| row.rsplitn(11, ',').collect::<Vec<_>>()[7..10].join(",")).collect();
     assert_eq!(ends[0], "overflow,loss_scale,spike");
     assert_eq!((ends[4].as_str(), ends[7].as_str()), ("false,65536,false", "false,,false"));
 }

@@ -29,7 +29,7 @@ fn every_field_can_be_set_and_only_those() {
         "n", "3", "24", "6", "2", "72", "50_257", "9", "8", "false", "false", "0.25", "rms", "1e-6", "rotary", "5e5",
         "swiglu", "false", "10", "true", "false", "true", "false", "0", "30", "rms", "4", "llama3", "8", "1", "4",
         "64", "both", "true", "parallel", "0.5", "8", "3", "10", "2", "1", "4", "sigmoid", "false", "2.5", "batch",
-        "0.5", "0.001", "1.25", "3", "score",
+        "0.5", "0.001", "0.002", "1.25", "3", "score",
     ];
     let overrides: Vec<_> = ModelFile::FIELDS.into_iter().zip(values).collect();
     let message = with(&overrides).unwrap_err().to_string();

@@ -42,7 +42,7 @@ const SEGMENTS: f64 = 0.02;
 
 /// By how much less lives at once, relatively, where blocks of several kinds follow each other than the sums of what each kind
 /// adds beside its like. Taken for enough, too, and held by random layouts.
-const MIXED: f64 = 0.1;
+const MIXED: f64 = 0.07;
 
 /// Templates by what their candidates have in common.
 type Templates = FxHashMap<Candidate, Template>;
