@@ -7,9 +7,11 @@
 //! | [`lbnl`] | steps of three strategies on systems of a fast and a slow network (Subramanian et al., 2024) |
 //! | [`megatron`] | parameters, FLOPs, bubbles and takeaways of Megatron-LM (Narayanan et al., SC 2021) |
 //! | [`samo`] | memory of pruned models' training, bubbles, messages (Singh's dissertation, chapter 4) |
+//! | [`ted`] | memory of mixtures of experts' training, what GPUs send for rows at experts (dissertation, chapter 7) |
 //!
-//! None of them uses another, and none the native model. [`reproduce`] holds all five against their works; a few of its
-//! figures are not of a work's formula but of step programs: bubbles of their schedules, their messages and their memory.
+//! None of them uses another, and none the native model. [`reproduce`] holds all six against their works; a few of its
+//! figures are not of a work's formula but of step programs: bubbles of their schedules, their messages and their memory,
+//! what they send for rows at experts.
 //!
 //! ```
 //! use quadrille_papers::axonn::plan;
@@ -31,3 +33,4 @@ pub mod lbnl;
 pub mod megatron;
 pub mod reproduce;
 pub mod samo;
+pub mod ted;

@@ -8,12 +8,14 @@
 mod atp;
 mod axonn;
 mod bubble;
+mod experts;
 mod lbnl;
 mod megatron;
 mod memory;
 mod point;
 mod printed;
 mod samo;
+mod ted;
 
 use quadrille_spec::SpecError;
 
@@ -31,7 +33,7 @@ pub struct Part {
 }
 
 /// All parts, in alphabetical order. A new one is a line here and a file beside this one.
-pub const PARTS: [Part; 5] = [
+pub const PARTS: [Part; 6] = [
     Part { name: "atp", work: "Cheng et al. (ATP), 2023", points: atp::points },
     Part {
         name: "axonn",
@@ -41,6 +43,7 @@ pub const PARTS: [Part; 5] = [
     Part { name: "lbnl", work: "Subramanian et al. (LBNL), 2024", points: lbnl::points },
     Part { name: "megatron", work: "Narayanan et al. (Megatron-LM PTD-P), SC 2021", points: megatron::points },
     Part { name: "samo", work: "Singh's dissertation, 2025, chapter 4 (SAMO)", points: samo::points },
+    Part { name: "ted", work: "Singh's dissertation, 2025, chapter 7 (TED)", points: ted::points },
 ];
 
 impl Part {
@@ -96,5 +99,7 @@ mod tests {
         assert_eq!(of("megatron"), (57, 46, "0.39 2.8".to_owned()));
         // A caption that contradicts its table.
         assert_eq!(of("samo"), (37, 26, "14.04 100.0".to_owned()));
+        // Spikes of memory and shares of time were measured; a cap of memory that does not follow from its tile.
+        assert_eq!(of("ted"), (55, 28, "10.29 99.5".to_owned()));
     }
 }

@@ -8,3 +8,4 @@ mod lbnl;
 mod lbnl_search;
 mod megatron;
 mod reproduce;
+mod ted;

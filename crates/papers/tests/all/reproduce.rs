@@ -52,6 +52,51 @@ fn speedups_of_samo_follow_from_its_table() {
     assert_eq!(deviate, ["10-24 30.240", "34 32.000"]);
 }
 
+/// Forward and backward in groups of four, with 192 elements in all experts' rows: what a rank's all-to-alls send, and all of
+/// its collectives. Ours reduce-scatters where DTD as printed has an all-reduce; scattered activations gather nothing again.
+#[test]
+fn exchanges_of_ted_are_the_closed_forms() {
+    let [agree, deviate] = split(&points("ted", "192 elements"));
+    assert_eq!(agree, ["576 576.000", "1152 1152.000", "144 144.000"]);
+    assert_eq!(deviate, ["1296 1008.000", "1296 720.000"]);
+    let [agree, deviate] = split(&points("ted", "recomput"));
+    assert_eq!((agree.join(" "), deviate.len()), ("6 6.000 6 6.000 1.5 1.500".to_owned(), 0));
+}
+
+/// DTD and CAC leave `2/(3 G_t)` of what all-to-alls send; the figure is of their time.
+#[test]
+fn shares_of_ted_are_the_figure_and_the_elements() {
+    let [agree, deviate] = split(&points("ted", "figure 7.5"));
+    assert_eq!(agree, ["33 33.333", "33 33.333"]);
+    assert_eq!(deviate, ["48 75.000", "64.12 83.333", "64.12 65.333", "13.21 15.360", "20.7 26.458"]);
+    let [agree, deviate] = split(&points("ted", "speed-ups"));
+    assert_eq!((agree.join(" "), deviate.len()), ("4 4.000 3 3.000".to_owned(), 0));
+}
+
+#[test]
+fn memory_of_ted_is_by_its_equations() {
+    let [agree, deviate] = split(&points("ted", "section 7.2"));
+    assert_eq!(agree, ["32 32.000", "1 1.000", "3 3.000", "21.75 21.750"]);
+    assert_eq!(deviate, ["3 3.818", "1000 7.200", "31.3 28.475", "40 36.325"]);
+    let [agree, deviate] = split(&points("ted", "figure 7.4"));
+    assert_eq!((agree.len(), deviate), (0, ["4.5 3.825", "4.5 3.582", "1500 7.200"].map(str::to_owned).to_vec()));
+    let [agree, deviate] = split(&points("ted", "tensor"));
+    assert_eq!(
+        (agree.join(" "), deviate.join(" ")),
+        ("1 1.000 4 4.000 8 8.000 4 4.000 6 6.000 8 8.000".into(), "2 1.000".into())
+    );
+}
+
+/// A note names the numbers that the file and the formulas give.
+#[test]
+fn notes_of_ted_are_computed() {
+    let of = |what: &str| points("ted", what).into_iter().filter_map(|point| point.note).collect::<Vec<_>>().join("\n");
+    assert!(of("smallest tensor group").contains("leaves 2.2 GB"));
+    assert!(of("at most").contains("1.8 million") && of("at most").ends_with("for 250 million"));
+    assert!(of("peak, states").contains("41.9 GB"));
+    assert!(of("share of peak").ends_with("26.2"));
+}
+
 /// The lines that list the parts name every one.
 #[test]
 fn documents_list_every_part() {

@@ -334,6 +334,9 @@ fn times_threads_steps_and_seeds() {
 
 #[test]
 fn works_and_files_of_reproduce() {
-    refused("reproduce alexnet", &["invalid value 'alexnet'", "atp", "axonn", "lbnl", "megatron", "samo", "all"]);
+    refused(
+        "reproduce alexnet",
+        &["invalid value 'alexnet'", "atp", "axonn", "lbnl", "megatron", "samo", "ted", "all"],
+    );
     refused("reproduce megatron --csv missing/points.csv", &["cannot write --csv missing/points.csv"]);
 }

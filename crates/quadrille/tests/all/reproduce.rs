@@ -22,7 +22,8 @@ fn all_works_are_reproduced_unless_one_is_named() {
     let parts = all["parts"].as_array().unwrap();
     let names: Vec<&str> = parts.iter().map(|part| part["part"].as_str().unwrap()).collect();
     assert!(
-        names.is_sorted() && ["atp", "axonn", "lbnl", "megatron", "samo"].iter().all(|name| names.contains(name)),
+        names.is_sorted()
+            && ["atp", "axonn", "lbnl", "megatron", "samo", "ted"].iter().all(|name| names.contains(name)),
         "{names:?}"
     );
     for (part, name) in parts.iter().zip(names) {
@@ -77,6 +78,26 @@ fn headlines_are_among_the_points() {
     assert!(close(find("megatron", "checkpoint"), 13.8));
     assert!(close(find("axonn", "12 billion on 6 stages: states of a GPU"), 40.0));
     assert!(close(find("samo", "sparsity 0.9: bytes of states saved"), 78.0));
+    assert!(close(find("ted", "all-to-alls less by both, of printed"), 64.12));
+}
+
+/// Rows fit into 120 columns, and no figure of ours is printed as nothing.
+#[test]
+fn rows_of_ted_are_short_and_have_digits() {
+    let output = run(tempfile::tempdir().unwrap().path(), "reproduce ted");
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    let rows = text.lines().skip_while(|line| !line.starts_with("figure ")).take_while(|line| !line.is_empty());
+    let rows: Vec<&str> = rows.collect();
+    assert!(rows.len() > points(&json("reproduce ted")["parts"][0]).len(), "{text}");
+    assert!(rows.iter().all(|row| row.chars().count() <= 120), "{text}");
+    let tiles = rows.iter().find(|row| row.contains("spike with tiles, at most")).unwrap();
+    assert!(tiles.contains(" 1000 ") && tiles.contains(" 7.2 ") && tiles.contains(" MB "), "{tiles}");
+    let exchanges = rows.iter().find(|row| row.contains("DTD, all collectives")).unwrap();
+    assert!(
+        exchanges.contains(" 1296 ") && exchanges.contains(" 1008.0 ") && exchanges.contains(" -22.22% "),
+        "{exchanges}"
+    );
 }
 
 /// Every saved configuration is found in its place, and every curve is met; only what is said in words deviates.
