@@ -16,7 +16,8 @@ MODELS = [
 MIXTURES = [
     ("mixtral-8x7b", ["seq_len=4096"], 32, [1, 2, 4, 8]),
     ("mixtral-8x7b", ["seq_len=4096", "capacity=1.25", "drop=score", "router_z_loss=0.001"], 32, [1, 2, 4]),
-    ("mixtral-8x7b", ["seq_len=4096", "expert_every=2", "shared_ffn=14336", "router=sigmoid"], 32, [1, 2, 4]),
+    ("mixtral-8x7b", ["seq_len=4096", "expert_every=2", "shared_ffn=14336", "router=sigmoid",
+                      "router_bias_rate=0.001"], 32, [1, 2, 4]),
     ("mixtral-8x7b", ["seq_len=4096", "expert_first=3", "experts_per_token=1", "router_scale=2.5"], 32, [1, 2, 4]),
     ("qwen3-30b-a3b", ["balance=none"], 48, [1, 2, 4]),
     ("qwen3-30b-a3b", [], 48, [1, 2, 4]),

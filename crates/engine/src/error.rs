@@ -71,7 +71,7 @@ pub enum EngineError {
     /// Tokens have chosen the experts of a rank more often than its buffers have room for.
     #[error(
         "{rows} rows of '{value}' come to this rank's experts, and there is room for {room}: loads are more unequal than expected; \
-         use `layout.expert_rows` {times}, a larger balance loss, or a capacity"
+         use `layout.expert_rows` {times}, a larger balance loss, biases of routers, or a capacity"
     )]
     TooManyRows {
         /// Whose rows.

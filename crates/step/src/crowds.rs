@@ -1,4 +1,4 @@
-//! How unequal loads of experts can be: where all tokens choose what one rank has, and where none do.
+//! How unequal loads of experts can be: where tokens choose as much as they can of what one rank has, and as little.
 
 use std::collections::BTreeSet;
 
@@ -8,24 +8,36 @@ use crate::queues::counted_axes;
 use crate::{Extent, Loads, Queues, StageProgram, ValueId};
 
 impl StageProgram {
-    /// Loads in every pass of a step with which the rank at `place` has the most rows: all tokens choose its experts, as many of
-    /// them as they choose. None of a program whose experts all have a capacity.
+    /// Loads of the first microbatch with which the rank at `place` has the most rows: all tokens choose its experts, as many of
+    /// them as they choose. None of a program whose experts all have a capacity, or are not spread.
     pub fn crowded(&self, place: Coordinate) -> Loads {
         self.extreme(|own, expert| !own.contains(&expert), place)
     }
 
-    /// Loads with which it has the fewest: tokens choose others, as long as there are some.
+    /// Those with which it has the fewest: tokens choose others, as long as there are some.
     pub fn deserted(&self, place: Coordinate) -> Loads {
         self.extreme(|own, expert| own.contains(&expert), place)
+    }
+
+    /// Whether the rank at `place` has room for the rows of these loads.
+    pub fn has_room(&self, loads: &Loads, place: Coordinate) -> bool {
+        self.values.iter().all(|value| {
+            let queues = value.counts.and_then(|counts| loads.get(&(counts, 0)));
+            let rows = queues.map_or(0, |queues| queues.rows(value, &self.layout, place));
+            rows * value.local_cols <= value.room(&self.layout)
+        })
     }
 
     /// All tokens choose the same experts, those first of which `last` does not say that they come last.
     fn extreme(&self, last: impl Fn(&std::ops::Range<usize>, usize) -> bool, place: Coordinate) -> Loads {
         let layout = &self.layout;
-        let sources = layout.grid.size_of(counted_axes(layout));
+        let ranks = layout.grid.size_of(layout.experts_over);
         let mut loads = Loads::new();
+        if ranks == 1 {
+            return loads;
+        }
+        let sources = layout.grid.size_of(counted_axes(layout));
         for (counts, experts, per_token) in self.queues() {
-            let ranks = layout.grid.size_of(layout.experts_over);
             let blocks: Vec<_> = layout.experts_over.iter().rev().collect();
             let first = layout.grid.shard_index(place, &blocks) * (experts / ranks);
             let own = first..first + experts / ranks;
@@ -34,9 +46,7 @@ impl StageProgram {
             let tokens = Extent::Tokens.of(layout) / Extent::TokenRanks.of(layout);
             let mut of_source = vec![0; experts];
             chosen[..per_token].iter().for_each(|expert| of_source[*expert] = tokens);
-            for microbatch in 0..layout.microbatches() {
-                loads.insert((counts, microbatch), Queues::new(experts, of_source.repeat(sources)));
-            }
+            loads.insert((counts, 0), Queues::new(experts, of_source.repeat(sources)));
         }
         loads
     }
@@ -73,7 +83,7 @@ mod tests {
         StepProgram::new(&model, &Layout::new(&model, &request).unwrap()).unwrap()
     }
 
-    /// Products of experts on a rank: all work but what it is with other loads.
+    /// Work of a rank whose loads are these in the first of two microbatches and equal in the second.
     fn flops(program: &StepProgram, rank: usize, loads: &Loads) -> u64 {
         let routing = Routing::native(program.layout.grid.ranks());
         predict_rank_loaded(program, rank, &routing, Verdict::Kept, loads).flops.total()
@@ -94,6 +104,7 @@ mod tests {
                     let (stage, place) = (program.of_rank(rank), program.layout.grid.coordinate(rank));
                     let equal = predict_rank(&program, rank).flops.total();
                     let [most, least] = [stage.crowded(place), stage.deserted(place)];
+                    assert!(stage.has_room(&least, place) && stage.has_room(&most, place), "{grid} {per_token}");
                     let [most, least] = [most, least].map(|loads| flops(&program, rank, &loads));
                     assert!(least < equal && equal < most, "{grid} {per_token}: {least} {equal} {most}");
                     // Of what experts compute of k choices, a rank has its share, all that are of its own, or what is left.
@@ -101,11 +112,24 @@ mod tests {
                     let times = |chosen: usize| (ranks * chosen) as f64 / per_token as f64;
                     let [all, none] = [times(per_token.min(own)), times(per_token.saturating_sub(8 - own))];
                     let of_experts = (most - least) as f64 / (all - none);
-                    let rest = equal as f64 - of_experts;
-                    assert!((least as f64 - rest - none * of_experts).abs() < 1.0, "{grid} {per_token}");
+                    let fewer = equal as f64 - least as f64;
+                    assert!((fewer - (1.0 - none) * of_experts).abs() < 1.0, "{grid} {per_token}");
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_crowd_may_need_more_room_than_there_is() {
+        let program = program("expert=4", "expert", Activations::Scattered, 2);
+        let layout = Layout { expert_rows: 1, ..program.layout.clone() };
+        let narrow = StepProgram::new(&program.model, &layout).unwrap();
+        let place = layout.grid.coordinate(1);
+        let [wide, narrow] = [&program, &narrow].map(|program| {
+            let stage = &program.stages[0];
+            [stage.crowded(place), stage.deserted(place)].map(|loads| stage.has_room(&loads, place))
+        });
+        assert_eq!((wide, narrow), ([true; 2], [false, true]));
     }
 
     #[test]

@@ -115,7 +115,7 @@ struct ExecutedStep<'a> {
     verdict: Verdict,
     loads: &'a Loads,
     /// By microbatch: the program with the sizes that its values have in passes over it; none if loads are not known.
-    loaded: Vec<StageProgram>,
+    loaded: Vec<Cow<'a, StageProgram>>,
 }
 
 /// An operation that runs so many times with the sizes of a program, in passes over one microbatch if it says which.
@@ -129,7 +129,12 @@ struct Executed<'s> {
 impl<'a> ExecutedStep<'a> {
     fn new(program: &'a StageProgram, place: Coordinate, verdict: Verdict, loads: &'a Loads) -> Self {
         let microbatches = if loads.is_empty() { 0 } else { program.layout.microbatches() };
-        let loaded = (0..microbatches).map(|microbatch| program.loaded(loads, microbatch, place)).collect();
+        let is_loaded = |microbatch| loads.keys().any(|(_, loaded)| *loaded == microbatch);
+        let loaded = |microbatch| match is_loaded(microbatch) {
+            true => Cow::Owned(program.loaded(loads, microbatch, place)),
+            false => Cow::Borrowed(program),
+        };
+        let loaded = (0..microbatches).map(loaded).collect();
         Self { program, place, verdict, loads, loaded }
     }
 
@@ -148,8 +153,8 @@ impl<'a> ExecutedStep<'a> {
             let times = op.times(microbatches) as u64;
             return vec![Executed { program: self.program, microbatch: None, op, times }];
         }
-        let executed = |(microbatch, program)| Executed {
-            program,
+        let executed = |(microbatch, program): (usize, &'s Cow<'_, StageProgram>)| Executed {
+            program: program.as_ref(),
             microbatch: Some(microbatch),
             op,
             times: u64::from(op.when.includes(microbatch, microbatches, self.verdict)),

@@ -95,6 +95,7 @@ pub(super) fn fields(
     fields.say("expert_model_parallel_size", degrees.parallel);
     fields.say("expert_tensor_parallel_size", degrees.tensor);
     balance_gap(&router, layout, gaps);
+    bias_gaps(&router, capacity.is_some(), gaps);
     if let Some(capacity) = capacity {
         capacity_gaps(&capacity, per_token, layout, tensor, gaps);
     }
@@ -177,6 +178,21 @@ fn balance_gap(router: &Router, layout: &Layout, gaps: &mut Gaps) {
     if router.balance == BalanceScope::Batch && router.balance_loss > 0.0 && data > 1 {
         let instead = format!("ranks of data parallelism average their shares of the loss, so that it weighs 1/{data}");
         gaps.add("balance = batch", instead);
+    }
+}
+
+/// Megatron's loss and its biases count other choices than those that are made.
+fn bias_gaps(router: &Router, drops: bool, gaps: &mut Gaps) {
+    if !router.has_bias() {
+        return;
+    }
+    if router.balance_loss > 0.0 {
+        let instead = "beside biases the loss counts the experts that would be chosen without them";
+        gaps.add(format!("balance = {}", router.balance), instead);
+    }
+    if drops {
+        let instead = "biases follow loads without the choices that are dropped";
+        gaps.add(format!("router_bias_rate = {}", router.bias_rate), instead);
     }
 }
 

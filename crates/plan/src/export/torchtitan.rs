@@ -162,17 +162,19 @@ fn moe_args(experts: &Experts) -> String {
 fn expert_gaps(mixture: &Mixture, is_qwen3: bool, layout: &Layout, tensor: usize, gaps: &mut Gaps) {
     let Experts { expert, shared, router, capacity, .. } = mixture.experts;
     gaps.check_experts_over(&[Axis::X, Axis::Y, Axis::Context, Axis::Z, Axis::Data]);
-    let balances = router.balance != BalanceScope::None && router.balance_loss > 0.0;
-    if is_qwen3 && (balances || router.bias_rate != QWEN3_BIAS_RATE) {
-        let instead = format!(
-            "a bias for every expert, which moves by {QWEN3_BIAS_RATE} a step, balances loads, and no loss does"
-        );
-        gaps.add(format!("balance = {}", router.balance), instead);
-    } else if balances {
+    if is_qwen3 && router.bias_rate != QWEN3_BIAS_RATE {
+        let instead = format!("a bias for every expert, which moves by {QWEN3_BIAS_RATE} a step, balances loads");
+        gaps.add(format!("router_bias_rate = {}", router.bias_rate), instead);
+    }
+    if router.balance != BalanceScope::None && router.balance_loss > 0.0 {
         gaps.add(format!("balance = {}", router.balance), "no loss balances the loads of experts");
     }
     if router.z_loss > 0.0 {
         gaps.add(format!("router_z_loss = {}", router.z_loss), "there is no loss of large logits");
+    }
+    if !is_qwen3 && mixture.at.contains(&false) {
+        let at = experts::list_expression(&mixture.at);
+        gaps.add(format!("experts in blocks {at}"), "the flavour says itself which blocks have experts");
     }
     if let Some(capacity) = capacity {
         gaps.add(format!("capacity = {}", capacity.factor), "no tokens are dropped, however unequal loads are");

@@ -109,6 +109,23 @@ fn every_part_of_experts_that_is_not_expressed_is_named() {
             single.clone(),
             megatrons,
         ),
+        (
+            "balance = sequence: beside biases",
+            &[("router", "sigmoid"), ("router_bias_rate", "0.001")],
+            one.clone(),
+            &[("router", "sigmoid"), ("router_bias_rate", "0.001"), ("balance", "none")],
+            one.clone(),
+            megatrons,
+        ),
+        (
+            "router_bias_rate = 0.001:",
+            &[("router", "sigmoid"), ("router_bias_rate", "0.001"), ("capacity", "1.25")],
+            single.clone(),
+            &[("router", "sigmoid"), ("router_bias_rate", "0.001")],
+            single.clone(),
+            megatrons,
+        ),
+        ("experts in blocks ([0]+[1])*16:", &[("expert_every", "2")], one.clone(), &[], one.clone(), &[Torchtitan]),
         ("biases = true:", &[("biases", "true")], one.clone(), &[], one.clone(), megatrons),
         (
             "shared_ffn = 1000:",
@@ -160,9 +177,13 @@ fn torchtitans_qwen3_has_its_own_balance_and_no_stages() {
         of(Framework::Torchtitan, &model("qwen3-30b-a3b", fields), &request(grid, "expert", 8)).cannot_express
     };
     let none = gaps(&[("balance", "none")], "expert=4");
-    assert!(none.iter().any(|gap| gap.starts_with("balance = none: a bias")), "{none:?}");
+    assert!(none.iter().any(|gap| gap.starts_with("router_bias_rate = 0: a bias")), "{none:?}");
+    assert!(!none.iter().any(|gap| gap.starts_with("balance")), "{none:?}");
     let biased = gaps(&[("balance", "none"), ("router_bias_rate", "0.001")], "expert=4");
-    assert!(!biased.iter().any(|gap| gap.starts_with("balance")), "{biased:?}");
+    assert!(
+        !biased.iter().any(|gap| ["balance", "router_bias_rate"].iter().any(|it| gap.starts_with(it))),
+        "{biased:?}"
+    );
     let has_stages = |gaps: &[String]| gaps.iter().any(|gap| gap.starts_with("pipe=2: torchtitan's Qwen3"));
     assert!(!has_stages(&none) && has_stages(&gaps(&[], "expert=4,pipe=2")));
 }
