@@ -145,7 +145,7 @@ fn parameters(scaling: &WeakScaling, row: &Row) -> Result<[Point; 3], SpecError>
             &scaling.experts_note,
         )?,
         point(
-            what("others' parameters"),
+            what("other parameters"),
             "eq. 7.3",
             equations.other_parameters(),
             all - of_experts,

@@ -72,7 +72,7 @@ fn sent(rows: &Rows, block: Block) -> Result<Vec<Point>, SpecError> {
         point("baseline, all collectives", "section 7.1", all(&ted), all(&duplicated), ""),
         point("DTD, all-to-alls", "section 7.3.1", dtd.all_to_all, dropped.all_to_all, ""),
         point("DTD, all collectives", "section 7.3.1", all(&dtd), all(&dropped), dropped_note),
-        point("DTD beside scattered activations", "section 7.3.1", all(&dtd), all(&scattered), scattered_note),
+        point("DTD beside scattered rows", "section 7.3.1", all(&dtd), all(&scattered), scattered_note),
     ]
     .into_iter()
     .collect()

@@ -57,8 +57,8 @@ pub fn spike(spike: &Spike) -> Result<Vec<Point>, SpecError> {
     let mut points = vec![
         point("update's spike", "figure 7.4", spike.gigabytes, whole / 1e9, &spike.note),
         point("update's spike, by our count", "figure 7.4", spike.gigabytes, counted / 1e9, &spike.note),
-        point("saved by tiles, by the figure", "section 7.2", spike.saved_gigabytes, by_figure, ""),
-        point("saved by tiles", "section 7.2", spike.saved_gigabytes, (whole - tiled) / 1e9, &spike.saved_note),
+        point("tiles save, by the figure", "section 7.2", spike.saved_gigabytes, by_figure, ""),
+        point("tiles save", "section 7.2", spike.saved_gigabytes, (whole - tiled) / 1e9, &spike.saved_note),
     ];
     points.extend(tiles(spike, tiled)?);
     Ok(points)
