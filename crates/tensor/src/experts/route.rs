@@ -9,7 +9,7 @@ use crate::pool::Pool;
 const EXACT: usize = 1 << 24;
 
 /// routes [rows, 3 k] of logits [rows, E]: each token's k experts of the largest probabilities, to
-/// which bias [E] is added if there is one, in descending order, of equal ones that with the lower
+/// which that expert's bias is added if there is one, in descending order, of equal ones that with the lower
 /// number first; their slots, -1 where the group has used up the expert's; and their weights, which
 /// neither bias nor dropping change.
 ///
