@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use quadrille_cost::native::{Candidate, Memory, Price, PriceError};
-use quadrille_spec::{Axis, Recompute, Schedule};
+use quadrille_spec::{Activations, Axis, Dispatch, Recompute, Schedule};
 use rayon::prelude::*;
 
 use super::placement::{node, placements};
@@ -163,7 +163,9 @@ impl Setting<'_> {
             }
         }
         for (activations, linear, summa_panels) in space.products(from.size(Axis::X), from.size(Axis::Y)) {
-            let variant = Candidate { activations, linear, summa_panels, ..*from };
+            // What is scattered has no duplicates to send.
+            let dispatch = if activations == Activations::Scattered { Dispatch::Dropped } else { from.dispatch };
+            let variant = Candidate { activations, linear, summa_panels, dispatch, ..*from };
             if (activations, linear) != (from.activations, from.linear) {
                 let before = format!("{} with {} activations", from.linear, from.activations);
                 add(format!("{linear} with {activations} activations instead of {before}"), variant);

@@ -369,3 +369,11 @@ fn a_simulation_accounts_for_the_time_of_every_stage() {
     };
     assert!((at("1") / at("10") - 10.0).abs() < 0.01, "{} and {}", at("1"), at("10"));
 }
+
+/// What a layout of duplicates is compared with has scattered activations, of which there are none.
+#[test]
+fn layouts_that_send_duplicates_have_a_price() {
+    let line = "explain --model moe-tiny --grid x=2,expert=2 --global-batch 8 --activations replicated --dispatch duplicated \
+                --price --framework quadrille --cluster dgx-h100";
+    assert!(text(line).contains("what binds"));
+}
