@@ -11,10 +11,13 @@ use quadrille_tensor as kernels;
 use quadrille_tensor::{
     AdamW, AttentionShape, Buffer, CacheShape, Curve, Element, GroupShape, GroupedShape, HeadNorm, LogitsShape,
     NormShape, PanelShape, Pool, ProductShape, Rotary, RouterGroups, RouterLosses, RouterRule, RouterShape, Segments,
-    Shape, SpreadShape, Stored, TableShape, Transpose,
+    Shape, SpreadShape, TableShape, Transpose,
 };
 
+use super::loads::Loads;
 use super::memory::{Bytes, Numbers, NumbersMut};
+use super::norms::{centered, factors};
+use super::totals::counted;
 use super::{
     AttentionMask, Backend, Done, ElementMask, Gamma, Kind, Positions, Statistics, Swept, Totals, Update, UpdateRule,
     View, ViewMut,
@@ -29,8 +32,7 @@ const _: () = assert!(kernels::IGNORED == IGNORED);
 pub struct Cpu<S> {
     pool: Pool,
     totals: Cell<Totals>,
-    /// Choices of each expert, as far as there are some.
-    loads: RefCell<Vec<f64>>,
+    loads: Loads,
     update: Cell<Update>,
     /// For operands of products that are transposed first.
     scratch: RefCell<Buffer<S>>,
@@ -42,23 +44,6 @@ impl<S> Cpu<S> {
         let totals = self.totals.get();
         self.totals.set(Totals { loss: totals.loss + loss, targets: totals.targets + targets, ..totals });
     }
-}
-
-/// Targets that are not ignored.
-fn counted(targets: &[u32]) -> u64 {
-    targets.iter().filter(|target| **target != IGNORED).count() as u64
-}
-
-/// Calls `with` what a norm multiplies columns with.
-fn factors<S: Values, R>(gamma: Gamma<Numbers<'_, S>>, with: impl FnOnce(&[S::Real]) -> R) -> R {
-    let stored = gamma.stored.real();
-    if !gamma.offset {
-        return with(stored);
-    }
-    <S::Real as Stored>::with_scratch(stored.len(), |factors| {
-        factors.iter_mut().zip(stored).for_each(|(factor, gamma)| *factor = S::Real::ONE + *gamma);
-        with(factors)
-    })
 }
 
 /// What a move does with elements of either kind; both operands are of the same.
@@ -84,11 +69,6 @@ macro_rules! output_of_either_kind {
     };
 }
 
-/// The sums and beta, or the gradient of beta, that a layer norm has.
-fn centered<S: Values, V>(statistics: Statistics<Numbers<'_, S>>, vector: Option<V>) -> Option<(&[S::Real], V)> {
-    statistics.sums.map(Numbers::real).zip(vector)
-}
-
 #[rustfmt::skip]
 impl<S: Values> Backend for Cpu<S> {
     type Real = S::Real;
@@ -103,7 +83,7 @@ impl<S: Values> Backend for Cpu<S> {
 
     fn open(_rank: usize, threads: usize) -> Result<Self, EngineError> {
         let (totals, update, scratch) = (Cell::default(), Cell::default(), RefCell::default());
-        Ok(Self { pool: Pool::new(threads), totals, loads: RefCell::default(), update, scratch })
+        Ok(Self { pool: Pool::new(threads), totals, loads: Loads::default(), update, scratch })
     }
 
     fn pool(&self) -> &Pool {
@@ -167,7 +147,7 @@ impl<S: Values> Backend for Cpu<S> {
 
     fn begin_step(&self) -> Done {
         self.totals.set(Totals::default());
-        self.loads.borrow_mut().clear();
+        self.loads.put(Vec::new());
         Ok(())
     }
 
@@ -176,7 +156,7 @@ impl<S: Values> Backend for Cpu<S> {
     }
 
     fn loads(&self) -> Result<Vec<u64>, EngineError> {
-        Ok(self.loads.borrow().iter().map(|load| *load as u64).collect())
+        Ok(self.loads.counts())
     }
 
     fn take_scalar(&self, scalar: Scalar) -> Result<Vec<f64>, EngineError> {
@@ -186,9 +166,7 @@ impl<S: Values> Backend for Cpu<S> {
             Scalar::GradientNormSquared => vec![totals.norm_squared],
             Scalar::Routers { experts } => {
                 let lost = [totals.balance, totals.router_z, totals.choices as f64, totals.dropped as f64];
-                let mut loads = self.loads.take();
-                loads.resize(experts, 0.0);
-                lost.into_iter().chain(loads).collect()
+                lost.into_iter().chain(self.loads.take(experts)).collect()
             }
         })
     }
@@ -200,7 +178,7 @@ impl<S: Values> Backend for Cpu<S> {
             Scalar::GradientNormSquared => Totals { norm_squared: summed[0], ..totals },
             Scalar::Routers { .. } => {
                 let [choices, dropped] = [summed[2] as u64, summed[3] as u64];
-                self.loads.replace(summed[4..].to_vec());
+                self.loads.put(summed[4..].to_vec());
                 Totals { balance: summed[0], router_z: summed[1], choices, dropped, ..totals }
             }
         });
@@ -559,12 +537,7 @@ impl<S: Values> Backend for Cpu<S> {
         let counts = counts.map(Numbers::real).unwrap_or_default();
         let (balance, z) = kernels::router_losses(shape, rule, losses, logits.real(), counts, scope);
         let dropped = kernels::dropped_choices(shape, routes.real());
-        let mut own = vec![S::Real::ZERO; shape.experts];
-        kernels::count_choices(shape, routes.real(), |_| 0, &mut own, false);
-        let mut loads = self.loads.borrow_mut();
-        let needed = loads.len().max(first + shape.experts);
-        loads.resize(needed, 0.0);
-        loads[first..].iter_mut().zip(own).for_each(|(load, own)| *load += own.to_f64());
+        self.loads.add(first, shape, routes.real());
         let mut totals = self.totals.get();
         (totals.balance, totals.router_z) = (totals.balance + balance, totals.router_z + z);
         (totals.choices, totals.dropped) = (totals.choices + (shape.rows * shape.per_token) as u64, totals.dropped + dropped);

@@ -9,7 +9,9 @@
 
 mod cpu;
 mod indices;
+mod loads;
 mod memory;
+mod norms;
 mod totals;
 mod view;
 

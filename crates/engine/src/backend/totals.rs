@@ -1,5 +1,6 @@
 //! What a step adds up, and what follows from it for the update: one formula for every device.
 
+use quadrille_spec::IGNORED;
 use quadrille_step::Verdict;
 
 /// Added to the norm before it divides the clipping limit.
@@ -22,6 +23,11 @@ pub struct Totals {
     pub choices: u64,
     /// Those that had no place.
     pub dropped: u64,
+}
+
+/// Targets that are not ignored.
+pub(super) fn counted(targets: &[u32]) -> u64 {
+    targets.iter().filter(|target| **target != IGNORED).count() as u64
 }
 
 /// How totals become an update.

@@ -5,3 +5,4 @@ mod export;
 mod export_expert_gaps;
 mod export_experts;
 mod native;
+mod native_experts;

@@ -7,9 +7,8 @@ use quadrille_cost::native::{Candidate, Framework, Problem};
 use quadrille_draws::{Description, descriptions};
 use quadrille_plan::native::{Bound, Found, Rules, Search, Setting, Space};
 use quadrille_spec::{
-    Activation, Activations, Axis, AxisOrder, AxisSet, BalanceScope, Cluster, Dispatch, ElementType, Experts,
-    FeedForward, Grid, KeepWeights, Layout, LayoutRequest, Linear, Model, Norm, Overlap, Positions, Recompute, Router,
-    RouterScores, Schedule, Zero,
+    Activation, Activations, Axis, AxisOrder, AxisSet, Cluster, Dispatch, ElementType, Grid, KeepWeights, Layout,
+    LayoutRequest, Linear, Model, Norm, Overlap, Positions, Recompute, Schedule, Zero,
 };
 
 /// Nodes of four small devices: 16 MB, so that memory counts for models of a few hundred thousand parameters.
@@ -44,11 +43,11 @@ latency = 4e-6
 /// Without the context that drivers keep on a device: it is larger than these devices.
 const FRAMEWORK: Framework = Framework { reserved_bytes: 0, ..Framework::MEGATRON };
 
-fn cluster() -> Cluster {
+pub fn cluster() -> Cluster {
     Cluster::from_toml(CLUSTER).unwrap()
 }
 
-fn search<'a>(model: &'a Model, cluster: &'a Cluster, devices: usize, global_batch: usize) -> Search<'a> {
+pub fn search<'a>(model: &'a Model, cluster: &'a Cluster, devices: usize, global_batch: usize) -> Search<'a> {
     Search {
         setting: Setting {
             model,
@@ -69,17 +68,17 @@ fn search<'a>(model: &'a Model, cluster: &'a Cluster, devices: usize, global_bat
 }
 
 /// The same for this program's engine, too.
-fn by_both(search: Search<'_>) -> [Search<'_>; 2] {
+pub fn by_both(search: Search<'_>) -> [Search<'_>; 2] {
     let framework = Framework { reserved_bytes: 0, ..Framework::QUADRILLE };
     [search.clone(), Search { setting: Setting { framework, ..search.setting }, ..search }]
 }
 
-fn found(search: &Search) -> Found {
+pub fn found(search: &Search) -> Found {
     search.run(&|| false).unwrap()
 }
 
 /// A model whose sizes have few common factors.
-fn model(layers: usize, heads: usize) -> Model {
+pub fn model(layers: usize, heads: usize) -> Model {
     Model::gpt(layers, 24 * heads, heads, 101, 24)
 }
 
@@ -509,44 +508,6 @@ fn constraints_are_kept() {
         assert!(candidate.size(Axis::X) == 2 && candidate.size(Axis::Data) <= 2 && candidate.size(Axis::Pipe) >= 2);
         assert_eq!((candidate.schedule, candidate.chunks, candidate.microbatch), (Schedule::Interleaved, 2, 2));
         assert_eq!(candidate.recompute, Recompute::Full { every: 3 });
-    }
-}
-
-/// Every way to spread experts is tried in one search: it finds the best of what it finds where each is fixed.
-#[test]
-fn the_best_way_to_spread_experts_is_found() {
-    let cluster = cluster();
-    let mut model = model(4, 4);
-    model.blocks = model.blocks.each(|block| {
-        let FeedForward::Dense(expert) = block.feed_forward else { return };
-        let router = Router {
-            scores: RouterScores::Softmax,
-            normalize: true,
-            scale: 1.0,
-            balance: BalanceScope::Sequence,
-            balance_loss: 0.01,
-            z_loss: 0.0,
-            bias_rate: 0.0,
-        };
-        block.feed_forward =
-            FeedForward::Experts(Experts { count: 4, per_token: 2, expert, shared: None, router, capacity: None });
-    });
-    for search in by_both(Search { one_per_grid: true, front: false, top: 1, ..search(&model, &cluster, 8, 16) }) {
-        let best = |set: Option<&str>| {
-            let mut search = search.clone();
-            let set = set.map(|set| format!("experts-over={set}"));
-            let grid = ["x=2", "z=1", "context=1", "expert=2"].map(str::to_owned);
-            grid.into_iter().chain(set).for_each(|text| search.space.constrain(Bound::Fix, &text).unwrap());
-            let found = found(&search);
-            (found.counts, found.ranked[0])
-        };
-        let (all, first) = best(None);
-        let each = ["", "x+"].map(|others| best(Some(&format!("{others}expert"))));
-        let least = each.iter().map(|(_, one)| one.price.seconds).min_by(f64::total_cmp);
-        assert_eq!(Some(first.price.seconds), least);
-        assert!(each.iter().any(|(_, one)| one.price.seconds > first.price.seconds), "it matters how they are spread");
-        assert_eq!(each.iter().map(|(counts, _)| counts.legal).sum::<u64>(), all.legal);
-        assert!(each.iter().all(|(counts, _)| counts.grids == all.grids));
     }
 }
 

@@ -1,0 +1,44 @@
+//! Searches among the ways to spread experts.
+
+use quadrille_plan::native::{Bound, Search};
+use quadrille_spec::{BalanceScope, Experts, FeedForward, Router, RouterScores};
+
+use crate::native::{by_both, cluster, found, model, search};
+
+/// Every way to spread experts is tried in one search: it finds the best of what it finds where each is fixed.
+#[test]
+fn the_best_way_to_spread_experts_is_found() {
+    let cluster = cluster();
+    let mut model = model(4, 4);
+    model.blocks = model.blocks.each(|block| {
+        let FeedForward::Dense(expert) = block.feed_forward else { return };
+        let router = Router {
+            scores: RouterScores::Softmax,
+            normalize: true,
+            scale: 1.0,
+            balance: BalanceScope::Sequence,
+            balance_loss: 0.01,
+            z_loss: 0.0,
+            bias_rate: 0.0,
+        };
+        block.feed_forward =
+            FeedForward::Experts(Experts { count: 4, per_token: 2, expert, shared: None, router, capacity: None });
+    });
+    for search in by_both(Search { one_per_grid: true, front: false, top: 1, ..search(&model, &cluster, 8, 16) }) {
+        let best = |set: Option<&str>| {
+            let mut search = search.clone();
+            let set = set.map(|set| format!("experts-over={set}"));
+            let grid = ["x=2", "z=1", "context=1", "expert=2"].map(str::to_owned);
+            grid.into_iter().chain(set).for_each(|text| search.space.constrain(Bound::Fix, &text).unwrap());
+            let found = found(&search);
+            (found.counts, found.ranked[0])
+        };
+        let (all, first) = best(None);
+        let each = ["", "x+"].map(|others| best(Some(&format!("{others}expert"))));
+        let least = each.iter().map(|(_, one)| one.price.seconds).min_by(f64::total_cmp);
+        assert_eq!(Some(first.price.seconds), least);
+        assert!(each.iter().any(|(_, one)| one.price.seconds > first.price.seconds), "it matters how they are spread");
+        assert_eq!(each.iter().map(|(counts, _)| counts.legal).sum::<u64>(), all.legal);
+        assert!(each.iter().all(|(counts, _)| counts.grids == all.grids));
+    }
+}
