@@ -51,6 +51,7 @@ mod hold;
 mod instances;
 mod interval;
 mod kept;
+mod latent;
 mod ledger;
 mod liveness;
 mod memory;

@@ -22,10 +22,10 @@ pub enum Initial {
 /// of its own, then a key and a value that it shares with the other ranks of its block along x.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharedKeys {
-    /// Columns of a query, of a key, and of a value.
-    pub head_dim: usize,
-    /// Queries of a rank.
-    pub heads: usize,
+    /// Columns of the queries of a rank.
+    pub queries: usize,
+    /// Columns of a key and its value.
+    pub pair: usize,
     /// Ranks of a block.
     pub copies: usize,
 }
@@ -33,8 +33,7 @@ pub struct SharedKeys {
 impl SharedKeys {
     /// The logical column of a column of values, and how many columns from it on are neighbours in both.
     pub fn logical(&self, col: usize) -> (usize, usize) {
-        let queries = self.heads * self.head_dim;
-        let held = queries + 2 * self.head_dim;
+        let (queries, held) = (self.queries, self.queries + self.pair);
         let (rank, within) = (col / held, col % held);
         let (group, copy) = (rank / self.copies, rank % self.copies);
         let first = group * self.group_cols();
@@ -46,12 +45,12 @@ impl SharedKeys {
 
     /// Whether a logical column belongs to a key or a value, of which there are copies.
     pub fn is_copied(&self, logical: usize) -> bool {
-        logical % self.group_cols() >= self.copies * self.heads * self.head_dim
+        logical % self.group_cols() >= self.copies * self.queries
     }
 
     /// Logical columns of a key, its value, and all their queries.
     fn group_cols(&self) -> usize {
-        (self.copies * self.heads + 2) * self.head_dim
+        self.copies * self.queries + self.pair
     }
 }
 
@@ -108,7 +107,7 @@ mod tests {
     #[test]
     fn ranks_of_a_block_have_queries_of_their_own_and_the_same_key() {
         // Two keys, each on two ranks with one of its two queries, heads of two columns.
-        let shared = SharedKeys { head_dim: 2, heads: 1, copies: 2 };
+        let shared = SharedKeys { queries: 2, pair: 4, copies: 2 };
         let logical: Vec<usize> = (0..24).map(|col| shared.logical(col).0).collect();
         let of_rank = [[0, 1, 4, 5, 6, 7], [2, 3, 4, 5, 6, 7], [8, 9, 12, 13, 14, 15], [10, 11, 12, 13, 14, 15]];
         assert_eq!(logical, of_rank.concat());

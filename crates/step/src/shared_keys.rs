@@ -30,12 +30,13 @@ impl Builder<'_> {
         let attention = &self.model.blocks[block].attention;
         let copies = self.layout.kv_copies(attention);
         if copies > 1 {
-            let (head_dim, heads) = (attention.head_dim, self.layout.group_heads(attention));
+            let (head_dim, pair, heads) =
+                (attention.head_dim, attention.pair_width(), self.layout.group_heads(attention));
             let parameter = &mut self.parameters[parameter.0];
             if parameter.compressed.is_some() {
                 return Err(StepError::SharedPruned { tensor: parameter.name.clone() });
             }
-            parameter.shared = Some(SharedKeys { head_dim, heads, copies });
+            parameter.shared = Some(SharedKeys { queries: heads * head_dim, pair, copies });
         }
         Ok(())
     }

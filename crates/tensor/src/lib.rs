@@ -28,6 +28,7 @@ mod experts;
 mod few_rows;
 mod gated;
 mod head_norm;
+mod join;
 mod kept;
 mod lanes;
 mod matmul;
@@ -67,6 +68,7 @@ pub use experts::{
 pub use few_rows::{FEW_ROWS, matmul_few_rows};
 pub use gated::{activate_gated, bias_gated_backward, bias_gated_forward};
 pub use head_norm::{HeadNorm, head_norm_backward, head_norm_forward};
+pub use join::{JoinShape, join_heads, split_heads};
 pub use kept::{compress, expand};
 pub use matmul::{Transpose, library_matmul, matmul};
 pub use norm::{norm_backward, norm_backward_sums, norm_centered_squares, norm_forward, norm_row_sums};

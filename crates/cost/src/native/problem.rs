@@ -124,8 +124,9 @@ impl Problem {
     /// backward (none for the inputs of patches), and attention without causal discount, whatever its window.
     fn model_flops(model: &Model, global_batch: usize, seq_len: usize) -> f64 {
         let [h, s] = [model.hidden, seq_len].map(|size| size as f64);
-        let of_block =
-            |it: &Block| 6.0 * it.product_weights(model.hidden, seq_len) + 12.0 * s * it.attention.width() as f64;
+        let of_block = |it: &Block| {
+            6.0 * it.product_weights(model.hidden, seq_len) + 3.0 * s * it.attention.flops_of_pair() as f64
+        };
         let blocks: f64 = model.blocks.counts().map(|(count, block)| count as f64 * of_block(block)).sum();
         let ends = match model.patch_values {
             None => 6.0 * model.vocab as f64 * h,

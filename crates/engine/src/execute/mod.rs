@@ -98,6 +98,8 @@ impl<B: Backend> RankEngine<'_, B> {
             Operation::Unpack(op) => self.unpack(op),
             Operation::SliceRows(op) => self.slice_rows(op),
             Operation::SliceColumns(op) => self.slice_columns(op),
+            Operation::JoinHeads(op) => self.join_heads(op),
+            Operation::SplitHeads(op) => self.split_heads(op),
             Operation::PackKeysValues(op) => self.pack_keys_values(op),
             Operation::UnpackKeysValues(op) => self.unpack_keys_values(op),
             Operation::CopyPanel(op) => self.copy_panel(op),

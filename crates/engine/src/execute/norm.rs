@@ -136,8 +136,8 @@ impl<B: Backend> RankEngine<'_, B> {
         let described = block.of(&self.program.model);
         let rule = described.attention.qk_norm.unwrap_or(described.norm);
         let Shape { rows, cols } = self.shape(qkv);
-        let GroupShape { groups, heads, head_dim, .. } = self.groups(block, rows, cols);
+        let GroupShape { groups, heads, head_dim, value_dim, .. } = self.groups(block, rows, cols);
         let centered = rule.kind == Norm::Layer;
-        (HeadNorm { groups, heads, head_dim, keys, centered, eps: rule.epsilon }, rule)
+        (HeadNorm { groups, heads, head_dim, value_dim, keys, centered, eps: rule.epsilon }, rule)
     }
 }
