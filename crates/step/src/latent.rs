@@ -1,9 +1,8 @@
 //! Latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1): queries, keys and values by way of narrow rows.
 //!
-//! Letters: h' = local columns of the stream, q and l = columns of the rows that make queries, and keys and values, k = columns
-//! of the key that all heads share. Narrow rows are cut like the stream: what makes them contracts over y, and they are norms'
-//! and products' inputs as the stream is. Their weights are whole but for y, since no axis cuts both sides of a product of
-//! scattered rows; the rows of what all heads share are those of queries in the end, in every rank along x.
+//! Narrow rows are cut like the stream: what makes them contracts over y, where their columns are scattered, and so they are
+//! normed and widened as the stream is. What makes them reads the rows of the stream where they lie, so that its weights are
+//! whole but for y and z. The part of a key that all heads share comes in the rows of queries, to every rank along x.
 
 use quadrille_spec::{Axis, Latent};
 
@@ -11,60 +10,60 @@ use crate::backward::{JoinNode, Node};
 use crate::blocks::{INIT_STD, NORMAL, linear, norm, product, weight};
 use crate::builder::Builder;
 use crate::value::Home;
-use crate::{Extent, ParameterId, Sharding, StepError, ValueId, kind};
+use crate::{Extent, Initial, Sharding, StepError, ValueId, kind};
 
 type Built<T> = Result<T, StepError>;
 
 /// Queries, keys and values of the normed stream.
 pub(crate) fn queries_keys_values(b: &mut Builder, index: usize, latent: &Latent, normed: ValueId) -> Built<ValueId> {
     let attention = b.model.blocks[index].attention;
-    let name = |what: &str| format!("block.{index}.{what}");
-    let (widest, widths) =
-        (b.model.hidden, [attention.queries_width(), attention.heads * (attention.pair_width() - latent.shared_key)]);
-    let (source, source_width) = match latent.queries {
-        None => (normed, widest),
-        Some(width) => (narrow(b, index, "query_latent", width, normed)?, width),
+    let (of_queries, read) = match latent.queries {
+        None => (b.model.hidden, normed),
+        Some(width) => (width, narrow(b, index, "query_latent", width, normed)?),
     };
-    let of_queries = weight(b, &name("queries"), [source_width.into(), widths[0].into()], NORMAL, INIT_STD)?;
-    let queries = linear(b, &name("queries"), source, of_queries)?;
-
-    let source = narrow(b, index, "key_value_latent", latent.keys_values, normed)?;
-    let of_pairs = weight(b, &name("keys_values"), [latent.keys_values.into(), widths[1].into()], NORMAL, INIT_STD)?;
-    let keys_values = linear(b, &name("keys_values"), source, of_pairs)?;
-
+    let queries = widened(b, index, "queries", [of_queries, attention.queries_width()], read)?;
+    let read = narrow(b, index, "key_value_latent", latent.keys_values, normed)?;
+    let own = attention.heads * (attention.pair_width() - latent.shared_key);
+    let keys_values = widened(b, index, "keys_values", [latent.keys_values, own], read)?;
     let shared = shared_key(b, index, latent.shared_key, normed)?;
+
     let (block, extents) = (b.block_kind(index), [Extent::Tokens, b.keys_values_extent(index, true)]);
-    let output = b.value(name("qkv"), extents, *b.sharding(queries), Home::ACTIVATIONS)?;
+    let output = b.value(format!("block.{index}.qkv"), extents, *b.sharding(queries), Home::ACTIVATIONS)?;
     b.push(kind::JoinHeads { block, queries, keys_values, shared, output });
     b.record(Node::Join(JoinNode { block, queries, keys_values, shared, output }));
     Ok(output)
 }
 
+/// Columns of heads, of narrow rows or of the stream.
+fn widened(b: &mut Builder, index: usize, layer: &str, shape: [usize; 2], input: ValueId) -> Built<ValueId> {
+    let name = format!("block.{index}.{layer}");
+    let weight = weight(b, &name, shape.map(Extent::from), NORMAL, INIT_STD)?;
+    linear(b, &name, input, weight)
+}
+
 /// Narrow rows of the stream, normed.
 fn narrow(b: &mut Builder, index: usize, layer: &str, width: usize, normed: ValueId) -> Built<ValueId> {
-    let name = format!("block.{index}.{layer}");
-    let weight = whole_weight(b, &name, width)?;
-    let partial = product(b, &name, normed, weight)?;
-    b.record(Node::Linear { weight, input: normed, output: partial });
+    let partial = narrowed(b, index, layer, width, normed)?;
     let cut = *b.sharding(normed);
     let rows = b.reshard(partial, &cut)?;
-    norm(b, &format!("{name}_norm"), Some(index), rows)
+    norm(b, &format!("block.{index}.{layer}_norm"), Some(index), rows)
 }
 
 /// The columns of a key that all heads share, in the rows of queries.
 fn shared_key(b: &mut Builder, index: usize, width: usize, normed: ValueId) -> Built<ValueId> {
-    let name = format!("block.{index}.shared_key");
-    let weight = whole_weight(b, &name, width)?;
-    let partial = product(b, &name, normed, weight)?;
-    b.record(Node::Linear { weight, input: normed, output: partial });
+    let partial = narrowed(b, index, "shared_key", width, normed)?;
     let rows = Sharding::new(&b.rows(), &[]);
     let gathered = b.reshard(partial, &rows.partial(Axis::Y.only()))?;
     b.reshard(gathered, &Sharding::new(&b.rows_with(Axis::Y), &[]))
 }
 
-/// A weight `[hidden, width]` whose outputs no axis cuts.
-fn whole_weight(b: &mut Builder, name: &str, width: usize) -> Built<ParameterId> {
+/// A product of the stream, as it lies, with a weight `[hidden, width]` whose outputs no axis cuts: a partial sum over y.
+fn narrowed(b: &mut Builder, index: usize, layer: &str, width: usize, normed: ValueId) -> Built<ValueId> {
+    let name = format!("block.{index}.{layer}");
     let stored = Sharding::new(&[Axis::Y], &[]).flat(&[Axis::Z]);
-    let (shape, initial) = ([b.model.hidden.into(), width.into()], crate::Initial::Normal(INIT_STD));
-    b.parameter(format!("{name}.weight"), shape, stored, initial, true)
+    let shape = [b.model.hidden.into(), width.into()];
+    let weight = b.parameter(format!("{name}.weight"), shape, stored, Initial::Normal(INIT_STD), true)?;
+    let output = product(b, &name, normed, weight)?;
+    b.record(Node::Linear { weight, input: normed, output });
+    Ok(output)
 }
