@@ -209,7 +209,7 @@ fn bounds_are_never_above_the_price_whatever_blocks_there_are() {
         for (name, schedule) in Schedule::ALL {
             let medians = medians_below_the_price(fixed_described(schedule, 50), framework, name);
             // Of blocks that differ, what their neighbours may hide is not counted.
-            let least = if schedule == Schedule::ZeroBubble { 0.7 } else { 0.8 };
+            let least = if schedule == Schedule::ZeroBubble { 0.7 } else { 0.85 };
             let least = least - padding(&framework);
             assert!(medians[0] > 0.85 && medians[1] > least, "{} {name}: {medians:?}", framework.name);
         }
