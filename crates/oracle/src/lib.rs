@@ -51,7 +51,7 @@ mod transformer;
 
 use std::collections::BTreeMap;
 
-use quadrille_spec::{Activation, Block, Experts, FeedForward, Model, Norm, NormPlace, Perceptron};
+use quadrille_spec::{Activation, Block, Experts, FeedForward, Model, Norm, NormPlace, NormedOver, Perceptron};
 
 pub use decisions::{Decisions, Margin};
 pub use dropout::{DropoutSeed, Mask};
@@ -121,8 +121,12 @@ pub fn parameter_shapes(model: &Model) -> Vec<(String, [usize; 2])> {
         }
         push_linear(&mut shapes, &format!("block.{i}.qkv"), [h, queries + 2 * keys], attention.qkv_bias);
         if let Some(norm) = attention.qk_norm {
-            push_norm(&mut shapes, &format!("block.{i}.query_norm"), attention.head_dim, norm.kind);
-            push_norm(&mut shapes, &format!("block.{i}.key_norm"), attention.head_dim, norm.kind);
+            let [of_query, of_key] = match norm.over {
+                NormedOver::Head => [attention.head_dim; 2],
+                NormedOver::AllHeads => [queries, keys],
+            };
+            push_norm(&mut shapes, &format!("block.{i}.query_norm"), of_query, norm.rule.kind);
+            push_norm(&mut shapes, &format!("block.{i}.key_norm"), of_key, norm.rule.kind);
         }
         push_linear(&mut shapes, &format!("block.{i}.projection"), [queries, h], attention.projection_bias);
         if after {

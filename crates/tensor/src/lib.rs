@@ -48,8 +48,8 @@ mod widened;
 pub use activation::{activate_curve, bias_backward, bias_curve_backward, bias_curve_forward, bias_forward};
 pub use adamw::{AdamW, adamw, adamw_master};
 pub use attention::{
-    AttentionDropout, AttentionShape, CacheShape, attention_backward, attention_forward, cached_attention, newest_rows,
-    pack_keys_values, store_keys_values, unpack_keys_values,
+    AttentionDropout, AttentionShape, CacheShape, attention_backward, attention_forward, cached_attention, join_heads,
+    newest_rows, pack_keys_values, split_heads, store_keys_values, unpack_keys_values,
 };
 pub use buffer::Buffer;
 pub use columns::{copy_panel_columns, pack_columns, slice_columns, store_panel_columns, unpack_columns};

@@ -476,6 +476,16 @@ impl<S: Values> Backend for Cpu<S> {
         Ok(())
     }
 
+    fn split_heads(&self, shape: GroupShape, qkv: Numbers<'_, S>, queries: &mut NumbersMut<'_, S>, keys: &mut NumbersMut<'_, S>) -> Done {
+        kernels::split_heads(&self.pool, shape, qkv.stored(), queries.stored(), keys.stored());
+        Ok(())
+    }
+
+    fn join_heads(&self, shape: GroupShape, queries: Numbers<'_, S>, keys: Numbers<'_, S>, beside: Option<Numbers<'_, S>>, qkv: &mut NumbersMut<'_, S>) -> Done {
+        kernels::join_heads(&self.pool, shape, queries.stored(), keys.stored(), beside.map(Numbers::stored), qkv.stored());
+        Ok(())
+    }
+
     fn pack_keys_values(&self, shape: GroupShape, qkv: Numbers<'_, S>, kv: &mut NumbersMut<'_, S>) -> Done {
         of_either_kind!(qkv, kv => kernels::pack_keys_values(&self.pool, shape, qkv, kv));
         Ok(())

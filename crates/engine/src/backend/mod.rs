@@ -241,6 +241,10 @@ pub trait Backend: Sized + 'static {
     fn attention_forward(&self, shape: AttentionShape, qkv: Self::View<'_>, keys_values: Option<Self::View<'_>>, out: &mut Self::ViewMut<'_>, log_sum_exp: &mut Self::ViewMut<'_>, mask: Option<&AttentionMask>) -> Done;
     /// See [`quadrille_tensor::attention_backward`].
     fn attention_backward(&self, shape: AttentionShape, qkv: Self::View<'_>, keys_values: Option<(Self::View<'_>, &mut Self::ViewMut<'_>)>, out: Self::View<'_>, log_sum_exp: Self::View<'_>, dout: Self::View<'_>, dqkv: &mut Self::ViewMut<'_>, mask: Option<&AttentionMask>) -> Done;
+    /// See [`quadrille_tensor::split_heads`].
+    fn split_heads(&self, shape: GroupShape, qkv: Self::View<'_>, queries: &mut Self::ViewMut<'_>, keys: &mut Self::ViewMut<'_>) -> Done;
+    /// See [`quadrille_tensor::join_heads`].
+    fn join_heads(&self, shape: GroupShape, queries: Self::View<'_>, keys: Self::View<'_>, beside: Option<Self::View<'_>>, qkv: &mut Self::ViewMut<'_>) -> Done;
     /// See [`quadrille_tensor::pack_keys_values`].
     fn pack_keys_values(&self, shape: GroupShape, qkv: Self::View<'_>, kv: &mut Self::ViewMut<'_>) -> Done;
     /// See [`quadrille_tensor::unpack_keys_values`].

@@ -81,6 +81,8 @@ impl<B: Backend> RankEngine<'_, B> {
             Operation::Scale(op) => self.scale(op),
             Operation::HeadNorm(op) => self.head_norm(op),
             Operation::HeadNormBackward(op) => self.head_norm_backward(op),
+            Operation::SplitHeads(op) => self.split_heads(op),
+            Operation::JoinHeads(op) => self.join_heads(op),
             Operation::Rotate(op) => self.rotate(op),
             Operation::BiasActivation(op) => self.bias_activation(op),
             Operation::Activate(op) => self.activate(op),

@@ -15,7 +15,7 @@ use quadrille_spec::{AxisSet, Schedule};
 use self::products::{HEAD, LINEAR, WHOLE, linear, open_tile, weight_gradient};
 pub(crate) use self::tape::{HeadNormNode, Node, NormNode, RouteNode};
 use crate::builder::Builder;
-use crate::operation::Write;
+use crate::operation::{NormOf, Write};
 use crate::program::{Boundaries, Boundary};
 use crate::value::{Format, Home};
 use crate::weights::reduce_weight;
@@ -31,6 +31,8 @@ struct Gradients {
     of: BTreeMap<ValueId, ValueId>,
     /// For the result of one reshard, or of several, the value that it was made from.
     origin: BTreeMap<ValueId, ValueId>,
+    /// By queries, keys and values that were split: their gradient, in which those of queries and keys are still to be put.
+    joined: BTreeMap<ValueId, ValueId>,
     /// Gradient tiles of tied weights that wait for their second addend.
     open_tiles: BTreeMap<ParameterId, ValueId>,
     /// Whether the head's weight is the table of this tape's embedding.
@@ -193,6 +195,20 @@ fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), Ste
             });
             b.contribute(known, input, before)
         }
+        Node::JoinHeads { block, queries, keys, beside, output } => {
+            let gradient = known.of[&output];
+            let [of_queries, of_keys] = [b.like("d queries", queries)?, b.like("d keys", keys)?];
+            b.push(kind::SplitHeads { block, input: gradient, queries: of_queries, keys: of_keys });
+            known.joined.insert(beside, gradient);
+            b.contribute(known, queries, of_queries)?;
+            b.contribute(known, keys, of_keys)
+        }
+        Node::SplitHeads { block, input, queries, keys } => {
+            let output = b.in_place("d qkv", known.joined[&input]);
+            let [queries, keys] = [queries, keys].map(|each| known.of[&each]);
+            b.push(kind::JoinHeads { block, queries, keys, beside: None, output });
+            b.contribute(known, input, output)
+        }
         Node::Rotate { block, input, output } => {
             let gradient = known.of[&output];
             let before = b.in_place("d qkv", gradient);
@@ -296,7 +312,10 @@ fn norm(b: &mut Builder, known: &mut Gradients, node: NormNode) -> Result<(), St
     let residual = known.of.get(&input).copied();
     let (output, write) = match residual {
         Some(residual) => (b.place_to_add(residual)?, Write::Accumulate),
-        None => (b.like("d residual", input)?, Write::Overwrite),
+        None => {
+            let name = if matches!(of, NormOf::Heads(_)) { "d heads" } else { "d residual" };
+            (b.like(name, input)?, Write::Overwrite)
+        }
     };
     b.push(kind::NormBackward { of, input, sums, squares, gamma, gradient, reduced, output, write });
     if residual.is_none() {
