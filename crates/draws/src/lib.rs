@@ -7,8 +7,8 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use quadrille_spec::{
-    Activation, Attention, Block, Blocks, FeedForward, Latent, Model, Norm, NormPlace, Normalization, Perceptron,
-    Residual, ResidualOrder, Rotary, RotaryScaling,
+    Activation, Attention, Block, Blocks, FeedForward, Latent, Model, Norm, NormPlace, Normalization, NormedOver,
+    Perceptron, QueryKeyNorm, Residual, ResidualOrder, Rotary, RotaryScaling,
 };
 
 pub use mixtures::{Mixture, mixtures};
@@ -29,7 +29,7 @@ struct Kind {
     biases: [bool; 4],
     window: Option<usize>,
     cap: Option<f64>,
-    qk_norm: Option<Norm>,
+    qk_norm: Option<(Norm, NormedOver)>,
     rotary: Option<f64>,
     /// A part of a head turns, if it has one.
     part: bool,
@@ -65,7 +65,7 @@ impl Kind {
                 causal: attention.causal,
                 window: self.window.filter(|_| attention.causal),
                 cap: self.cap,
-                qk_norm: self.qk_norm.map(|kind| Normalization { kind, ..norm }),
+                qk_norm: self.qk_norm.map(|(kind, over)| QueryKeyNorm { rule: Normalization { kind, ..norm }, over }),
                 rotary,
                 qkv_bias: qkv_bias && latent.is_none(),
                 projection_bias,
@@ -120,7 +120,13 @@ fn kinds() -> impl Strategy<Value = Kind> {
     let attention = (
         select(vec![None, Some(2), Some(3), Some(5)]),
         select(vec![None, Some(1.5), Some(5.0)]),
-        select(vec![None, Some(Norm::Layer), Some(Norm::Rms), Some(Norm::Rms)]),
+        select(vec![
+            None,
+            Some((Norm::Layer, NormedOver::Head)),
+            Some((Norm::Rms, NormedOver::Head)),
+            Some((Norm::Layer, NormedOver::AllHeads)),
+            Some((Norm::Rms, NormedOver::AllHeads)),
+        ]),
         select(vec![None, Some(10.0), Some(10_000.0)]),
         any::<bool>(),
         select(vec![

@@ -52,7 +52,9 @@ mod transformer;
 
 use std::collections::BTreeMap;
 
-use quadrille_spec::{Activation, Attention, Block, Experts, FeedForward, Latent, Model, Norm, NormPlace, Perceptron};
+use quadrille_spec::{
+    Activation, Attention, Block, Experts, FeedForward, Latent, Model, Norm, NormPlace, NormedOver, Perceptron,
+};
 
 pub use decisions::{Decisions, Margin};
 pub use dropout::{DropoutSeed, Mask};
@@ -121,8 +123,12 @@ pub fn parameter_shapes(model: &Model) -> Vec<(String, [usize; 2])> {
         }
         push_inputs(&mut shapes, &format!("block.{i}"), h, norm.kind, attention);
         if let Some(norm) = attention.qk_norm {
-            push_norm(&mut shapes, &format!("block.{i}.query_norm"), attention.head_dim, norm.kind);
-            push_norm(&mut shapes, &format!("block.{i}.key_norm"), attention.head_dim, norm.kind);
+            let [of_query, of_key] = match norm.over {
+                NormedOver::Head => [attention.head_dim; 2],
+                NormedOver::AllHeads => [attention.heads, attention.kv_heads].map(|heads| heads * attention.head_dim),
+            };
+            push_norm(&mut shapes, &format!("block.{i}.query_norm"), of_query, norm.rule.kind);
+            push_norm(&mut shapes, &format!("block.{i}.key_norm"), of_key, norm.rule.kind);
         }
         let given = attention.heads * attention.value_dim;
         push_linear(&mut shapes, &format!("block.{i}.projection"), [given, h], attention.projection_bias);

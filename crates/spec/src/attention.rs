@@ -25,8 +25,8 @@ pub struct Attention {
     pub cap: Option<f64>,
     /// Queries and keys turned by their positions; `None`: this block does not look at positions.
     pub rotary: Option<Rotary>,
-    /// The norm of every head's query and of every key, before they turn; each has one gamma for all heads.
-    pub qk_norm: Option<Normalization>,
+    /// The norm of queries, and that of keys, before they turn.
+    pub qk_norm: Option<QueryKeyNorm>,
     /// Whether queries, keys and values have biases.
     pub qkv_bias: bool,
     /// Whether the projection of the heads' results has a bias.
@@ -66,6 +66,34 @@ impl InputLayer {
             "query_latent" => Some("query_latent_norm"),
             "key_value_latent" => Some("key_value_latent_norm"),
             _ => None,
+        }
+    }
+}
+
+/// Norms of queries and keys, each with vectors of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct QueryKeyNorm {
+    /// How they norm.
+    pub rule: Normalization,
+    /// What is normed together.
+    pub over: NormedOver,
+}
+
+/// The columns that a norm of queries, or of keys, takes together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum NormedOver {
+    /// Those of a head; one gamma serves all heads.
+    Head,
+    /// Those of all heads, each with its own element of gamma.
+    AllHeads,
+}
+
+impl QueryKeyNorm {
+    /// How many of so many heads are normed together.
+    pub fn heads(&self, all: usize) -> usize {
+        match self.over {
+            NormedOver::Head => 1,
+            NormedOver::AllHeads => all,
         }
     }
 }

@@ -61,7 +61,7 @@ mod targets;
 mod toml_text;
 mod unusable;
 
-pub use attention::{Attention, InputLayer, Latent, Rotary, RotaryScaling};
+pub use attention::{Attention, InputLayer, Latent, NormedOver, QueryKeyNorm, Rotary, RotaryScaling};
 pub use axis::{Axis, AxisOrder, AxisSet};
 pub use block::{Block, FeedForward, Normalization, Perceptron, Residual};
 pub use block_list::Blocks;

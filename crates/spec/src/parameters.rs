@@ -1,6 +1,6 @@
 //! The tensors of a model that training changes, each said once.
 
-use crate::{Attention, Block, Experts, FeedForward, InputLayer, Model, Norm, Normalization, Perceptron};
+use crate::{Attention, Block, Experts, FeedForward, InputLayer, Model, Norm, Normalization, Perceptron, QueryKeyNorm};
 
 /// Standard deviation of the initial weights, those of GPT-2.
 const DEVIATION: f64 = 0.02;
@@ -137,8 +137,8 @@ impl Model {
         let before = [stream_norm("norm1", norm_place.is_before())];
         let inputs = attention.input_layers(h).flat_map(move |layer| input_parameters(layer, attention, norm));
         let attention_half = [
-            qk_norm_vectors("query_norm", attention),
-            qk_norm_vectors("key_norm", attention),
+            qk_norm_vectors("query_norm", attention, attention.heads),
+            qk_norm_vectors("key_norm", attention, attention.kv_heads),
             linear("projection", [attention.width(), h], attention.projection_bias, added),
             stream_norm("norm1_after", norm_place.is_after()),
             stream_norm("norm2", norm_place.is_before()),
@@ -211,9 +211,10 @@ fn expert_parameters(experts: Experts, hidden: usize, added: f64) -> Vec<[Option
     layers
 }
 
-/// Of the queries or keys of all heads together.
-fn qk_norm_vectors(layer: &'static str, attention: Attention) -> [Option<ModelParameter>; 2] {
-    attention.qk_norm.map_or([None, None], |norm| norm_vectors(layer, norm, attention.head_dim))
+/// Of the queries or keys of so many heads.
+fn qk_norm_vectors(layer: &'static str, attention: Attention, heads: usize) -> [Option<ModelParameter>; 2] {
+    let vectors = |norm: QueryKeyNorm| norm_vectors(layer, norm.rule, norm.heads(heads) * attention.head_dim);
+    attention.qk_norm.map_or([None, None], vectors)
 }
 
 fn norm_vectors(layer: &'static str, norm: Normalization, width: usize) -> [Option<ModelParameter>; 2] {

@@ -9,6 +9,7 @@ use quadrille_spec::{Axis, Latent};
 use crate::backward::{JoinNode, Node};
 use crate::blocks::{INIT_STD, NORMAL, linear, norm, product, weight};
 use crate::builder::Builder;
+use crate::operation::NormOf;
 use crate::value::Home;
 use crate::{Extent, Initial, Sharding, StepError, ValueId, kind};
 
@@ -29,8 +30,8 @@ pub(crate) fn queries_keys_values(b: &mut Builder, index: usize, latent: &Latent
 
     let (block, extents) = (b.block_kind(index), [Extent::Tokens, b.keys_values_extent(index, true)]);
     let output = b.value(format!("block.{index}.qkv"), extents, *b.sharding(queries), Home::ACTIVATIONS)?;
-    b.push(kind::JoinHeads { block, queries, keys_values, shared, output });
-    b.record(Node::Join(JoinNode { block, queries, keys_values, shared, output }));
+    b.push(kind::JoinLatent { block, queries, keys_values, shared, output });
+    b.record(Node::JoinLatent(JoinNode { block, queries, keys_values, shared, output }));
     Ok(output)
 }
 
@@ -46,7 +47,8 @@ fn narrow(b: &mut Builder, index: usize, layer: &str, width: usize, normed: Valu
     let partial = narrowed(b, index, layer, width, normed)?;
     let cut = *b.sharding(normed);
     let rows = b.reshard(partial, &cut)?;
-    norm(b, &format!("block.{index}.{layer}_norm"), Some(index), rows)
+    let of = NormOf::Stream(b.block_kind(index));
+    norm(b, &format!("block.{index}.{layer}_norm"), of, rows)
 }
 
 /// The columns of a key that all heads share, in the rows of queries.

@@ -35,6 +35,7 @@
 //! `n` heads, `V` padded vocabulary, `m` token rows of one (data, z) rank in a pass.
 
 mod alike;
+mod all_heads;
 mod backward;
 mod blocks;
 mod buckets;
@@ -90,9 +91,8 @@ pub use ledger::{
 pub use liveness::Lifetimes;
 pub use memory::Living;
 pub use operation::{
-    At, BlockKind, Collective, Computation, DropoutSite, GemmPass, GemmStorage, Group, Members, Op, Operands,
-    Operation, Panel, Product, Reduction, Scalar, Verdict, Wanted, When, Work, Write, kind, normalization,
-    operation_names,
+    At, BlockKind, Collective, Computation, DropoutSite, GemmPass, GemmStorage, Group, Members, NormOf, Op, Operands,
+    Operation, Panel, Product, Reduction, Scalar, Verdict, Wanted, When, Work, Write, kind, operation_names,
 };
 pub use parameter::{Initial, Parameter, ParameterId, SharedKeys};
 pub use placement::Placement;

@@ -169,7 +169,7 @@ fn keep_work(block: &mut Block) {
     if let Some(rotary) = &mut attention.rotary {
         *rotary = Rotary { base: 1.0, scaling: RotaryScaling::None, ..*rotary };
     }
-    for norm in attention.qk_norm.iter_mut().chain([norm]) {
+    for norm in attention.qk_norm.iter_mut().map(|norm| &mut norm.rule).chain([norm]) {
         *norm = Normalization { kind: norm.kind, epsilon: 1.0, offset: false };
     }
 }

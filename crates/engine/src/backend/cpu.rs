@@ -9,7 +9,7 @@ use quadrille_spec::IGNORED;
 use quadrille_step::Scalar;
 use quadrille_tensor as kernels;
 use quadrille_tensor::{
-    AdamW, AttentionShape, Buffer, CacheShape, Curve, Element, GroupShape, GroupedShape, HeadNorm, JoinShape,
+    AdamW, AttentionShape, Buffer, CacheShape, Curve, Element, GroupShape, GroupedShape, HeadNorm, LatentShape,
     LogitsShape, NormShape, PanelShape, Pool, ProductShape, Rotary, RouterGroups, RouterLosses, RouterRule,
     RouterShape, Segments, Shape, SpreadShape, TableShape, Transpose,
 };
@@ -435,13 +435,13 @@ impl<S: Values> Backend for Cpu<S> {
         Ok(Rotary::new(head_dim, frequencies, positions))
     }
 
-    fn join_heads(&self, shape: JoinShape, queries: Numbers<'_, S>, pairs: Numbers<'_, S>, shared: Numbers<'_, S>, qkv: &mut NumbersMut<'_, S>) -> Done {
-        kernels::join_heads(&self.pool, shape, queries.stored(), pairs.stored(), shared.stored(), qkv.stored());
+    fn join_latent(&self, shape: LatentShape, queries: Numbers<'_, S>, pairs: Numbers<'_, S>, shared: Numbers<'_, S>, qkv: &mut NumbersMut<'_, S>) -> Done {
+        kernels::join_latent(&self.pool, shape, queries.stored(), pairs.stored(), shared.stored(), qkv.stored());
         Ok(())
     }
 
-    fn split_heads(&self, shape: JoinShape, dqkv: Numbers<'_, S>, dqueries: &mut NumbersMut<'_, S>, dpairs: &mut NumbersMut<'_, S>, dshared: &mut NumbersMut<'_, S>) -> Done {
-        kernels::split_heads(&self.pool, shape, dqkv.stored(), dqueries.stored(), dpairs.stored(), dshared.stored());
+    fn split_latent(&self, shape: LatentShape, dqkv: Numbers<'_, S>, dqueries: &mut NumbersMut<'_, S>, dpairs: &mut NumbersMut<'_, S>, dshared: &mut NumbersMut<'_, S>) -> Done {
+        kernels::split_latent(&self.pool, shape, dqkv.stored(), dqueries.stored(), dpairs.stored(), dshared.stored());
         Ok(())
     }
 
@@ -461,6 +461,16 @@ impl<S: Values> Backend for Cpu<S> {
         let dropout = keep.as_ref().map(|(scale, keep)| (*scale, keep as _));
         let keys_values = keys_values.map(|(kv, dkv)| (kv.stored(), dkv.stored()));
         kernels::attention_backward(&self.pool, shape, qkv.stored(), keys_values, out.stored(), log_sum_exp.real(), dout.stored(), dqkv.stored(), dropout);
+        Ok(())
+    }
+
+    fn split_heads(&self, shape: GroupShape, qkv: Numbers<'_, S>, queries: &mut NumbersMut<'_, S>, keys: &mut NumbersMut<'_, S>) -> Done {
+        kernels::split_heads(&self.pool, shape, qkv.stored(), queries.stored(), keys.stored());
+        Ok(())
+    }
+
+    fn join_heads(&self, shape: GroupShape, queries: Numbers<'_, S>, keys: Numbers<'_, S>, beside: Option<Numbers<'_, S>>, qkv: &mut NumbersMut<'_, S>) -> Done {
+        kernels::join_heads(&self.pool, shape, queries.stored(), keys.stored(), beside.map(Numbers::stored), qkv.stored());
         Ok(())
     }
 

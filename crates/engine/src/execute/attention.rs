@@ -2,7 +2,7 @@
 
 use quadrille_spec::Attention;
 use quadrille_step::{BlockKind, DropoutSite, ValueId, kind};
-use quadrille_tensor::{AttentionShape, JoinShape, Shape};
+use quadrille_tensor::{AttentionShape, LatentShape, Shape};
 
 use super::Done;
 use crate::backend::{AttentionMask, View, ViewMut};
@@ -80,23 +80,23 @@ impl<B: Backend> RankEngine<'_, B> {
     }
 
     /// Queries, keys and values beside each other, of what makes them apart.
-    pub(super) fn join_heads(&mut self, op: &kind::JoinHeads) -> Result<usize, EngineError> {
-        let kind::JoinHeads { block, queries, keys_values, shared, output } = *op;
+    pub(super) fn join_latent(&mut self, op: &kind::JoinLatent) -> Result<usize, EngineError> {
+        let kind::JoinLatent { block, queries, keys_values, shared, output } = *op;
         self.write(output, |rank, qkv| {
-            let shape = rank.join_shape(block, output);
-            rank.backend.join_heads(shape, rank.read(queries)?, rank.read(keys_values)?, rank.read(shared)?, qkv)?;
+            let shape = rank.latent_shape(block, output);
+            rank.backend.join_latent(shape, rank.read(queries)?, rank.read(keys_values)?, rank.read(shared)?, qkv)?;
             Ok(qkv.elements())
         })
     }
 
-    pub(super) fn split_heads(&mut self, op: &kind::SplitHeads) -> Result<usize, EngineError> {
-        let kind::SplitHeads { block, gradient, queries, keys_values, shared } = *op;
-        let shape = self.join_shape(block, gradient);
+    pub(super) fn split_latent(&mut self, op: &kind::SplitLatent) -> Result<usize, EngineError> {
+        let kind::SplitLatent { block, gradient, queries, keys_values, shared } = *op;
+        let shape = self.latent_shape(block, gradient);
         self.write(queries, |rank, queries| {
             rank.write(keys_values, |rank, keys_values| {
                 rank.write(shared, |rank, shared| {
                     let gradient = rank.read(gradient)?;
-                    rank.backend.split_heads(shape, gradient, queries, keys_values, shared)?;
+                    rank.backend.split_latent(shape, gradient, queries, keys_values, shared)?;
                     Ok(gradient.elements())
                 })
             })
@@ -104,11 +104,11 @@ impl<B: Backend> RankEngine<'_, B> {
     }
 
     /// The shape of a block's queries, keys and values, which `qkv` has beside each other.
-    fn join_shape(&self, block: BlockKind, qkv: ValueId) -> JoinShape {
+    fn latent_shape(&self, block: BlockKind, qkv: ValueId) -> LatentShape {
         let Attention { head_dim, value_dim, latent, .. } = block.of(&self.program.model).attention;
         let Shape { rows, cols } = self.shape(qkv);
         let shared = latent.map_or(0, |latent| latent.shared_key);
-        JoinShape { rows, heads: cols / (2 * head_dim + value_dim), head_dim, value_dim, shared }
+        LatentShape { rows, heads: cols / (2 * head_dim + value_dim), head_dim, value_dim, shared }
     }
 
     /// Queries and keys turned by their positions, or their gradients turned back.

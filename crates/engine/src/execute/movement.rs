@@ -53,6 +53,25 @@ impl<B: Backend> RankEngine<'_, B> {
         })
     }
 
+    pub(super) fn split_heads(&mut self, op: &kind::SplitHeads) -> Swept {
+        self.write(op.queries, |rank, queries| {
+            rank.write(op.keys, |rank, keys| {
+                let Shape { rows, cols } = rank.shape(op.input);
+                rank.backend.split_heads(rank.groups(op.block, rows, cols), rank.read(op.input)?, queries, keys)?;
+                Ok(queries.elements() + keys.elements())
+            })
+        })
+    }
+
+    pub(super) fn join_heads(&mut self, op: &kind::JoinHeads) -> Swept {
+        self.write(op.output, |rank, qkv| {
+            let Shape { rows, cols } = rank.shape(op.output);
+            let (queries, keys, beside) = (rank.read(op.queries)?, rank.read(op.keys)?, rank.read_some(op.beside)?);
+            rank.backend.join_heads(rank.groups(op.block, rows, cols), queries, keys, beside, qkv)?;
+            Ok(if beside.is_some() { qkv.elements() } else { queries.elements() + keys.elements() })
+        })
+    }
+
     /// A panel out of its tile, on the ranks that hold it.
     pub(super) fn copy_panel(&mut self, op: &kind::CopyPanel) -> Swept {
         let kind::CopyPanel { panel, input, output } = *op;

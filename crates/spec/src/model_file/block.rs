@@ -5,8 +5,8 @@ use crate::choices::QkNorm;
 use crate::classic::ROTARY_BASE;
 use crate::toml_text::check_size;
 use crate::{
-    Attention, Block, Latent, Norm, NormPlace, Normalization, Perceptron, Positions, Residual, ResidualOrder, Rotary,
-    RotaryRule, RotaryScaling, SpecError,
+    Attention, Block, Latent, Norm, NormPlace, Normalization, Perceptron, Positions, QueryKeyNorm, Residual,
+    ResidualOrder, Rotary, RotaryRule, RotaryScaling, SpecError,
 };
 
 impl ModelFile {
@@ -36,6 +36,7 @@ impl ModelFile {
         SpecError::check_divides("kv_heads", kv_heads, "heads", heads)?;
         let causal = self.causal.unwrap_or(self.patch_values.is_none());
         let qk_norm = self.qk_norm.and_then(QkNorm::norm);
+        let normed = |(kind, over)| self.normalization_of(kind).map(|rule| QueryKeyNorm { rule, over });
         Ok(Attention {
             heads,
             kv_heads,
@@ -46,7 +47,7 @@ impl ModelFile {
             window: self.window(causal)?,
             cap: cap("attention_cap", self.attention_cap)?,
             rotary: self.rotary(head_dim)?,
-            qk_norm: qk_norm.map(|kind| self.normalization_of(kind)).transpose()?,
+            qk_norm: qk_norm.map(normed).transpose()?,
             qkv_bias: self.qkv_bias.unwrap_or(self.biases && latent.is_none()),
             projection_bias: self.projection_bias.unwrap_or(self.biases),
         })

@@ -115,7 +115,8 @@ pub struct ModelFile {
     /// Soft cap of attention scores, `cap * tanh(score / cap)`; 0, or left out: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attention_cap: Option<f64>,
-    /// Norm of every head's query and key, `layer`, `rms` or `none`; none if left out.
+    /// Norms of queries and keys: `layer` or `rms` of each head, `layer-all` or `rms-all` of all heads together, or `none`;
+    /// none if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub qk_norm: Option<QkNorm>,
     /// How many columns of a head turn, the first ones; 0, or left out: all.

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Block, Latent};
+use crate::{Block, Latent, NormedOver, QueryKeyNorm};
 
 const SMALL: &str = "name = \"small\"\nlayers = 2\nhidden = 12\nheads = 3\nvocab = 7\nseq_len = 5\n";
 
@@ -56,7 +56,7 @@ fn every_field_can_be_set_and_only_those() {
     assert_eq!((attention.window, attention.cap), (None, Some(30.0)));
     assert_eq!((attention.qkv_bias, attention.projection_bias), (true, false));
     assert_eq!((perceptron.up_bias, perceptron.down_bias), (true, false));
-    assert_eq!(attention.qk_norm, Some(model.final_norm));
+    assert_eq!(attention.qk_norm, Some(QueryKeyNorm { rule: model.final_norm, over: NormedOver::Head }));
     // Blocks 2, 4, ... have experts.
     let experts = |block: usize| model.blocks[block].feed_forward.experts().is_some();
     assert_eq!([0, 1, 2].map(experts), [false, false, true]);

@@ -2,7 +2,7 @@
 
 use quadrille_spec::Activation;
 
-use crate::operation::{BlockKind, DropoutSite};
+use crate::operation::{BlockKind, DropoutSite, NormOf};
 use crate::{ParameterId, ValueId};
 
 /// What the forward pass did, with what its backward needs. `input` is the value as used, `output` the result.
@@ -46,7 +46,21 @@ pub(crate) enum Node {
         output: ValueId,
     },
     HeadNorm(HeadNormNode),
-    Join(JoinNode),
+    JoinLatent(JoinNode),
+    SplitHeads {
+        block: BlockKind,
+        input: ValueId,
+        queries: ValueId,
+        keys: ValueId,
+    },
+    /// `beside` is what they were split from.
+    JoinHeads {
+        block: BlockKind,
+        queries: ValueId,
+        keys: ValueId,
+        beside: ValueId,
+        output: ValueId,
+    },
     Rotate {
         block: usize,
         input: ValueId,
@@ -132,7 +146,7 @@ pub(crate) enum Node {
 /// What the backward of a norm needs; an RMS norm has neither beta nor sums.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NormNode {
-    pub of: Option<BlockKind>,
+    pub of: NormOf,
     pub gamma: ParameterId,
     pub beta: Option<ParameterId>,
     pub input: ValueId,

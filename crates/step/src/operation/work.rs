@@ -3,7 +3,7 @@
 use quadrille_spec::{Attention, Axis, Coordinate};
 
 use super::entry::Kind;
-use super::kind::{AdamW, FollowLoads, Gemm, Restore, Router};
+use super::kind::{AdamW, FollowLoads, Gemm, JoinHeads, Restore, Router};
 use super::{BlockKind, GemmPass, GemmStorage, Operation, Panel, Product};
 use crate::kept::INDEX_BYTES;
 use crate::{StageProgram, ValueId};
@@ -205,6 +205,14 @@ impl<'a> At<'a> {
     pub(super) fn heads_normed(self, block: BlockKind, keys: bool, qkv: ValueId) -> usize {
         let of_keys = self.groups(block, qkv) * block.of(&self.program.model).attention.head_dim;
         if keys { of_keys } else { self.elements(qkv) - self.keys_and_values(block, qkv) }
+    }
+
+    /// Queries and keys, and, if they come with them, values.
+    pub(super) fn joins(self, op: &JoinHeads) -> Work {
+        match op.beside {
+            Some(_) => self.copies(op.output),
+            None => self.touches(op.output, self.queries_and_keys(op.block, op.output), 0.0),
+        }
     }
 
     /// The elements of keys and values in such a value.

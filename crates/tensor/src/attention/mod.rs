@@ -14,6 +14,7 @@ mod cached;
 mod cap;
 mod chunks;
 mod forward;
+mod heads;
 mod keys_values;
 mod pack;
 mod tile;
@@ -26,6 +27,7 @@ use chunks::Columns;
 pub use backward::attention_backward;
 pub use cached::{CacheShape, cached_attention, newest_rows, store_keys_values};
 pub use forward::attention_forward;
+pub use heads::{join_heads, split_heads};
 pub use keys_values::{pack_keys_values, unpack_keys_values};
 
 /// What an attention kernel works on.

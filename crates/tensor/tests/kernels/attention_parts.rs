@@ -179,6 +179,41 @@ fn keys_that_no_query_of_a_part_sees_get_zero_gradients() {
 }
 
 #[test]
+fn queries_and_keys_are_taken_out_and_put_back() {
+    for (rows, groups, heads, d, value_dim) in
+        [(0, 2, 1, 3, 3), (1, 1, 1, 1, 1), (5, 3, 1, 7, 7), (5, 2, 4, 3, 2), (9, 2, 2, 3, 8), (301, 4, 1, 64, 64)]
+    {
+        let shape = GroupShape { rows, groups, heads, head_dim: d, value_dim };
+        let group = (heads + 1) * d + value_dim;
+        let qkv = random::<f32>(1, rows * groups * group);
+        let split = on_any_threads(|pool| {
+            let (mut queries, mut keys) = (vec![0.0; rows * groups * heads * d], vec![0.0; rows * groups * d]);
+            split_heads(pool, shape, &qkv, &mut queries, &mut keys);
+            [queries, keys].concat()
+        });
+        let (queries, keys) = split.split_at(rows * groups * heads * d);
+        let joined = |beside: Option<&[f32]>| {
+            on_any_threads(|pool| {
+                let mut joined = vec![9.0; qkv.len()];
+                join_heads(pool, shape, queries, keys, beside, &mut joined);
+                joined
+            })
+        };
+        assert_eq!(joined(Some(&qkv)), qkv);
+        for (i, joined) in joined(None).into_iter().enumerate() {
+            let (unit, col) = (i / group, i % group);
+            let expected = match col / d {
+                head if head < heads => queries[unit * heads * d + col],
+                head if head == heads => keys[unit * d + col % d],
+                _ => 9.0,
+            };
+            assert_eq!(joined, expected);
+            assert!(joined == 9.0 || joined == qkv[i]);
+        }
+    }
+}
+
+#[test]
 fn keys_and_values_are_packed_beside_each_other_and_put_back() {
     let sizes =
         [(0, 2, 1, 3, 3), (1, 1, 1, 1, 1), (5, 3, 1, 7, 7), (5, 2, 4, 3, 2), (301, 4, 1, 64, 64), (301, 2, 1, 6, 9)];

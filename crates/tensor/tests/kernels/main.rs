@@ -10,7 +10,7 @@ mod embedding;
 mod experts;
 mod few_rows;
 mod head_norm;
-mod join;
+mod latent;
 mod matmul;
 mod norm;
 mod rms_norm;

@@ -51,7 +51,8 @@ fn kv(shape: &AttentionShape) -> usize {
 kernel! { Parts(pool, rows, cols) stored [
     qkv: sizes(&shape(rows, cols, 2))[0], kv: kv(&shape(rows, cols, 2)), made: sizes(&shape(rows, cols, 2))[1],
     out: sizes(&shape(rows, cols, 2))[1], dout: sizes(&shape(rows, cols, 2))[1], dqkv: sizes(&shape(rows, cols, 2))[0],
-    dkv: kv(&shape(rows, cols, 2)), packed: kv(&shape(rows, cols, 2)) / 2
+    dkv: kv(&shape(rows, cols, 2)), packed: kv(&shape(rows, cols, 2)) / 2,
+    queries: sizes(&shape(rows, cols, 2))[1], keys: kv(&shape(rows, cols, 2)) / 4
 ] real [made_lse: sizes(&shape(rows, cols, 2))[2], lse: sizes(&shape(rows, cols, 2))[2]] {
     let shape = shape(rows, cols, 2);
     attention_forward(pool, shape, qkv, Some(kv), made, made_lse, None);
@@ -60,6 +61,8 @@ kernel! { Parts(pool, rows, cols) stored [
     let groups = GroupShape { rows: shape.rows(), groups: 2, heads: 2, head_dim, value_dim };
     pack_keys_values(pool, groups, qkv, packed);
     unpack_keys_values(pool, groups, packed, dqkv);
+    split_heads(pool, groups, dqkv, queries, keys);
+    join_heads(pool, groups, queries, keys, Some(qkv), dqkv);
 } }
 
 /// Up to 49.

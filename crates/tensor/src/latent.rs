@@ -10,7 +10,7 @@ use crate::stored::Stored;
 
 /// What is put beside each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct JoinShape {
+pub struct LatentShape {
     /// Rows.
     pub rows: usize,
     /// Heads on this rank.
@@ -23,7 +23,7 @@ pub struct JoinShape {
     pub shared: usize,
 }
 
-impl JoinShape {
+impl LatentShape {
     /// Columns of a head in `qkv`.
     fn head(&self) -> usize {
         2 * self.head_dim + self.value_dim
@@ -45,8 +45,15 @@ impl JoinShape {
 }
 
 /// qkv = queries [rows, heads * d], shared and pairs beside each other.
-pub fn join_heads<S: Stored>(pool: &Pool, shape: JoinShape, queries: &[S], pairs: &[S], shared: &[S], qkv: &mut [S]) {
-    let JoinShape { heads, head_dim: d, shared: k, .. } = shape;
+pub fn join_latent<S: Stored>(
+    pool: &Pool,
+    shape: LatentShape,
+    queries: &[S],
+    pairs: &[S],
+    shared: &[S],
+    qkv: &mut [S],
+) {
+    let LatentShape { heads, head_dim: d, shared: k, .. } = shape;
     let piece = shape.check(pool, queries.len(), pairs.len(), shared.len(), qkv.len());
     if qkv.is_empty() {
         return;
@@ -65,16 +72,16 @@ pub fn join_heads<S: Stored>(pool: &Pool, shape: JoinShape, queries: &[S], pairs
     });
 }
 
-/// The gradients of [`join_heads`]' operands, given that of `qkv`; that of `shared` is summed over heads, in their order.
-pub fn split_heads<S: Stored>(
+/// The gradients of [`join_latent`]' operands, given that of `qkv`; that of `shared` is summed over heads, in their order.
+pub fn split_latent<S: Stored>(
     pool: &Pool,
-    shape: JoinShape,
+    shape: LatentShape,
     dqkv: &[S],
     dqueries: &mut [S],
     dpairs: &mut [S],
     dshared: &mut [S],
 ) {
-    let JoinShape { heads, head_dim: d, shared: k, .. } = shape;
+    let LatentShape { heads, head_dim: d, shared: k, .. } = shape;
     let piece = shape.check(pool, dqueries.len(), dpairs.len(), dshared.len(), dqkv.len());
     if dqkv.is_empty() {
         return;
