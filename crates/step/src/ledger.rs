@@ -246,6 +246,16 @@ pub fn payload_elements(program: &StageProgram, collective: &Collective) -> usiz
     }
 }
 
+/// The elements that the rank which moves most moves for a collective. Rows that are exchanged lie equally with their tokens, and
+/// unequally with experts: there come as many as are sent back.
+pub fn most_elements(program: &StageProgram, collective: &Collective) -> usize {
+    let payload = payload_elements(program, collective);
+    match collective.kind {
+        CollectiveKind::AllToAll => payload.max(program.value(collective.output).local_elements),
+        _ => payload,
+    }
+}
+
 /// What one operation sends; a collective counts at its issue.
 fn transfer(
     step: &ExecutedStep,

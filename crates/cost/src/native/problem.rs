@@ -1,6 +1,8 @@
 //! What does not vary while layouts are compared.
 
-use quadrille_spec::{Axis, Block, Cluster, Experts, Layout, Model, Normalization, Rotary, RotaryScaling, SpecError};
+use quadrille_spec::{
+    Axis, Block, Cluster, Experts, Imbalance, Layout, Model, Normalization, Rotary, RotaryScaling, SpecError,
+};
 
 use super::network::{Network, Placement};
 use super::rates::Rates;
@@ -24,6 +26,7 @@ pub struct Problem {
     pub(super) host_bandwidth: Option<f64>,
     host_memory: Option<u64>,
     pub(super) framework: Framework,
+    pub(super) imbalance: Imbalance,
     pub(super) global_batch: usize,
     pub(super) seq_len: usize,
     pub(super) model_flops: f64,
@@ -64,10 +67,20 @@ impl Problem {
             host_bandwidth: device.host_bandwidth,
             host_memory: device.host_memory,
             framework,
+            imbalance: Imbalance::EQUAL,
             global_batch,
             seq_len,
             model_flops: Self::model_flops(model, global_batch, seq_len),
         })
+    }
+
+    /// The same where ranks get rows of experts unequally: what is priced is the rank that has most.
+    ///
+    /// # Errors
+    /// What says nothing about the model.
+    pub fn with_imbalance(self, imbalance: &Imbalance) -> Result<Self, SpecError> {
+        imbalance.check(&self.model)?;
+        Ok(Self { imbalance: imbalance.clone(), ..self })
     }
 
     /// Makes sure that the cluster's networks join so many devices.

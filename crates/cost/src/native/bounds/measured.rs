@@ -70,6 +70,7 @@ impl Template {
         of_any_zero: bool,
     ) -> Result<Measured, PriceError> {
         let layout = Layout { grid: Grid::of_sizes(c.sizes)?, microbatch: c.microbatch, ..self.shapes.layout.clone() };
+        self.shapes.practice.imbalance = problem.imbalance_in(&layout);
         self.shapes.resize(&layout);
         let mut priced = self.script.told.price(&self.shapes, &NativeMachine::of(problem, *c));
         if of_any_zero {
