@@ -1,5 +1,6 @@
 //! A number of a piece of layers, by how many blocks the piece has.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::makeups::{Makeups, Which};
@@ -72,6 +73,19 @@ impl Line {
         let last = (self.first + self.few.len()).saturating_sub(1);
         let known = blocks.min(last).saturating_sub(self.first);
         self.few.get(known).unwrap_or(&0.0) + blocks.saturating_sub(last) as f64 * self.more
+    }
+
+    /// Of a piece with these blocks of the model.
+    pub fn of(&self, blocks: Range<usize>) -> f64 {
+        match &self.mixed {
+            Some(Mixed { makeups, beside, adds, .. }) if !blocks.is_empty() => beside + makeups.sum(blocks, adds),
+            _ => self.at(blocks.len()),
+        }
+    }
+
+    /// Whether blocks differ.
+    pub fn is_mixed(&self) -> bool {
+        self.mixed.is_some()
     }
 
     /// What there is at least beside blocks, where there are any, if each adds what further ones do.

@@ -1,6 +1,7 @@
 //! Which blocks a piece of layers may have, where they differ.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use quadrille_spec::Blocks;
 
@@ -26,6 +27,8 @@ pub(super) struct Makeups {
     /// By number of blocks: of the first ones, of any that follow each other, and of the last ones.
     by_blocks: Vec<[Vec<Makeup>; 3]>,
     all: Makeup,
+    /// Of the blocks before each one, and of all.
+    before: Vec<Makeup>,
 }
 
 impl Makeups {
@@ -37,14 +40,17 @@ impl Makeups {
             counts[blocks.kind_of(place)] += 1;
             before.push(counts.clone());
         }
-        let makeup = |from: usize, count: usize| -> Makeup {
-            before[from + count].iter().zip(&before[from]).map(|(end, begin)| end - begin).collect()
-        };
+        let makeup = |from: usize, count: usize| -> Makeup { between(&before, from..from + count).collect() };
         let of_count = |count: usize| {
             let between: BTreeSet<Makeup> = (0..=layers - count).map(|from| makeup(from, count)).collect();
             [vec![makeup(0, count)], between.into_iter().collect(), vec![makeup(layers - count, count)]]
         };
-        Self { by_blocks: (0..=layers).map(of_count).collect(), all: counts }
+        Self { by_blocks: (0..=layers).map(of_count).collect(), all: counts, before }
+    }
+
+    /// The sum over these blocks of what each adds by its kind.
+    pub fn sum(&self, blocks: Range<usize>, adds: &[f64]) -> f64 {
+        between(&self.before, blocks).zip(adds).map(|(count, adds)| count as f64 * adds).sum()
     }
 
     /// The least sum over so many blocks, at most as many as the model has, of what each adds by its kind.
@@ -73,6 +79,11 @@ impl Makeups {
     }
 }
 
+/// By kind, how many of these blocks are of it, from the makeups of those before each block.
+fn between(before: &[Makeup], blocks: Range<usize>) -> impl Iterator<Item = usize> + '_ {
+    before[blocks.end].iter().zip(&before[blocks.start]).map(|(end, begin)| end - begin)
+}
+
 #[cfg(test)]
 mod tests {
     use quadrille_spec::Model;
@@ -94,5 +105,7 @@ mod tests {
         assert_eq!(of(Which::Between), [0.0, 1.0, 3.0, 7.0, 11.0]);
         assert_eq!(of(Which::Last), [0.0, 4.0, 6.0, 7.0, 11.0]);
         assert_eq!(of(Which::Any), [0.0, 1.0, 3.0, 7.0, 11.0]);
+        let sum = |range| makeups.sum(range, &[4.0, 1.0, 2.0]);
+        assert_eq!([sum(0..4), sum(0..0), sum(1..3), sum(2..4)], [11.0, 0.0, 3.0, 6.0]);
     }
 }
