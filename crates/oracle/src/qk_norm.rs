@@ -7,7 +7,7 @@ use crate::Tensors;
 use crate::attention::{Attention, Part};
 use crate::pass::Pass;
 
-/// Norms the queries and keys in `qkv[n, (a + 2k) d]` of block `i`.
+/// Norms the queries and keys in `qkv[n, a d + k (d + v)]` of block `i`.
 pub(crate) fn forward(pass: &Pass, i: usize, norm: QueryKeyNorm, qkv: &mut [f64]) {
     let attention = pass.attention(i);
     for (part, name) in parts(i) {

@@ -17,7 +17,7 @@ pub(crate) fn all_heads_normed(b: &mut Builder, index: usize, raw: ValueId) -> R
     let (block, attention) = (b.block_kind(index), b.model.blocks[index].attention);
     let ([rows, _], cut, name) = (b.shape(raw), *b.sharding(raw), b.values[raw.0].name.clone());
     let of_keys = Extent::KeysValues { beside: 0, heads: attention.kv_heads, each: attention.head_dim };
-    let queries = b.value("queries", [rows, attention.width().into()], cut, Home::ACTIVATIONS)?;
+    let queries = b.value("queries", [rows, attention.queries_width().into()], cut, Home::ACTIVATIONS)?;
     let keys = b.value("keys", [rows, of_keys], cut, Home::ACTIVATIONS)?;
     b.push(kind::SplitHeads { block, input: raw, queries, keys });
     b.record(Node::SplitHeads { block, input: raw, queries, keys });

@@ -14,6 +14,7 @@ use crate::backward::{HeadNormNode, Node, NormNode};
 use crate::builder::{Builder, PARTIAL};
 use crate::ends::{embedding, head};
 use crate::experts::experts;
+use crate::latent;
 use crate::operation::{DropoutSite, GemmPass, GemmStorage, NormOf, Write};
 use crate::program::{Boundaries, Boundary};
 use crate::value::{Format, Home};
@@ -97,13 +98,12 @@ fn boundary_sharding(b: &Builder) -> Sharding {
 /// `x + projection(attention(qkv(norm1(x))))`.
 fn attention_half(b: &mut Builder, index: usize, x: ValueId) -> Built<ValueId> {
     let Block { attention, .. } = b.model.blocks[index];
-    let (h, width) = (b.model.hidden, b.keys_values_extent(index, true));
     let name = |what: &str| format!("block.{index}.{what}");
     let normed = norm_before(b, &name("norm1"), index, x)?;
-    let weight = weight(b, &name("qkv"), [h.into(), width], NORMAL, INIT_STD)?;
-    let qkv = linear(b, &name("qkv"), normed, weight)?;
-    let bias = bias_parameter(b, &name("qkv"), attention.qkv_bias, qkv)?;
-    let qkv = add_bias(b, &name("qkv"), bias, qkv);
+    let qkv = match &attention.latent {
+        None => queries_keys_values(b, index, attention, normed)?,
+        Some(latent) => latent::queries_keys_values(b, index, latent, normed)?,
+    };
     let qkv = head_norms(b, index, qkv)?;
     let qkv = rotate(b, &name("qkv"), index, qkv);
 
@@ -111,11 +111,20 @@ fn attention_half(b: &mut Builder, index: usize, x: ValueId) -> Built<ValueId> {
         Purpose::Generation(generation) => generation::attention(b, generation, index, qkv)?,
         _ => self::attention(b, index, attention, qkv)?,
     };
-    let shape = [attention.width().into(), h.into()];
-    let weight = self::weight(b, &name("projection"), shape, TRANSPOSED, added_std(b))?;
+    let shape = [attention.width().into(), b.model.hidden.into()];
+    let weight = weight(b, &name("projection"), shape, TRANSPOSED, added_std(b))?;
     let projected = linear(b, &name("projection"), output, weight)?;
     let bias = bias_parameter(b, &name("projection"), attention.projection_bias, projected)?;
     branch(b, index, "norm1_after", DropoutSite::Projection(index), bias, projected, x)
+}
+
+/// Queries, keys and values of the normed stream, by one product.
+fn queries_keys_values(b: &mut Builder, index: usize, attention: Attention, normed: ValueId) -> Built<ValueId> {
+    let (name, shape) = (format!("block.{index}.qkv"), [b.model.hidden.into(), b.keys_values_extent(index, true)]);
+    let weight = weight(b, &name, shape, NORMAL, INIT_STD)?;
+    let qkv = linear(b, &name, normed, weight)?;
+    let bias = bias_parameter(b, &name, attention.qkv_bias, qkv)?;
+    Ok(add_bias(b, &name, bias, qkv))
 }
 
 /// The deviation of weights whose results are added to the residual stream, as often as there are such layers.
@@ -283,7 +292,7 @@ pub(crate) fn norm(b: &mut Builder, name: &str, of: NormOf, input: ValueId) -> B
 }
 
 /// The weight of a linear layer, `[inputs, outputs]`, cut over `axes`; SUMMA cuts every weight alike.
-fn weight(b: &mut Builder, name: &str, shape: [Extent; 2], axes: [Axis; 2], std: f64) -> Built<ParameterId> {
+pub(crate) fn weight(b: &mut Builder, name: &str, shape: [Extent; 2], axes: [Axis; 2], std: f64) -> Built<ParameterId> {
     let [inputs, outputs] = if b.layout.linear == Linear::Summa { summa::WEIGHT } else { axes };
     let stored = Sharding::new(&[inputs], &[outputs]).flat(&[Axis::Z]);
     b.parameter(format!("{name}.weight"), shape, stored, Initial::Normal(std), true)

@@ -141,7 +141,7 @@ impl<'a> Builder<'a> {
         };
         let local_blocks = blocks / grid.size_of(sharding.blocks.into_iter().collect());
         let local_elements = sharding.flat_share(local_rows * local_cols, None, grid);
-        self.values.push(Value {
+        let mut value = Value {
             name,
             extents,
             rows,
@@ -157,7 +157,9 @@ impl<'a> Builder<'a> {
             counts,
             chunk: Some(0),
             inside: AxisSet::EMPTY,
-        });
+        };
+        value.crowd(self.layout, self.practice.imbalance);
+        self.values.push(value);
         Ok(ValueId(self.values.len() - 1))
     }
 

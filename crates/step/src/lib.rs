@@ -52,6 +52,7 @@ mod hold;
 mod instances;
 mod interval;
 mod kept;
+mod latent;
 mod ledger;
 mod liveness;
 mod memory;
@@ -84,8 +85,8 @@ pub use generation::Generation;
 pub use interval::least_interval;
 pub use kept::{INDEX_BYTES, Kept, KeptCounts};
 pub use ledger::{
-    cached_attention_flops, decision_axes, declared_axes, empty_axes, moved_to_host, payload_bytes, payload_elements,
-    predict, predict_after, predict_rank, predict_rank_loaded, predict_rank_routed, predict_routed,
+    cached_attention_flops, decision_axes, declared_axes, empty_axes, most_elements, moved_to_host, payload_bytes,
+    payload_elements, predict, predict_after, predict_rank, predict_rank_loaded, predict_rank_routed, predict_routed,
 };
 pub use liveness::Lifetimes;
 pub use memory::Living;

@@ -100,6 +100,8 @@ impl<B: Backend> RankEngine<'_, B> {
             Operation::Unpack(op) => self.unpack(op),
             Operation::SliceRows(op) => self.slice_rows(op),
             Operation::SliceColumns(op) => self.slice_columns(op),
+            Operation::JoinLatent(op) => self.join_latent(op),
+            Operation::SplitLatent(op) => self.split_latent(op),
             Operation::PackKeysValues(op) => self.pack_keys_values(op),
             Operation::UnpackKeysValues(op) => self.unpack_keys_values(op),
             Operation::CopyPanel(op) => self.copy_panel(op),

@@ -1,6 +1,6 @@
 //! Local movements of data around collectives.
 
-use quadrille_spec::Axis;
+use quadrille_spec::{Attention, Axis};
 use quadrille_step::{BlockKind, Panel, ValueId, kind};
 use quadrille_tensor::{GroupShape, PanelShape, Shape};
 
@@ -133,7 +133,8 @@ impl<B: Backend> RankEngine<'_, B> {
 
     /// A block's queries, keys and values in so many rows and columns.
     pub(super) fn groups(&self, block: BlockKind, rows: usize, cols: usize) -> GroupShape {
-        let (heads, head_dim) = (self.group_heads(block), block.of(&self.program.model).attention.head_dim);
-        GroupShape { rows, groups: cols / ((heads + 2) * head_dim), heads, head_dim }
+        let Attention { head_dim, value_dim, .. } = block.of(&self.program.model).attention;
+        let group = GroupShape { rows, groups: 1, heads: self.group_heads(block), head_dim, value_dim };
+        GroupShape { groups: cols / group.group(), ..group }
     }
 }

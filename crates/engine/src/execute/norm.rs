@@ -135,8 +135,8 @@ impl<B: Backend> RankEngine<'_, B> {
     fn heads_normed(&self, block: BlockKind, keys: bool, qkv: ValueId) -> (HeadNorm, Normalization) {
         let rule = self.normalization(NormOf::Heads(block));
         let Shape { rows, cols } = self.shape(qkv);
-        let GroupShape { groups, heads, head_dim, .. } = self.groups(block, rows, cols);
+        let GroupShape { groups, heads, head_dim, value_dim, .. } = self.groups(block, rows, cols);
         let centered = rule.kind == Norm::Layer;
-        (HeadNorm { groups, heads, head_dim, keys, centered, eps: rule.epsilon }, rule)
+        (HeadNorm { groups, heads, head_dim, value_dim, keys, centered, eps: rule.epsilon }, rule)
     }
 }

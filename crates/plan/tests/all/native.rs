@@ -7,8 +7,8 @@ use quadrille_cost::native::{Candidate, Framework, Problem};
 use quadrille_draws::{Description, descriptions};
 use quadrille_plan::native::{Bound, Found, Rules, Search, Setting, Space};
 use quadrille_spec::{
-    Activation, Activations, Axis, AxisOrder, AxisSet, Cluster, Dispatch, ElementType, Grid, KeepWeights, Layout,
-    LayoutRequest, Linear, Model, Norm, Overlap, Positions, Recompute, Schedule, Zero,
+    Activation, Activations, Axis, AxisOrder, AxisSet, Cluster, Dispatch, ElementType, Grid, Imbalance, KeepWeights,
+    Layout, LayoutRequest, Linear, Model, Norm, Overlap, Positions, Recompute, Schedule, Zero,
 };
 
 /// Nodes of four small devices: 16 MB, so that memory counts for models of a few hundred thousand parameters.
@@ -53,6 +53,7 @@ pub fn search<'a>(model: &'a Model, cluster: &'a Cluster, devices: usize, global
             model,
             cluster,
             framework: FRAMEWORK,
+            imbalance: &Imbalance::EQUAL,
             global_batch,
             seq_len: model.seq_len,
             per_node: None,
@@ -587,5 +588,38 @@ proptest! {
             let least = kept.map(|ranked| ranked.price.seconds).fold(f64::INFINITY, f64::min);
             prop_assert!(least <= seconds * (1.0 + 1e-6), "{} s with {} bytes, the front has {} s", seconds, bytes, least);
         }
+    }
+}
+
+/// Where the fullest rank has more rows of experts than there usually is room for, layouts get the room; a search finds them with
+/// and without bounds, and none where less room is wanted.
+#[test]
+fn unequal_loads_find_layouts_with_room_for_them() {
+    let text = "name = 'mixture'\nlayers = 2\nhidden = 64\nheads = 4\nvocab = 256\nseq_len = 32\nexperts = 8\n\
+                experts_per_token = 1\nrouter_normalize = false\nexpert_ffn = 32\n";
+    let (model, cluster, imbalance) = (Model::from_toml(text, &[]).unwrap(), cluster(), Imbalance::Times(2.5));
+    let mut space = Space::default();
+    for constraint in ["expert=8", "x=1", "y=1", "z=1", "context=1", "experts-over=expert", "recompute=none"] {
+        space.constrain(Bound::Fix, constraint).unwrap();
+    }
+    let search = search(&model, &cluster, 8, 16);
+    for search in by_both(Search { setting: Setting { imbalance: &imbalance, ..search.setting }, space, ..search }) {
+        let found = run(&search);
+        let unbounded = run(&Search { prune: false, ..search.clone() });
+        assert_eq!(found.ranked, unbounded.ranked);
+        assert!(!found.ranked.is_empty() && found.ranked.iter().all(|ranked| ranked.candidate.expert_rows == 3));
+        let equal =
+            run(&Search { setting: Setting { imbalance: &Imbalance::EQUAL, ..search.setting }, ..search.clone() });
+        assert!(equal.ranked.iter().all(|ranked| ranked.candidate.expert_rows == 0));
+        assert!(equal.ranked[0].price.seconds < found.ranked[0].price.seconds);
+        let mut narrow = search.clone();
+        narrow.space.constrain(Bound::Fix, "expert-rows=2").unwrap();
+        let message = narrow.run(&|| false).unwrap_err().to_string();
+        assert!(
+            message.contains("`layout.expert_rows` = 2") && message.contains("`layout.expert_rows` 3"),
+            "{message}"
+        );
+        narrow.space.expert_rows = Some(4);
+        assert!(run(&narrow).ranked.iter().all(|ranked| ranked.candidate.expert_rows == 4));
     }
 }

@@ -10,10 +10,10 @@ mod tape;
 
 use std::collections::BTreeMap;
 
-use quadrille_spec::{AxisSet, Schedule};
+use quadrille_spec::{Axis, AxisSet, Schedule};
 
 use self::products::{HEAD, LINEAR, WHOLE, linear, open_tile, weight_gradient};
-pub(crate) use self::tape::{HeadNormNode, Node, NormNode, RouteNode};
+pub(crate) use self::tape::{HeadNormNode, JoinNode, Node, NormNode, RouteNode};
 use crate::builder::Builder;
 use crate::operation::{NormOf, Write};
 use crate::program::{Boundaries, Boundary};
@@ -195,6 +195,7 @@ fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), Ste
             });
             b.contribute(known, input, before)
         }
+        Node::JoinLatent(node) => join_latent(b, known, node),
         Node::JoinHeads { block, queries, keys, beside, output } => {
             let gradient = known.of[&output];
             let [of_queries, of_keys] = [b.like("d queries", queries)?, b.like("d keys", keys)?];
@@ -281,6 +282,23 @@ fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), Ste
             Ok(())
         }
     }
+}
+
+/// The gradient of what all heads share is a sum over them: those of the rank, and of the others along x.
+fn join_latent(b: &mut Builder, known: &mut Gradients, node: JoinNode) -> Result<(), StepError> {
+    let JoinNode { block, queries, keys_values, shared, output } = node;
+    let gradient = known.of[&output];
+    let of_queries = b.like("d queries", queries)?;
+    let of_pairs = b.like("d keys and values", keys_values)?;
+    let partial = Sharding::new(&b.rows(), &[]).partial(Axis::X.only());
+    let cut = Sharding { rows: b.sharding(gradient).rows, ..partial };
+    let of_shared = b.value("d shared key", b.shape(shared), cut, Home::ACTIVATIONS)?;
+    b.push(kind::SplitLatent { block, gradient, queries: of_queries, keys_values: of_pairs, shared: of_shared });
+    b.contribute(known, queries, of_queries)?;
+    b.contribute(known, keys_values, of_pairs)?;
+    // The rows that y cuts are put together before x, which cuts those of the stream, sums them.
+    let of_shared = b.transition(of_shared, &partial)?;
+    b.contribute(known, shared, of_shared)
 }
 
 fn norm(b: &mut Builder, known: &mut Gradients, node: NormNode) -> Result<(), StepError> {

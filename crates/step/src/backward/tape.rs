@@ -46,6 +46,7 @@ pub(crate) enum Node {
         output: ValueId,
     },
     HeadNorm(HeadNormNode),
+    JoinLatent(JoinNode),
     SplitHeads {
         block: BlockKind,
         input: ValueId,
@@ -162,6 +163,16 @@ pub(crate) struct RouteNode {
     pub routes: ValueId,
     pub counts: Option<ValueId>,
     pub bias: Option<ParameterId>,
+}
+
+/// What the backward of joining queries, keys and values needs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct JoinNode {
+    pub block: BlockKind,
+    pub queries: ValueId,
+    pub keys_values: ValueId,
+    pub shared: ValueId,
+    pub output: ValueId,
 }
 
 /// What the backward of a norm of queries or keys needs: `raw` has them as they were before either norm.

@@ -282,6 +282,17 @@ kinds! {
         writes { output: ValueId, keys_values_gradient: Option<ValueId> },
         work |op, at| at.attends(op, op.block, true, op.result);
 
+    /// Queries, keys and values of heads beside each other: of each its query, the columns of a key that all heads share, the
+    /// rest of its own and its value.
+    JoinLatent ["join-latent"] ElementWise { block: BlockKind }
+        reads { queries: ValueId, keys_values: ValueId, shared: ValueId } writes { output: ValueId },
+        work |op, at| at.sweeps(op, op.output, 0.0);
+
+    /// The gradients of queries, of what each head has of keys and values, and of what all share: the sum over the rank's heads.
+    SplitLatent ["split-latent"] ElementWise { block: BlockKind }
+        reads { gradient: ValueId } writes { queries: ValueId, keys_values: ValueId, shared: ValueId },
+        work |op, at| at.sweeps(op, op.gradient, 0.0);
+
     /// Keys and values of q, k and v, one after the other.
     PackKeysValues ["pack-keys-values"] ElementWise { block: BlockKind } reads { input: ValueId } writes { output: ValueId },
         work |op, at| at.copies(op.output);

@@ -7,7 +7,7 @@ use crate::shape::GroupShape;
 use crate::stored::Stored;
 
 /// queries [rows, groups * heads * d] and keys [rows, groups * d] = those columns of qkv
-/// [rows, groups * (heads + 2) * d], where `heads` heads share a key.
+/// [rows, groups * ((heads + 1) * d + v)], where `heads` heads share a key.
 pub fn split_heads<S: Stored>(pool: &Pool, shape: GroupShape, qkv: &[S], queries: &mut [S], keys: &mut [S]) {
     let Some(columns) = Columns::of(shape, [qkv.len(), queries.len(), keys.len()]) else { return };
     let [wide, of_queries, d] = columns.pieces(pool, shape);
@@ -59,8 +59,8 @@ struct Columns {
 impl Columns {
     /// Of what has so many elements: queries, keys and values, queries, and keys. None if there are none.
     fn of(shape: GroupShape, elements: [usize; 3]) -> Option<Self> {
-        let GroupShape { rows, groups, heads, head_dim: d } = shape;
-        let columns = Self { all: (heads + 2) * d, queries: 0..heads * d, keys: heads * d..(heads + 1) * d };
+        let GroupShape { rows, groups, heads, head_dim: d, .. } = shape;
+        let columns = Self { all: shape.group(), queries: 0..heads * d, keys: heads * d..(heads + 1) * d };
         let expected = [columns.all, columns.queries.len(), d].map(|each| rows * groups * each);
         assert_eq!(elements, expected, "queries, keys and values of {shape:?}");
         (d > 0 && heads > 0).then_some(columns)
