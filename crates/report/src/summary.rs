@@ -4,7 +4,7 @@ use quadrille_run::Prepared;
 use quadrille_run::units::decimal;
 use quadrille_spec::{
     Activation, Axis, Block, Dispatch, Experts, FeedForward, KeepWeights, Layout, Linear, Model, Norm, NormPlace,
-    Offload, Recompute, ResidualOrder, RotaryScaling, Schedule, Zero,
+    NormedOver, Offload, Recompute, ResidualOrder, RotaryScaling, Schedule, Zero,
 };
 use quadrille_step::{Parameter, StageProgram, StepProgram};
 
@@ -145,7 +145,9 @@ fn kinds(model: &Model) -> Option<String> {
     );
     tell(&|block| block.attention.rotary.is_some_and(|it| it.scaling != RotaryScaling::None), "scaled frequencies");
     tell(&|block| block.attention.latent.is_some(), "latent attention");
-    tell(&|block| block.attention.qk_norm.is_some(), "norms of queries and keys");
+    let normed = |block: &Block| block.attention.qk_norm.map(|norm| norm.over);
+    tell(&|block| normed(block) == Some(NormedOver::Head), "norms of queries and keys");
+    tell(&|block| normed(block) == Some(NormedOver::AllHeads), "norms of all queries and all keys");
     tell(&|block| block.attention.window.is_some(), "windows");
     tell(&|block| block.attention.cap.is_some(), "capped scores");
     for (name, activation) in Activation::ALL.into_iter().filter(|(_, activation)| *activation != Activation::Gelu) {

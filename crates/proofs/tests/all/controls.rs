@@ -8,7 +8,9 @@ use quadrille_proofs::{
     assert_caught, edited, edited_at, edited_stage, is_collective, latent, llama, model, operations, pass_operations,
     program, prove, replaced, trajectory, vit,
 };
-use quadrille_spec::{Activations, Axis, AxisSet, CollectiveKind, Model, Overlap};
+use quadrille_spec::{
+    Activations, Axis, AxisSet, CollectiveKind, Model, Norm, Normalization, NormedOver, Overlap, QueryKeyNorm,
+};
 use quadrille_step::{
     AxisList, Collective, GemmPass, Members, Op, Operation, Parameter, Reduction, Scalar, StepProgram, Write,
     declared_axes, kind, predict,
@@ -87,6 +89,30 @@ fn every_reduction_of_other_families_matters() {
             let count = assert_reductions_matter(&program);
             assert!(count > 20, "{count}");
         }
+    }
+}
+
+/// Queries and keys are normed over all heads: statistics, what norms leave in gradients, and gradients of gammas and betas, of
+/// which both ranks of x have those of the one key.
+#[test]
+fn every_reduction_of_norms_over_all_heads_matters() {
+    let mut model = llama(1).reshaped(|m| m.kv_heads = 1);
+    model.blocks = model.blocks.each(|block| {
+        let rule = Normalization { kind: Norm::Layer, ..block.norm };
+        block.attention.qk_norm = Some(QueryKeyNorm { rule, over: NormedOver::AllHeads });
+    });
+    let program = unbroken_of(&model, Activations::Scattered);
+    let name = |c: &Collective| &program.stages[0].value(c.output).name;
+    let of_gradients = ["d block.0.query_norm", "d block.0.key_norm"];
+    let is_of_norms = |c: &Collective| {
+        let of_rows = ["row sums", "centered squares", "norm backward sums"].contains(&name(c).as_str());
+        of_rows && c.axes == Axis::X.only() || of_gradients.iter().any(|start| name(c).starts_with(start))
+    };
+    let reductions: Vec<_> = collectives(&program).into_iter().filter(is_of_norms).collect();
+    let copies = reductions.iter().filter(|c| matches!(c.members, Members::Blocks(2))).count();
+    assert_eq!((reductions.len(), copies), (12, 2));
+    for collective in reductions {
+        assert_caught(&unreduced(&program, collective), 1, &format!("no {}", describe(&program, &collective)));
     }
 }
 
