@@ -60,6 +60,9 @@ fn plain(model: &Model, experts: Option<&Experts>) -> Model {
             for rotary in attention.rotary.iter_mut().filter(|rotary| rotary.columns == first.head_dim) {
                 rotary.columns = usual;
             }
+            if attention.value_dim == attention.head_dim {
+                attention.value_dim = usual;
+            }
             attention.head_dim = usual;
         }
         if let (FeedForward::Experts(_), Some(Experts { expert, .. })) = (block.feed_forward, experts) {
