@@ -603,6 +603,7 @@ fn unequal_loads_find_layouts_with_room_for_them() {
         space.constrain(Bound::Fix, constraint).unwrap();
     }
     let search = search(&model, &cluster, 8, 16);
+    let run = |search: &Search| search.run(&|| false).unwrap();
     for search in by_both(Search { setting: Setting { imbalance: &imbalance, ..search.setting }, space, ..search }) {
         let found = run(&search);
         let unbounded = run(&Search { prune: false, ..search.clone() });
