@@ -110,7 +110,7 @@ fn every_reduction_of_norms_over_all_heads_matters() {
     };
     let reductions: Vec<_> = collectives(&program).into_iter().filter(is_of_norms).collect();
     let copies = reductions.iter().filter(|c| matches!(c.members, Members::Blocks(2))).count();
-    assert_eq!((reductions.len(), copies), (12, 2));
+    assert!(reductions.len() >= 12 && copies == 2, "{} reductions, {copies} of copies", reductions.len());
     for collective in reductions {
         assert_caught(&unreduced(&program, collective), 1, &format!("no {}", describe(&program, &collective)));
     }
