@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Every crate of the workspace with the crates that it uses, as the documents order them: from those that nothing uses
 /// downwards. What only tests use does not count.
-const CRATES: [(&str, &[&str]); 24] = [
+const CRATES: [(&str, &[&str]); 25] = [
     (
         "quadrille",
         &[
@@ -65,6 +65,7 @@ const CRATES: [(&str, &[&str]); 24] = [
     ("checkpoint", &["files", "spec"]),
     ("comm-mpi", &["comm", "panics", "spec"]),
     ("comm", &["panics", "spec"]),
+    ("cuda", &["tensor"]),
     ("tensor", &[]),
     ("step", &["spec"]),
     ("files", &[]),
