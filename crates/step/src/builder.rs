@@ -141,7 +141,7 @@ impl<'a> Builder<'a> {
         };
         let local_blocks = blocks / grid.size_of(sharding.blocks.into_iter().collect());
         let local_elements = sharding.flat_share(local_rows * local_cols, None, grid);
-        let mut value = Value {
+        self.values.push(Value {
             name,
             extents,
             rows,
@@ -157,9 +157,7 @@ impl<'a> Builder<'a> {
             counts,
             chunk: Some(0),
             inside: AxisSet::EMPTY,
-        };
-        value.crowd(self.layout, self.practice.imbalance);
-        self.values.push(value);
+        });
         Ok(ValueId(self.values.len() - 1))
     }
 
@@ -249,7 +247,7 @@ impl<'a> Builder<'a> {
         let by_product = sharding.is_of_tiles();
         if self.purpose != Purpose::Training {
             let updated = self.shard_inside(format!("{name} shard"), value)?;
-            return self.push_parameter(name, shape, initial, decay, [value, value, updated, updated], None);
+            return Ok(self.push_parameter(name, shape, initial, decay, [value, value, updated, updated], None));
         }
         let pruned = self.pruned(&name, by_product);
         let compressed = pruned.map(|kept| self.compressed_weight(&name, value, kept)).transpose()?;
@@ -265,7 +263,7 @@ impl<'a> Builder<'a> {
             pruned.map_or(Ok(()), |kept| self.prune(gradient, kept))?;
             (gradient, self.shard_inside(format!("{gradient_name} shard"), gradient)?)
         };
-        self.push_parameter(name, shape, initial, decay, [value, gradient, reduced, updated], compressed)
+        Ok(self.push_parameter(name, shape, initial, decay, [value, gradient, reduced, updated], compressed))
     }
 
     fn push_parameter(
@@ -276,16 +274,15 @@ impl<'a> Builder<'a> {
         decay: bool,
         [value, gradient, reduced, updated]: [ValueId; 4],
         compressed: Option<ValueId>,
-    ) -> Result<ParameterId, StepError> {
-        let shared = self.shared_keys(&name, shape, compressed.is_some())?;
+    ) -> ParameterId {
         let (layer, unreduced) = (self.layer, AxisSet::EMPTY);
         let [rows, cols] = shape.map(|extent| extent.logical(self.layout));
-        Ok(self.add_parameter(Parameter {
+        self.add_parameter(Parameter {
             name,
             layer,
             rows,
             cols,
-            shared,
+            shared: None,
             initial,
             decay,
             follows: None,
@@ -296,7 +293,7 @@ impl<'a> Builder<'a> {
             compressed,
             copy: false,
             unreduced,
-        }))
+        })
     }
 
     pub fn add_parameter(&mut self, parameter: Parameter) -> ParameterId {

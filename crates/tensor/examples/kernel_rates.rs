@@ -110,7 +110,6 @@ impl Bench {
                 heads,
                 kv_heads,
                 head_dim,
-                value_dim: head_dim,
                 causal: true,
                 window: None,
                 cap: None,
@@ -171,7 +170,7 @@ impl Bench {
         self.rate("rotate", turned, 2, || {
             rotate(
                 pool,
-                GroupShape { rows, groups: wide / 192, heads: 1, head_dim: 64, value_dim: 64 },
+                GroupShape { rows, groups: wide / 192, heads: 1, head_dim: 64 },
                 &rotary,
                 |row| row % 256,
                 &mut pre,

@@ -4,7 +4,6 @@ mod bounds;
 mod case;
 mod expert;
 mod fit;
-mod imbalance;
 mod program;
 mod properties;
 mod refusals;

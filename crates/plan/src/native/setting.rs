@@ -1,7 +1,7 @@
 //! What layouts are compared for: a model on a cluster.
 
 use quadrille_cost::native::{Candidate, Framework, Memory, Price, PriceError, Problem};
-use quadrille_spec::{Cluster, Imbalance, Layout, Model, SpecError};
+use quadrille_spec::{Cluster, Layout, Model, SpecError};
 
 use super::legal::Rules;
 
@@ -14,8 +14,6 @@ pub struct Setting<'a> {
     pub cluster: &'a Cluster,
     /// What trains it.
     pub framework: Framework,
-    /// How unequally ranks get rows of experts that drop nothing.
-    pub imbalance: &'a Imbalance,
     /// Sequences in a step.
     pub global_batch: usize,
     /// Tokens in a sequence.
@@ -59,8 +57,7 @@ impl Setting<'_> {
     }
 
     pub(super) fn problem(&self) -> Result<Problem, SpecError> {
-        let problem = Problem::new(self.model, self.cluster, self.framework, self.global_batch, self.seq_len)?;
-        problem.with_imbalance(self.imbalance)
+        Problem::new(self.model, self.cluster, self.framework, self.global_batch, self.seq_len)
     }
 
     pub(super) fn rules(&self) -> Rules<'_> {

@@ -7,8 +7,8 @@ mod work;
 
 pub use kind::Operation;
 pub use parts::{
-    BlockKind, Collective, DropoutSite, GemmPass, GemmStorage, Members, NormOf, Panel, Product, Reduction, Scalar,
-    Wanted, Write,
+    BlockKind, Collective, DropoutSite, GemmPass, GemmStorage, Members, Panel, Product, Reduction, Scalar, Wanted,
+    Write, normalization,
 };
 pub use work::{At, Computation, Work};
 

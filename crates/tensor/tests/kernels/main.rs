@@ -10,7 +10,6 @@ mod embedding;
 mod experts;
 mod few_rows;
 mod head_norm;
-mod latent;
 mod matmul;
 mod norm;
 mod rms_norm;
