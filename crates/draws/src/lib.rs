@@ -3,11 +3,12 @@
 
 mod mixtures;
 
+use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use quadrille_spec::{
-    Activation, Attention, Block, Blocks, FeedForward, Model, Norm, NormPlace, Normalization, Perceptron, Residual,
-    ResidualOrder, Rotary, RotaryScaling,
+    Activation, Attention, Block, Blocks, FeedForward, Latent, Model, Norm, NormPlace, Normalization, NormedOver,
+    Perceptron, QueryKeyNorm, Residual, ResidualOrder, Rotary, RotaryScaling,
 };
 
 pub use mixtures::{Mixture, mixtures};
@@ -20,12 +21,15 @@ struct Kind {
     keys: Index,
     /// Columns of a head; none: as they share the stream.
     head_dim: Option<usize>,
+    /// Columns of a value; none: as many as of a key.
+    value_dim: Option<usize>,
+    latent: Option<Narrow>,
     /// Times the width of the flat description.
     wider: usize,
     biases: [bool; 4],
     window: Option<usize>,
     cap: Option<f64>,
-    qk_norm: Option<Norm>,
+    qk_norm: Option<(Norm, NormedOver)>,
     rotary: Option<f64>,
     /// A part of a head turns, if it has one.
     part: bool,
@@ -38,12 +42,13 @@ struct Kind {
 }
 
 impl Kind {
-    fn block(&self, usual: &Block, x: usize) -> Block {
+    fn block(&self, usual: &Block, hidden: usize, x: usize) -> Block {
         let Block { attention, feed_forward, norm, .. } = *usual;
         let heads = attention.heads * self.more_heads;
         let keys: Vec<usize> =
             (1..=heads).filter(|n| heads.is_multiple_of(*n) && (n.is_multiple_of(x) || x.is_multiple_of(*n))).collect();
         let head_dim = self.head_dim.unwrap_or(attention.head_dim);
+        let latent = self.latent.as_ref().and_then(|latent| latent.of(hidden, head_dim));
         let [qkv_bias, projection_bias, up_bias, down_bias] = self.biases;
         let columns = if self.part { (head_dim / 4 * 2).max(2) } else { head_dim };
         let scaling = self.scaling;
@@ -53,14 +58,16 @@ impl Kind {
         Block {
             attention: Attention {
                 heads,
-                kv_heads: *self.keys.get(&keys),
+                kv_heads: if latent.is_some() { heads } else { *self.keys.get(&keys) },
                 head_dim,
+                value_dim: self.value_dim.unwrap_or(head_dim),
+                latent,
                 causal: attention.causal,
                 window: self.window.filter(|_| attention.causal),
                 cap: self.cap,
-                qk_norm: self.qk_norm.map(|kind| Normalization { kind, ..norm }),
+                qk_norm: self.qk_norm.map(|(kind, over)| QueryKeyNorm { rule: Normalization { kind, ..norm }, over }),
                 rotary,
-                qkv_bias,
+                qkv_bias: qkv_bias && latent.is_none(),
                 projection_bias,
             },
             feed_forward: FeedForward::Dense(Perceptron {
@@ -76,6 +83,26 @@ impl Kind {
     }
 }
 
+/// Latent attention, whose rows are as wide as the stream or wider: every y that cuts the one cuts the others.
+#[derive(Debug, Clone)]
+struct Narrow {
+    /// Times the stream.
+    queries: Option<usize>,
+    keys_values: usize,
+    shared_key: Index,
+}
+
+impl Narrow {
+    /// Of keys of so many columns, if one of them can be shared and one not.
+    fn of(&self, hidden: usize, head_dim: usize) -> Option<Latent> {
+        (head_dim > 1).then(|| Latent {
+            queries: self.queries.map(|times| times * hidden),
+            keys_values: self.keys_values * hidden,
+            shared_key: 1 + self.shared_key.index(head_dim - 1),
+        })
+    }
+}
+
 /// Of a perceptron, or of one of several experts.
 fn width(feed_forward: &FeedForward) -> usize {
     match feed_forward {
@@ -85,11 +112,21 @@ fn width(feed_forward: &FeedForward) -> usize {
 }
 
 fn kinds() -> impl Strategy<Value = Kind> {
-    let sizes = (1..=2_usize, any::<Index>(), select(vec![None, Some(2), Some(4), Some(6), Some(3)]), 1..=2_usize);
+    let heads =
+        (select(vec![None, Some(2), Some(4), Some(6), Some(3)]), select(vec![None, None, Some(2), Some(4), Some(3)]));
+    let narrow = (select(vec![None, Some(1), Some(2)]), 1..=2_usize, any::<Index>())
+        .prop_map(|(queries, keys_values, shared_key)| Narrow { queries, keys_values, shared_key });
+    let sizes = (1..=2_usize, any::<Index>(), heads, option::weighted(0.3, narrow), 1..=2_usize);
     let attention = (
         select(vec![None, Some(2), Some(3), Some(5)]),
         select(vec![None, Some(1.5), Some(5.0)]),
-        select(vec![None, Some(Norm::Layer), Some(Norm::Rms), Some(Norm::Rms)]),
+        select(vec![
+            None,
+            Some((Norm::Layer, NormedOver::Head)),
+            Some((Norm::Rms, NormedOver::Head)),
+            Some((Norm::Layer, NormedOver::AllHeads)),
+            Some((Norm::Rms, NormedOver::AllHeads)),
+        ]),
         select(vec![None, Some(10.0), Some(10_000.0)]),
         any::<bool>(),
         select(vec![
@@ -107,7 +144,7 @@ fn kinds() -> impl Strategy<Value = Kind> {
     let others = (any::<[bool; 4]>(), any::<bool>(), select(Activation::ALL.map(|(_, it)| it).to_vec()));
     (sizes, attention, stream, others).prop_map(
         |(
-            (more_heads, keys, head_dim, wider),
+            (more_heads, keys, (head_dim, value_dim), latent, wider),
             (window, cap, qk_norm, rotary, part, scaling),
             (offset, norm_place, order, scale),
             (biases, rms, activation),
@@ -115,6 +152,8 @@ fn kinds() -> impl Strategy<Value = Kind> {
             more_heads,
             keys,
             head_dim,
+            value_dim,
+            latent,
             wider,
             biases,
             window,
@@ -144,14 +183,14 @@ impl Description {
     /// The model with such blocks, whose sizes are small multiples of those of its own first block, and whose heads may be cut
     /// over `x` ranks if those of the model may.
     pub fn of(&self, model: &Model, x: usize) -> Model {
-        let kinds = self.kinds.each_ref().map(|kind| kind.block(model.blocks.first(), x));
+        let kinds = self.kinds.each_ref().map(|kind| kind.block(model.blocks.first(), model.hidden, x));
         let block = |place: usize| kinds[self.order[place % self.order.len()]];
         Model { blocks: Blocks::new(block(0), (1..model.layers()).map(block)), ..model.clone() }
     }
 }
 
 /// Blocks of two random kinds in turn, in other patterns, or all of one: heads wider and narrower than their share of the
-/// stream, biases by projection, windows, soft caps, norms of queries and keys, turning and not, any function of the
+/// stream, values of other widths, latent attention, biases by projection, windows, soft caps, norms of queries and keys, turning and not, any function of the
 /// perceptron.
 pub fn descriptions() -> impl Strategy<Value = Description> {
     let orders = select(vec![vec![0], vec![0, 1], vec![0, 1], vec![0, 0, 1], vec![1, 0, 0, 0, 0, 0]]);

@@ -1,6 +1,6 @@
 //! What routers of experts have done in a step.
 
-use quadrille_spec::Model;
+use quadrille_spec::{Model, fullest_rank};
 use quadrille_step::StepProgram;
 use serde::{Deserialize, Serialize};
 
@@ -51,9 +51,8 @@ impl Routed {
                     (routed.most, routed.most_at) = (times, [*block, expert]);
                 }
             }
-            let of_rank = loads.len() / layout.grid.size_of(layout.experts_over);
-            let by_rank: Vec<u64> = loads.chunks(of_rank).map(|loads| loads.iter().sum()).collect();
-            routed.imbalance += relative(&by_rank).into_iter().fold(0.0, f64::max) / blocks.len() as f64;
+            let ranks = layout.grid.size_of(layout.experts_over);
+            routed.imbalance += fullest_rank(loads, ranks) / blocks.len() as f64;
         }
         routed
     }

@@ -50,7 +50,7 @@ impl Columns {
         let attention = &model.blocks.first().attention;
         match self {
             Self::All | Self::QueriesKeysValues | Self::GatesUps => cols,
-            Self::Queries => attention.width(),
+            Self::Queries => attention.queries_width(),
             Self::Keys | Self::Values => attention.kv_heads * attention.head_dim,
             Self::Gates | Self::Ups => cols / 2,
         }

@@ -1,14 +1,15 @@
 //! The `config.json` of a model that was not imported, or that changed since.
 
-use quadrille_spec::{Activation, Classic, Model, Norm, Positions};
+use quadrille_spec::{Activation, Block, Classic, Model, Norm, NormPlace, NormedOver, Positions};
 use serde_json::{Value, json};
 
-use crate::config_experts::{check_said, mixtral, mixture, qwen3_moe};
+use crate::config_experts::{MIXTURES, check_said, mixtral, mixture, olmoe, qwen3_moe};
 use crate::{Family, HuggingFaceError, StoredType};
 
 /// What the families without experts compute, for refusals.
 const FAMILIES: &str = "gpt2 has layer norms, learned positions and GELU, gpt_neox layer norms, rotary positions and \
-                        GELU, llama RMS norms, rotary positions and SwiGLU";
+                        GELU, llama RMS norms, rotary positions and SwiGLU, olmo2 the same with norms after \
+                        attention and perceptron and of all queries and all keys, and no biases of perceptrons";
 
 /// The family that computes what the model computes, and its configuration.
 ///
@@ -22,6 +23,8 @@ pub(crate) fn fresh(model: &Model, dtype: StoredType) -> Result<(Family, Value),
         Family::GptNeox => gpt_neox(sizes),
         Family::Llama | Family::Mistral => llama(sizes),
         Family::Mixtral => mixtral(model),
+        Family::Olmo2 => olmo2(model),
+        Family::Olmoe => olmoe(model),
         Family::Qwen3Moe => qwen3_moe(model),
     };
     config["tie_word_embeddings"] = model.tied_head.into();
@@ -32,7 +35,9 @@ pub(crate) fn fresh(model: &Model, dtype: StoredType) -> Result<(Family, Value),
         config[field] = token;
     }
     if model.has_experts() {
-        check_said(&config, model)?;
+        check_said(&config, model, MIXTURES)?;
+    } else if family == Family::Olmo2 {
+        check_said(&config, model, FAMILIES)?;
     }
     Ok((family, config))
 }
@@ -94,7 +99,9 @@ pub(crate) fn set_dropout(config: &mut Value, family: Family, dropout: f64) -> b
     let fields: &[&str] = match family {
         Family::Gpt2 => &["embd_pdrop", "attn_pdrop", "resid_pdrop"],
         Family::GptNeox => &["hidden_dropout", "attention_dropout"],
-        Family::Llama | Family::Mistral | Family::Mixtral | Family::Qwen3Moe => return dropout == 0.0,
+        Family::Llama | Family::Mistral | Family::Mixtral | Family::Olmo2 | Family::Olmoe | Family::Qwen3Moe => {
+            return dropout == 0.0;
+        }
     };
     for field in fields {
         config[*field] = dropout.into();
@@ -113,6 +120,11 @@ fn family(model: &Model) -> Result<Family, HuggingFaceError> {
     }
     if model.has_experts() {
         return Ok(mixture(model));
+    }
+    let Block { attention, norm_place, .. } = model.blocks.first();
+    let over_all = attention.qk_norm.is_some_and(|norm| norm.over == NormedOver::AllHeads);
+    if over_all && *norm_place == NormPlace::After {
+        return Ok(Family::Olmo2);
     }
     if let Some((field, value)) = model.beyond_classic() {
         return refuse(field, value, FAMILIES);
@@ -179,6 +191,14 @@ fn llama(model: &Classic) -> Value {
     let mut config = rotary_decoder(model, "llama", "LlamaForCausalLM");
     config["attention_bias"] = model.biases.into();
     config["mlp_bias"] = model.biases.into();
+    config
+}
+
+fn olmo2(model: &Model) -> Value {
+    let mut config = rotary_decoder(&model.classic(), "olmo2", "Olmo2ForCausalLM");
+    let attention = &model.blocks.first().attention;
+    config["head_dim"] = attention.head_dim.into();
+    config["attention_bias"] = attention.qkv_bias.into();
     config
 }
 
@@ -294,6 +314,30 @@ mod tests {
             assert!(message.starts_with(starts), "{message}");
         }
         assert!(fresh(&llama(), StoredType::F32).is_ok() && fresh(&gpt(), StoredType::F32).is_ok());
+    }
+
+    /// Norms after attention and perceptron, of all queries and of all keys: OLMo 2, if there is nothing else.
+    #[test]
+    fn a_llama_with_norms_after_and_over_all_heads_is_an_olmo2() {
+        let text = "name = \"m\"\nlayers = 2\nhidden = 12\nheads = 6\nkv_heads = 2\nvocab = 11\nseq_len = 7\n\
+                    tied_head = false\nbiases = false\nnorm = \"rms\"\npositions = \"rotary\"\nffn = 10\n\
+                    activation = \"swiglu\"\nqk_norm = \"rms-all\"\nnorm_place = \"after\"\n";
+        let with = |field: &str, value: &str| Model::from_toml(text, &[(field.to_owned(), value.to_owned())]).unwrap();
+        let model = with("qkv_bias", "false");
+        let (family, config) = fresh(&model, StoredType::F32).unwrap();
+        let read = Model::from_hugging_face(&config.to_string(), &[]).unwrap();
+        assert_eq!((family, Model { name: "m".to_owned(), ..read }), (Family::Olmo2, model));
+        for (field, value, starts) in [
+            ("qk_norm", "rms", "norm_place = after: "),
+            ("qk_norm", "layer-all", "qk_norm = layer-all: "),
+            ("norm_place", "both", "norm_place = both: "),
+            ("biases", "true", "biases = true: "),
+            ("qkv_bias", "true", "projection_bias = "),
+            ("window", "3", "window = 3: "),
+        ] {
+            let message = fresh(&with(field, value), StoredType::F32).expect_err(starts).to_string();
+            assert!(message.starts_with(starts), "{message}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The `config.json` of mixtures of experts that were not imported, or that changed since.
 
-use quadrille_spec::{Experts, FeedForward, Model, ModelFile};
+use quadrille_spec::{Experts, FeedForward, Model, ModelFile, NormedOver, QueryKeyNorm};
 use serde_json::Value;
 
 use crate::config::rotary_decoder;
@@ -8,9 +8,9 @@ use crate::training::computed;
 use crate::{Family, HuggingFaceError};
 
 /// What the families with experts compute, for refusals.
-const MIXTURES: &str = "mixtral has RMS norms, rotary positions, SwiGLU, no biases, and in every block experts with softmax \
-                        scores divided by their sum; qwen3_moe norms of queries and keys besides, and perceptrons in \
-                        some blocks";
+pub(crate) const MIXTURES: &str = "mixtral has RMS norms, rotary positions, SwiGLU, no biases, and in every block experts with softmax \
+                        scores divided by their sum; olmoe norms of all queries and all keys besides, and any scores; \
+                        qwen3_moe norms of every query and key, and perceptrons in some blocks";
 
 /// The family that comes nearest to a model with experts.
 pub(crate) fn mixture(model: &Model) -> Family {
@@ -18,7 +18,12 @@ pub(crate) fn mixture(model: &Model) -> Family {
         let normalizes = |experts: &Experts| experts.router.normalize;
         block.attention.qk_norm.is_none() && block.feed_forward.experts().is_some_and(normalizes)
     });
-    if is_mixtral { Family::Mixtral } else { Family::Qwen3Moe }
+    let over_all = |norm: QueryKeyNorm| norm.over == NormedOver::AllHeads;
+    match model.blocks.first().attention.qk_norm {
+        _ if is_mixtral => Family::Mixtral,
+        Some(norm) if over_all(norm) => Family::Olmoe,
+        _ => Family::Qwen3Moe,
+    }
 }
 
 /// The configuration of a Mixtral.
@@ -29,6 +34,21 @@ pub(crate) fn mixtral(model: &Model) -> Value {
     config["intermediate_size"] = experts.expert.width.into();
     config["num_local_experts"] = experts.count.into();
     config["num_experts_per_tok"] = experts.per_token.into();
+    config["router_aux_loss_coef"] = experts.router.balance_loss.into();
+    config
+}
+
+/// The configuration of an OLMoE.
+pub(crate) fn olmoe(model: &Model) -> Value {
+    let mut config = rotary_decoder(&model.classic(), "olmoe", "OlmoeForCausalLM");
+    let Some(experts) = first_experts(model) else { return config };
+    let attention = &model.blocks.first().attention;
+    config["head_dim"] = attention.head_dim.into();
+    config["attention_bias"] = attention.qkv_bias.into();
+    config["intermediate_size"] = experts.expert.width.into();
+    config["num_experts"] = experts.count.into();
+    config["num_experts_per_tok"] = experts.per_token.into();
+    config["norm_topk_prob"] = experts.router.normalize.into();
     config["router_aux_loss_coef"] = experts.router.balance_loss.into();
     config
 }
@@ -53,8 +73,8 @@ pub(crate) fn qwen3_moe(model: &Model) -> Value {
     config
 }
 
-/// Refuses a model of which a configuration says something else, by the first field.
-pub(crate) fn check_said(config: &Value, model: &Model) -> Result<(), HuggingFaceError> {
+/// Refuses a model of which a configuration says something else, by the first field; `known` is what families compute.
+pub(crate) fn check_said(config: &Value, model: &Model, known: &str) -> Result<(), HuggingFaceError> {
     let refuse = |field, value, rule: String| Err(HuggingFaceError::Inexpressible { field, value, rule });
     let said = match Model::from_hugging_face(&config.to_string(), &[]) {
         Ok(said) => computed(&said),
@@ -66,7 +86,7 @@ pub(crate) fn check_said(config: &Value, model: &Model) -> Result<(), HuggingFac
     }
     let kinds = |model: &Model| model.blocks.kinds().len();
     if kinds(&said) != kinds(&model) {
-        return refuse("blocks", format!("{} kinds", kinds(&model)), MIXTURES.to_owned());
+        return refuse("blocks", format!("{} kinds", kinds(&model)), known.to_owned());
     }
     let fields = |model: &Model| serde_json::to_value(ModelFile::of(model)).unwrap_or_default();
     let (theirs, ours) = (fields(&said), fields(&model));
@@ -78,9 +98,9 @@ pub(crate) fn check_said(config: &Value, model: &Model) -> Result<(), HuggingFac
                 Some(Value::String(name)) => name.clone(),
                 Some(value) => value.to_string(),
             };
-            refuse(field, value, MIXTURES.to_owned())
+            refuse(field, value, known.to_owned())
         }
-        None => refuse("blocks", format!("{} kinds", kinds(&model)), MIXTURES.to_owned()),
+        None => refuse("blocks", format!("{} kinds", kinds(&model)), known.to_owned()),
     }
 }
 
@@ -113,6 +133,8 @@ mod tests {
             ("", "mixtral"),
             ("head_dim = 4", "mixtral"),
             ("experts_per_token = 3\ncapacity = 0\nrotary_base = 1e6", "mixtral"),
+            ("qk_norm = \"rms-all\"\nrouter_normalize = false", "olmoe"),
+            ("qk_norm = \"rms-all\"\nqkv_bias = true\nprojection_bias = true", "olmoe"),
             ("qk_norm = \"rms\"\nhead_dim = 4", "qwen3_moe"),
             ("qk_norm = \"rms\"\nexpert_every = 2", "qwen3_moe"),
             ("qk_norm = \"rms\"\nexpert_first = 1\nqkv_bias = true\nprojection_bias = true", "qwen3_moe"),
@@ -142,6 +164,9 @@ mod tests {
             ("expert_every = 2", "qk_norm = none: "),
             ("router_normalize = false", "qk_norm = none: "),
             ("qk_norm = \"layer\"", "qk_norm = layer: "),
+            ("qk_norm = \"layer-all\"", "qk_norm = layer-all: "),
+            ("qk_norm = \"rms-all\"\nexpert_every = 2", "blocks = 2 kinds: "),
+            ("qk_norm = \"rms-all\"\nhead_dim = 4", "model_type = \"olmoe\": head_dim = 4: "),
             ("qk_norm = \"rms\"\nqkv_bias = true", "projection_bias = false: "),
             ("[[blocks]]\nat = [1]\nexpert_ffn = 3", "blocks = 2 kinds: "),
         ] {

@@ -17,6 +17,10 @@ pub enum Family {
     Mistral,
     /// `MixtralForCausalLM`.
     Mixtral,
+    /// `Olmo2ForCausalLM`.
+    Olmo2,
+    /// `OlmoeForCausalLM`.
+    Olmoe,
     /// `Qwen3MoeForCausalLM`.
     Qwen3Moe,
 }
@@ -35,9 +39,11 @@ pub(crate) struct Names {
     /// Those of queries and of keys.
     pub qk_norms: [&'static str; 2],
     pub projection: &'static str,
+    pub norm1_after: &'static str,
     pub norm2: &'static str,
     pub up: &'static [(&'static str, Columns)],
     pub down: &'static str,
+    pub norm2_after: &'static str,
     /// Where blocks have experts.
     pub experts: Option<ExpertNames>,
     pub final_norm: &'static str,
@@ -77,9 +83,11 @@ const GPT2: Names = Names {
     qkv: &[("attn.c_attn", Columns::QueriesKeysValues)],
     qk_norms: ["", ""],
     projection: "attn.c_proj",
+    norm1_after: "",
     norm2: "ln_2",
     up: &[("mlp.c_fc", Columns::All)],
     down: "mlp.c_proj",
+    norm2_after: "",
     experts: None,
     final_norm: "ln_f",
     head: "lm_head",
@@ -100,9 +108,11 @@ const LLAMA: Names = Names {
     ],
     qk_norms: ["", ""],
     projection: "self_attn.o_proj",
+    norm1_after: "",
     norm2: "post_attention_layernorm",
     up: &[("mlp.gate_proj", Columns::Gates), ("mlp.up_proj", Columns::Ups)],
     down: "mlp.down_proj",
+    norm2_after: "",
     experts: None,
     final_norm: "norm",
     head: "lm_head",
@@ -122,6 +132,16 @@ const MIXTRAL: Names = Names {
     ..LLAMA
 };
 
+const OLMO2: Names = Names {
+    norm1: "",
+    qk_norms: ["self_attn.q_norm", "self_attn.k_norm"],
+    norm1_after: "post_attention_layernorm",
+    norm2: "",
+    norm2_after: "post_feedforward_layernorm",
+    ..LLAMA
+};
+
+/// OLMoE's, too.
 const QWEN3_MOE: Names = Names {
     qk_norms: ["self_attn.q_norm", "self_attn.k_norm"],
     experts: Some(ExpertNames {
@@ -143,9 +163,11 @@ const GPT_NEOX: Names = Names {
     qkv: &[("attention.query_key_value", Columns::All)],
     qk_norms: ["", ""],
     projection: "attention.dense",
+    norm1_after: "",
     norm2: "post_attention_layernorm",
     up: &[("mlp.dense_h_to_4h", Columns::All)],
     down: "mlp.dense_4h_to_h",
+    norm2_after: "",
     experts: None,
     final_norm: "final_layer_norm",
     head: "embed_out",
@@ -155,12 +177,14 @@ const GPT_NEOX: Names = Names {
 
 impl Family {
     /// Every family with its `model_type`.
-    pub const ALL: [(Self, &'static str); 6] = [
+    pub const ALL: [(Self, &'static str); 8] = [
         (Self::Gpt2, "gpt2"),
         (Self::GptNeox, "gpt_neox"),
         (Self::Llama, "llama"),
         (Self::Mistral, "mistral"),
         (Self::Mixtral, "mixtral"),
+        (Self::Olmo2, "olmo2"),
+        (Self::Olmoe, "olmoe"),
         (Self::Qwen3Moe, "qwen3_moe"),
     ];
 
@@ -180,7 +204,8 @@ impl Family {
             Self::GptNeox => &GPT_NEOX,
             Self::Llama | Self::Mistral => &LLAMA,
             Self::Mixtral => &MIXTRAL,
-            Self::Qwen3Moe => &QWEN3_MOE,
+            Self::Olmo2 => &OLMO2,
+            Self::Olmoe | Self::Qwen3Moe => &QWEN3_MOE,
         }
     }
 }

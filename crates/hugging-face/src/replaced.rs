@@ -1,6 +1,6 @@
 //! Fields of a model that were replaced at an import, and ask for weights that the folder's family does not have.
 
-use quadrille_spec::{Model, ModelParameter, SpecError};
+use quadrille_spec::{Model, ModelParameter, QkNorm, SpecError};
 
 use crate::Family;
 use crate::mapping::has;
@@ -27,8 +27,12 @@ pub(crate) fn check_replaced(model: &Model, family: Family) -> Result<(), SpecEr
             ("shared_ffn", width.to_string(), format!("a {family} has no perceptron beside its experts"))
         }
         "query_norm" | "key_norm" => {
-            let kind = block.attention.qk_norm.map_or_else(String::new, |norm| norm.kind.to_string());
-            ("qk_norm", kind, format!("a {family} has no norms of queries and keys"))
+            let norm = QkNorm::of(block.attention.qk_norm);
+            ("qk_norm", norm.to_string(), format!("a {family} has no norms of queries and keys"))
+        }
+        "norm1" | "norm2" => {
+            let rule = format!("a {family} has norms after attention and perceptron");
+            ("norm_place", block.norm_place.to_string(), rule)
         }
         "norm1_after" | "norm2_after" => {
             let rule = format!("a {family} has norms before attention and perceptron");

@@ -5,7 +5,7 @@ use std::time::Instant;
 use quadrille_cost::native::Framework;
 use quadrille_papers::lbnl::{Search, Shape, Strategy, System};
 use quadrille_plan::native::{self, Setting, Space};
-use quadrille_spec::{Cluster, Model};
+use quadrille_spec::{Cluster, Imbalance, Model};
 use serde::Serialize;
 
 use crate::MeasureError;
@@ -138,6 +138,7 @@ fn setting<'a>(model: &'a Model, cluster: &'a Cluster, global_batch: usize) -> S
         model,
         cluster,
         framework: Framework::MEGATRON,
+        imbalance: &Imbalance::EQUAL,
         global_batch,
         seq_len: model.seq_len,
         per_node: None,

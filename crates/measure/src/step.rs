@@ -199,11 +199,11 @@ fn yardstick<T: Real>(threads: usize) -> f64 {
 }
 
 /// Forward and backward: 6 FLOPs per token and weight that is multiplied, 4 where no gradient goes further back (the
-/// embedding of patches), 12 T and the width of all heads per layer in attention, without causal discount.
+/// embedding of patches), 6 T and the widths of all queries and of all results per layer in attention, without causal discount.
 fn flops_per_token(model: &Model, seq_len: usize) -> u64 {
     let [h, v, t] = [model.hidden, model.vocab, seq_len].map(|size| size as u64);
     let of_block = |block: &Block| {
-        (6.0 * block.product_weights(model.hidden, seq_len)) as u64 + 12 * t * block.attention.width() as u64
+        (6.0 * block.product_weights(model.hidden, seq_len)) as u64 + 3 * t * block.attention.flops_of_pair() as u64
     };
     let ends = match model.patch_values {
         None => 6 * v * h,

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use crate::dropout::Mask;
 
-/// The sizes of an attention: `b` sequences of `s` rows, `a` heads of width `d`, `k` keys and values that `a / k` heads
-/// each share.
+/// The sizes of an attention: `b` sequences of `s` rows, `a` heads of width `d`, `k` keys of that width and values of width `v`
+/// that `a / k` heads each share.
 #[derive(Clone, Copy)]
 pub(crate) struct Attention {
     pub(crate) sequences: usize,
@@ -13,6 +13,7 @@ pub(crate) struct Attention {
     pub(crate) heads: usize,
     pub(crate) kv_heads: usize,
     pub(crate) head_dim: usize,
+    pub(crate) value_dim: usize,
     /// Whether no row sees a later one.
     pub(crate) causal: bool,
     /// How many rows a row sees at most, itself and those right before it.
@@ -30,17 +31,17 @@ pub(crate) enum Part {
 }
 
 impl Attention {
-    /// `out[n, h]` from `qkv[n, (a + 2k) d]`, whose columns are the queries of the first `a / k` heads, their key,
+    /// `out[n, a v]` from `qkv[n, a d + k (d + v)]`, whose columns are the queries of the first `a / k` heads, their key,
     /// their value, the queries of the next heads, ...
     pub(crate) fn forward(&self, qkv: &[f64], mask: &Mask) -> Vec<f64> {
-        let mut out = vec![0.0; self.sequences * self.seq_len * self.heads * self.head_dim];
+        let mut out = vec![0.0; self.sequences * self.seq_len * self.heads * self.value_dim];
         for (sequence, head, query) in self.queries() {
             let weights = self.probabilities(qkv, sequence, head, query);
             let at = self.out_index(sequence, head, query);
             for (key, weight) in self.keys(query).zip(&weights) {
                 let kept = weight * mask.factor(self.mask_index(sequence, head, query, key));
                 let v = self.index(sequence, head, key, Part::Value);
-                for j in 0..self.head_dim {
+                for j in 0..self.value_dim {
                     out[at + j] += kept * qkv[v + j];
                 }
             }
@@ -48,7 +49,7 @@ impl Attention {
         out
     }
 
-    /// `dqkv[n, (a + 2k) d]` from `dout[n, h]` and the forward's `qkv` and `mask`.
+    /// `dqkv[n, a d + k (d + v)]` from `dout[n, a v]` and the forward's `qkv` and `mask`.
     pub(crate) fn backward(&self, dout: &[f64], qkv: &[f64], mask: &Mask) -> Vec<f64> {
         let mut dqkv = vec![0.0; qkv.len()];
         for (sequence, head, query) in self.queries() {
@@ -59,7 +60,7 @@ impl Attention {
             for (n, key) in self.keys(query).enumerate() {
                 let factor = mask.factor(self.mask_index(sequence, head, query, key));
                 let v = self.index(sequence, head, key, Part::Value);
-                for j in 0..self.head_dim {
+                for j in 0..self.value_dim {
                     dweights[n] += dout[at + j] * qkv[v + j] * factor;
                     dqkv[v + j] += dout[at + j] * weights[n] * factor;
                 }
@@ -122,22 +123,28 @@ impl Attention {
         self.heads / self.kv_heads
     }
 
-    /// Where in `qkv[n, (a + 2k) d]` the part of a row that a head reads begins.
+    /// Columns of a key and its value.
+    pub(crate) fn pair_width(&self) -> usize {
+        self.head_dim + self.value_dim
+    }
+
+    /// Where in `qkv[n, a d + k (d + v)]` the part of a row that a head reads begins.
     pub(crate) fn index(&self, sequence: usize, head: usize, row: usize, part: Part) -> usize {
         let group = self.group();
-        let in_group = match part {
+        let before = match part {
             Part::Query => head % group,
             Part::Key => group,
             Part::Value => group + 1,
         };
         let row = sequence * self.seq_len + row;
-        ((row * self.kv_heads + head / group) * (group + 2) + in_group) * self.head_dim
+        let of_group = group * self.head_dim + self.pair_width();
+        (row * self.kv_heads + head / group) * of_group + before * self.head_dim
     }
 
-    /// Where in `out[n, h]` a row's result of a head begins.
+    /// Where in `out[n, a v]` a row's result of a head begins.
     fn out_index(&self, sequence: usize, head: usize, row: usize) -> usize {
         let row = sequence * self.seq_len + row;
-        (row * self.heads + head) * self.head_dim
+        (row * self.heads + head) * self.value_dim
     }
 
     fn mask_index(&self, sequence: usize, head: usize, query: usize, key: usize) -> usize {

@@ -1,4 +1,5 @@
-//! A transformer block: `middle = x + a projection(attention(qkv(norm1(x))))`, then
+//! A transformer block: `middle = x + a projection(attention(qkv(norm1(x))))`, where `qkv` may
+//! be made by way of narrow rows, then
 //! `y = middle + a down(activation(up(norm2(middle))))`, or experts in the place of that perceptron, dropout on the attention's weights and on both branches. Where the
 //! two are parallel the second reads `x`. A norm may stand before a branch, after it, or both. Queries and keys may be
 //! normed, then rotary positions turn them, before the attention.
@@ -6,12 +7,14 @@
 use quadrille_spec::{FeedForward, NormPlace, ResidualOrder};
 
 use crate::pass::{Pass, sum};
-use crate::{Tensors, experts, functions, qk_norm, rotary};
+use crate::{Tensors, experts, functions, latent, qk_norm, rotary};
 
 /// The inputs of the block's layers, kept for the backward pass.
 pub(crate) struct Saved {
     x: Vec<f64>,
     normed1: Vec<f64>,
+    /// What latent attention keeps.
+    latent: Option<latent::Saved>,
     /// Queries, keys and values before the norms of queries and keys.
     raw: Vec<f64>,
     /// Normed where they are, and turned where positions are rotary.
@@ -47,7 +50,13 @@ impl Saved {
 pub(crate) fn forward(pass: &Pass, i: usize, x: Vec<f64>) -> (Vec<f64>, Saved) {
     let described = pass.block(i);
     let normed1 = before(pass, i, "norm1", &x);
-    let mut qkv = pass.linear(&format!("block.{i}.qkv"), &normed1);
+    let (mut qkv, latent) = match described.attention.latent {
+        None => (pass.linear(&format!("block.{i}.qkv"), &normed1), None),
+        Some(described) => {
+            let (qkv, saved) = latent::forward(pass, i, described, &normed1);
+            (qkv, Some(saved))
+        }
+    };
     let raw = qkv.clone();
     if let Some(rule) = described.attention.qk_norm {
         qk_norm::forward(pass, i, rule, &mut qkv);
@@ -67,7 +76,7 @@ pub(crate) fn forward(pass: &Pass, i: usize, x: Vec<f64>) -> (Vec<f64>, Saved) {
     let (down, fed) = feed_forward(pass, i, &normed2);
     let y = sum(&middle, &branch(pass, i, "norm2_after", "down", &down));
 
-    (y, Saved { x, normed1, raw, qkv, attended, projected, read, normed2, fed, down })
+    (y, Saved { x, normed1, latent, raw, qkv, attended, projected, read, normed2, fed, down })
 }
 
 /// `dx[n, h]` of block `i` from `dy[n, h]`; its parameters' gradients are added to `gradients`.
@@ -90,7 +99,10 @@ pub(crate) fn backward(pass: &Pass, i: usize, dy: &[f64], saved: &Saved, gradien
     if let Some(rule) = described.attention.qk_norm {
         qk_norm::backward(pass, i, rule, &mut dqkv, &saved.raw, gradients);
     }
-    let dnormed1 = pass.linear_backward(&format!("block.{i}.qkv"), &dqkv, &saved.normed1, gradients);
+    let dnormed1 = match described.attention.latent.zip(saved.latent.as_ref()) {
+        None => pass.linear_backward(&format!("block.{i}.qkv"), &dqkv, &saved.normed1, gradients),
+        Some((described, kept)) => latent::backward(pass, i, described, &dqkv, &saved.normed1, kept, gradients),
+    };
     let dbranch = before_backward(pass, i, "norm1", dnormed1, &saved.x, gradients);
     sum(&sum(&dmiddle, &dbeside), &dbranch)
 }

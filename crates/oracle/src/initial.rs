@@ -47,7 +47,7 @@ fn offset(model: &Model, name: &str) -> bool {
     let block = name.strip_prefix("block.").and_then(|rest| rest.split('.').next()?.parse::<usize>().ok());
     match block {
         Some(block) if name.contains("query_norm") || name.contains("key_norm") => {
-            model.blocks[block].attention.qk_norm.is_some_and(|norm| norm.offset)
+            model.blocks[block].attention.qk_norm.is_some_and(|norm| norm.rule.offset)
         }
         Some(block) => model.blocks[block].norm.offset,
         None => model.final_norm.offset,

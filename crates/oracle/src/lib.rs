@@ -37,6 +37,7 @@ mod functions;
 mod gelu;
 mod head;
 mod initial;
+mod latent;
 mod linear;
 mod norm;
 mod optimizer;
@@ -51,7 +52,9 @@ mod transformer;
 
 use std::collections::BTreeMap;
 
-use quadrille_spec::{Activation, Block, Experts, FeedForward, Model, Norm, NormPlace, Perceptron};
+use quadrille_spec::{
+    Activation, Attention, Block, Experts, FeedForward, Latent, Model, Norm, NormPlace, NormedOver, Perceptron,
+};
 
 pub use decisions::{Decisions, Margin};
 pub use dropout::{DropoutSeed, Mask};
@@ -115,16 +118,20 @@ pub fn parameter_shapes(model: &Model) -> Vec<(String, [usize; 2])> {
     for (i, block) in model.blocks.iter().enumerate() {
         let Block { attention, feed_forward, norm, norm_place, .. } = block;
         let (before, after) = (*norm_place != NormPlace::After, *norm_place != NormPlace::Before);
-        let [queries, keys] = [attention.heads, attention.kv_heads].map(|heads| heads * attention.head_dim);
         if before {
             push_norm(&mut shapes, &format!("block.{i}.norm1"), h, norm.kind);
         }
-        push_linear(&mut shapes, &format!("block.{i}.qkv"), [h, queries + 2 * keys], attention.qkv_bias);
+        push_inputs(&mut shapes, &format!("block.{i}"), h, norm.kind, attention);
         if let Some(norm) = attention.qk_norm {
-            push_norm(&mut shapes, &format!("block.{i}.query_norm"), attention.head_dim, norm.kind);
-            push_norm(&mut shapes, &format!("block.{i}.key_norm"), attention.head_dim, norm.kind);
+            let [of_query, of_key] = match norm.over {
+                NormedOver::Head => [attention.head_dim; 2],
+                NormedOver::AllHeads => [attention.heads, attention.kv_heads].map(|heads| heads * attention.head_dim),
+            };
+            push_norm(&mut shapes, &format!("block.{i}.query_norm"), of_query, norm.rule.kind);
+            push_norm(&mut shapes, &format!("block.{i}.key_norm"), of_key, norm.rule.kind);
         }
-        push_linear(&mut shapes, &format!("block.{i}.projection"), [queries, h], attention.projection_bias);
+        let given = attention.heads * attention.value_dim;
+        push_linear(&mut shapes, &format!("block.{i}.projection"), [given, h], attention.projection_bias);
         if after {
             push_norm(&mut shapes, &format!("block.{i}.norm1_after"), h, norm.kind);
         }
@@ -154,6 +161,25 @@ fn up_columns(perceptron: &Perceptron) -> usize {
         Activation::Swiglu | Activation::Geglu | Activation::Reglu => 2 * perceptron.width,
         Activation::Gelu | Activation::Silu | Activation::Relu | Activation::Relu2 => perceptron.width,
     }
+}
+
+/// What makes queries, keys and values.
+fn push_inputs(shapes: &mut Vec<(String, [usize; 2])>, of: &str, h: usize, norm: Norm, attention: &Attention) {
+    let Attention { heads, kv_heads, head_dim, value_dim, latent, qkv_bias, .. } = *attention;
+    let queries = heads * head_dim;
+    let Some(Latent { queries: narrow, keys_values, shared_key }) = latent else {
+        return push_linear(shapes, &format!("{of}.qkv"), [h, queries + kv_heads * (head_dim + value_dim)], qkv_bias);
+    };
+    if let Some(narrow) = narrow {
+        push_linear(shapes, &format!("{of}.query_latent"), [h, narrow], false);
+        push_norm(shapes, &format!("{of}.query_latent_norm"), narrow, norm);
+    }
+    push_linear(shapes, &format!("{of}.queries"), [narrow.unwrap_or(h), queries], false);
+    push_linear(shapes, &format!("{of}.key_value_latent"), [h, keys_values], false);
+    push_norm(shapes, &format!("{of}.key_value_latent_norm"), keys_values, norm);
+    let own = heads * (head_dim - shared_key + value_dim);
+    push_linear(shapes, &format!("{of}.keys_values"), [keys_values, own], false);
+    push_linear(shapes, &format!("{of}.shared_key"), [h, shared_key], false);
 }
 
 fn push_perceptron(shapes: &mut Vec<(String, [usize; 2])>, of: &str, h: usize, perceptron: &Perceptron) {

@@ -43,6 +43,7 @@ impl Pass<'_> {
             heads: described.heads,
             kv_heads: described.kv_heads,
             head_dim: described.head_dim,
+            value_dim: described.value_dim,
             causal: described.causal,
             window: described.window,
             cap: described.cap,

@@ -89,6 +89,7 @@ mod tests {
             heads: 1,
             kv_heads: 1,
             head_dim: 2,
+            value_dim: 2,
             causal: true,
             window: None,
             cap: None,

@@ -27,6 +27,19 @@ pub fn llama(layers: usize) -> Model {
     })
 }
 
+/// A Llama of these sizes with latent attention: keys of six columns, of which all heads share two, values of four.
+///
+/// # Panics
+/// Never: its sizes fit each other.
+pub fn latent(layers: usize) -> Model {
+    let text = format!(
+        "name = 'latent'\nlayers = {layers}\nhidden = 16\nheads = 4\nffn = 12\nvocab = 13\nseq_len = 8\nhead_dim = 6\n\
+         value_dim = 4\nquery_latent = 12\nkey_value_latent = 8\nshared_key = 2\npositions = 'rotary'\nrotary_dim = 2\n\
+         biases = false\nnorm = 'rms'\nactivation = 'swiglu'\ntied_head = false\n"
+    );
+    Model::from_toml(&text, &[]).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
 /// A GPT of these sizes whose blocks have eight experts, of which tokens choose two, beside a shared perceptron: routers with
 /// both losses, and places for half more than equal loads need, in groups of two tokens.
 ///

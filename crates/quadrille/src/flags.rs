@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// Choices that messages of libraries name by a key with a dot, between backticks, and what they are called here; besides
 /// them the fields of layouts and models, as `layout.per_node` and `model.seq_len`.
-const FLAGS: [(&str, &str); 31] = [
+const FLAGS: [(&str, &str); 32] = [
     ("calibration.runs", "--runs"),
     ("checkpoint.merge", "quadrille checkpoint merge --dtype"),
     ("checkpoints.partial", "--partial"),
@@ -27,6 +27,7 @@ const FLAGS: [(&str, &str); 31] = [
     ("search.devices", "--gpus"),
     ("search.fast_domain", "--nvs"),
     ("search.framework", "--framework"),
+    ("search.imbalance", "--imbalance"),
     ("search.memory_reserve", "--memory-reserve"),
     ("search.price", "--price"),
     ("search.price_per_hour", "--price-per-hour"),

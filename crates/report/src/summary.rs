@@ -4,7 +4,7 @@ use quadrille_run::Prepared;
 use quadrille_run::units::decimal;
 use quadrille_spec::{
     Activation, Axis, Block, Dispatch, Experts, FeedForward, KeepWeights, Layout, Linear, Model, Norm, NormPlace,
-    Offload, Recompute, ResidualOrder, RotaryScaling, Schedule, Zero,
+    NormedOver, Offload, Recompute, ResidualOrder, RotaryScaling, Schedule, Zero,
 };
 use quadrille_step::{Parameter, StageProgram, StepProgram};
 
@@ -81,9 +81,12 @@ pub fn sizes(model: &Model) -> String {
     let grouped = model.blocks.kinds().iter().any(|block| block.attention.kv_heads != block.attention.heads);
     let keys = of_blocks(&|block| block.attention.kv_heads);
     let keys = if grouped { format!(" sharing {keys} keys") } else { String::new() };
-    let apart = model.blocks.kinds().iter().any(|block| block.attention.width() != hidden);
+    let apart = model.blocks.kinds().iter().any(|block| block.attention.queries_width() != hidden);
     let width = of_blocks(&|block| block.attention.head_dim);
     let width = if apart { format!(" of {width} numbers") } else { String::new() };
+    let own = model.blocks.kinds().iter().any(|block| block.attention.value_dim != block.attention.head_dim);
+    let values = of_blocks(&|block| block.attention.value_dim);
+    let values = if own { format!(", values of {values}") } else { String::new() };
     let ffn = each(model, &|block| feed_forward(&block.feed_forward));
     let reads = match model.patch_values {
         None => format!("vocab {}", model.vocab),
@@ -93,7 +96,7 @@ pub fn sizes(model: &Model) -> String {
     let [parameters, of_token] = [all, active].map(|count| decimal(count as f64, ""));
     let of_token = if active == all { String::new() } else { format!(", {of_token} for a token") };
     format!(
-        "{name}: {layers} layers, hidden {hidden}, {heads} heads{width}{keys}, ffn {ffn}, {reads}, {parameters} parameters{of_token}"
+        "{name}: {layers} layers, hidden {hidden}, {heads} heads{width}{keys}{values}, ffn {ffn}, {reads}, {parameters} parameters{of_token}"
     )
 }
 
@@ -141,7 +144,10 @@ fn kinds(model: &Model) -> Option<String> {
         "partly turned heads",
     );
     tell(&|block| block.attention.rotary.is_some_and(|it| it.scaling != RotaryScaling::None), "scaled frequencies");
-    tell(&|block| block.attention.qk_norm.is_some(), "norms of queries and keys");
+    tell(&|block| block.attention.latent.is_some(), "latent attention");
+    let normed = |block: &Block| block.attention.qk_norm.map(|norm| norm.over);
+    tell(&|block| normed(block) == Some(NormedOver::Head), "norms of queries and keys");
+    tell(&|block| normed(block) == Some(NormedOver::AllHeads), "norms of all queries and all keys");
     tell(&|block| block.attention.window.is_some(), "windows");
     tell(&|block| block.attention.cap.is_some(), "capped scores");
     for (name, activation) in Activation::ALL.into_iter().filter(|(_, activation)| *activation != Activation::Gelu) {

@@ -279,7 +279,7 @@ fn significant(value: f64) -> String {
 mod tests {
     use quadrille_cost::native::Framework;
     use quadrille_plan::native::{Nothing, Reserve, Space};
-    use quadrille_spec::{Cluster, Model};
+    use quadrille_spec::{Cluster, Imbalance, Model};
 
     use super::*;
 
@@ -288,6 +288,7 @@ mod tests {
         let question = Question {
             cluster: Cluster::preset("selene").unwrap(),
             framework: Framework::MEGATRON,
+            imbalance: Imbalance::EQUAL,
             devices: 4,
             global_batch: 16,
             seq_len: model.seq_len,

@@ -5,10 +5,11 @@ use std::time::Duration;
 use quadrille_cost::native::Framework;
 use quadrille_plan::native::{Bound, Question, Reserve, Space, hardware};
 use quadrille_spec::{
-    Axis, ElementType, EvenPieces, Field, Layout, LayoutFile, LayoutRequest, Model, Offload, Sparsity, SpecError,
+    Axis, ElementType, EvenPieces, Field, Imbalance, Layout, LayoutFile, LayoutRequest, Model, Offload, Sparsity,
+    SpecError,
 };
 
-use crate::{OpenLayout, Refusal, RunError, SaidLayout, described};
+use crate::{OpenLayout, Refusal, RunError, SaidLayout, described, imbalance};
 
 /// Devices where nobody says how many.
 const DEVICES: usize = 1024;
@@ -24,6 +25,8 @@ pub struct SearchSpec {
     pub framework: Option<String>,
     /// How much of the matrices of blocks is pruned.
     pub sparsity: Option<Sparsity>,
+    /// How unequally ranks get rows of experts, as [`imbalance`] reads it.
+    pub imbalance: Option<String>,
     /// Whether layouts are tried that the framework cannot run.
     pub any_layout: bool,
     /// Choices that are fixed or bounded, each as `pipe=8`.
@@ -87,6 +90,7 @@ impl SearchSpec {
             global_batch: request.global_batch,
             space,
             framework,
+            imbalance: self.imbalance.as_deref().map_or(Ok(Imbalance::EQUAL), imbalance)?,
             per_node,
             reserve,
             tokens: positive("`search.tokens`", self.tokens, "300e9")?,

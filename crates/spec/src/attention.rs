@@ -11,8 +11,12 @@ pub struct Attention {
     pub heads: usize,
     /// Heads of keys and values; divides `heads`. Fewer than `heads`: grouped-query attention.
     pub kv_heads: usize,
-    /// Columns of a head; often `hidden / heads`.
+    /// Columns of a query and of a key; often `hidden / heads`.
     pub head_dim: usize,
+    /// Columns of a value, and of what a head gives; often `head_dim`.
+    pub value_dim: usize,
+    /// How queries, keys and values are made of narrow rows; `None`: of the stream, by one product.
+    pub latent: Option<Latent>,
     /// Whether a position attends only to itself and those before it.
     pub causal: bool,
     /// How many positions a position attends to at most, itself and those right before it; only where attention is causal.
@@ -21,12 +25,77 @@ pub struct Attention {
     pub cap: Option<f64>,
     /// Queries and keys turned by their positions; `None`: this block does not look at positions.
     pub rotary: Option<Rotary>,
-    /// The norm of every head's query and of every key, before they turn; each has one gamma for all heads.
-    pub qk_norm: Option<Normalization>,
+    /// The norm of queries, and that of keys, before they turn.
+    pub qk_norm: Option<QueryKeyNorm>,
     /// Whether queries, keys and values have biases.
     pub qkv_bias: bool,
     /// Whether the projection of the heads' results has a bias.
     pub projection_bias: bool,
+}
+
+/// Latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1): the stream is brought to narrow rows, which are normed as the
+/// stream is, and these make queries, keys and values. There are as many keys as heads.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Latent {
+    /// Columns of the rows that make queries; `None`: the stream makes them.
+    pub queries: Option<usize>,
+    /// Columns of the rows that make keys and values.
+    pub keys_values: usize,
+    /// Columns of a key that the stream makes once for all heads, the first ones of each; at least 1 and below `head_dim`.
+    pub shared_key: usize,
+}
+
+/// A linear layer on the way from the stream to queries, keys and values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InputLayer {
+    /// Its name in a block: `qkv`, or, of latent attention, `query_latent`, `queries`, `key_value_latent`, `keys_values`,
+    /// `shared_key`.
+    pub name: &'static str,
+    /// Columns that it reads.
+    pub inputs: usize,
+    /// Columns that it gives.
+    pub outputs: usize,
+    /// Whether these are of heads, one after the other; else all heads share them.
+    pub is_of_heads: bool,
+}
+
+impl InputLayer {
+    /// The name of the norm of its result, if that is normed: narrow rows of which others are made are.
+    pub fn norm(&self) -> Option<&'static str> {
+        match self.name {
+            "query_latent" => Some("query_latent_norm"),
+            "key_value_latent" => Some("key_value_latent_norm"),
+            _ => None,
+        }
+    }
+}
+
+/// Norms of queries and keys, each with vectors of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct QueryKeyNorm {
+    /// How they norm.
+    pub rule: Normalization,
+    /// What is normed together.
+    pub over: NormedOver,
+}
+
+/// The columns that a norm of queries, or of keys, takes together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum NormedOver {
+    /// Those of a head; one gamma serves all heads.
+    Head,
+    /// Those of all heads, each with its own element of gamma.
+    AllHeads,
+}
+
+impl QueryKeyNorm {
+    /// How many of so many heads are normed together.
+    pub fn heads(&self, all: usize) -> usize {
+        match self.over {
+            NormedOver::Head => 1,
+            NormedOver::AllHeads => all,
+        }
+    }
 }
 
 /// Rotary positions (RoPE): pairs of numbers of a head turn by angles that grow with the position, halves of a head paired.
@@ -88,13 +157,44 @@ impl Rotary {
 }
 
 impl Attention {
-    /// Columns of all heads of queries, and of the result.
-    pub fn width(&self) -> usize {
+    /// Columns of the queries of all heads.
+    pub fn queries_width(&self) -> usize {
         self.heads * self.head_dim
     }
 
-    /// Columns of the product that makes queries, keys and values.
+    /// Columns of what all heads give.
+    pub fn width(&self) -> usize {
+        self.heads * self.value_dim
+    }
+
+    /// Columns of a key and its value.
+    pub fn pair_width(&self) -> usize {
+        self.head_dim + self.value_dim
+    }
+
+    /// Columns of queries, keys and values.
     pub fn qkv_width(&self) -> usize {
-        (self.heads + 2 * self.kv_heads) * self.head_dim
+        self.queries_width() + self.kv_heads * self.pair_width()
+    }
+
+    /// FLOPs of the scores and of the sums that they weight, for a token and each token that it sees: `2 (d + v)` a head.
+    pub fn flops_of_pair(&self) -> usize {
+        2 * (self.queries_width() + self.width())
+    }
+
+    /// The linear layers that make queries, keys and values of a stream of `hidden` columns.
+    pub fn input_layers(&self, hidden: usize) -> impl Iterator<Item = InputLayer> + use<> {
+        let layer = |name, inputs, outputs, is_of_heads| Some(InputLayer { name, inputs, outputs, is_of_heads });
+        let layers = match self.latent {
+            None => [layer("qkv", hidden, self.qkv_width(), true), None, None, None, None],
+            Some(Latent { queries, keys_values, shared_key }) => [
+                queries.and_then(|narrow| layer("query_latent", hidden, narrow, false)),
+                layer("queries", queries.unwrap_or(hidden), self.queries_width(), true),
+                layer("key_value_latent", hidden, keys_values, false),
+                layer("keys_values", keys_values, self.heads * (self.pair_width() - shared_key), true),
+                layer("shared_key", hidden, shared_key, false),
+            ],
+        };
+        layers.into_iter().flatten()
     }
 }

@@ -46,7 +46,8 @@ impl Block {
                 counted(experts) * experts.expert.columns() as f64 + shared as f64
             }
         };
-        hidden as f64 * ((attention.qkv_width() + attention.width()) as f64 + columns)
+        let of_attention: usize = attention.input_layers(hidden).map(|layer| layer.inputs * layer.outputs).sum();
+        of_attention as f64 + hidden as f64 * (attention.width() as f64 + columns)
     }
 }
 

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Normalization, SpecError};
+use crate::{NormedOver, QueryKeyNorm, SpecError};
 
 /// The choice called `name`, or an error that lists all of them.
 pub(crate) fn by_name<T: Copy>(what: &'static str, name: &str, known: &[(&str, T)]) -> Result<T, SpecError> {
@@ -162,34 +162,48 @@ named!(Positions, "positions", { "learned" => Learned, "rotary" => Rotary, "none
 
 /// How queries and keys are normed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "kebab-case")]
 pub enum QkNorm {
     /// Not at all.
     None,
-    /// By a layer norm.
+    /// By a layer norm of each head.
     Layer,
-    /// By an RMS norm.
+    /// By an RMS norm of each head.
     Rms,
+    /// By a layer norm of all heads together.
+    LayerAll,
+    /// By an RMS norm of all heads together.
+    RmsAll,
 }
 
-named!(QkNorm, "norm of queries and keys", { "none" => None, "layer" => Layer, "rms" => Rms });
+named!(QkNorm, "norm of queries and keys", {
+    "none" => None,
+    "layer" => Layer,
+    "rms" => Rms,
+    "layer-all" => LayerAll,
+    "rms-all" => RmsAll,
+});
 
 impl QkNorm {
-    /// The choice that gives this norm.
-    pub(crate) fn of(norm: Option<Normalization>) -> Self {
-        match norm.map(|norm| norm.kind) {
+    /// The choice that gives these norms.
+    pub fn of(norm: Option<QueryKeyNorm>) -> Self {
+        match norm.map(|norm| (norm.rule.kind, norm.over)) {
             None => Self::None,
-            Some(Norm::Layer) => Self::Layer,
-            Some(Norm::Rms) => Self::Rms,
+            Some((Norm::Layer, NormedOver::Head)) => Self::Layer,
+            Some((Norm::Rms, NormedOver::Head)) => Self::Rms,
+            Some((Norm::Layer, NormedOver::AllHeads)) => Self::LayerAll,
+            Some((Norm::Rms, NormedOver::AllHeads)) => Self::RmsAll,
         }
     }
 
-    /// The kind of norm, if it is one.
-    pub(crate) fn norm(self) -> Option<Norm> {
+    /// The kind of norm and what it takes together, if there are norms.
+    pub(crate) fn norm(self) -> Option<(Norm, NormedOver)> {
         match self {
             Self::None => None,
-            Self::Layer => Some(Norm::Layer),
-            Self::Rms => Some(Norm::Rms),
+            Self::Layer => Some((Norm::Layer, NormedOver::Head)),
+            Self::Rms => Some((Norm::Rms, NormedOver::Head)),
+            Self::LayerAll => Some((Norm::Layer, NormedOver::AllHeads)),
+            Self::RmsAll => Some((Norm::Rms, NormedOver::AllHeads)),
         }
     }
 }

@@ -2,16 +2,18 @@
 //!
 //! Only what this crate's [`Model`] computes exactly is accepted. A field that would change the computation is refused
 //! by its name; so is a field that is not known, since it may. Fields and defaults are those of the transformers library,
-//! version 4 and 5 (`GPT2Config`, `GPTNeoXConfig`, `LlamaConfig`, `MistralConfig`, `MixtralConfig`, `Qwen3MoeConfig`).
+//! version 4 and 5 (`GPT2Config`, `GPTNeoXConfig`, `LlamaConfig`, `MistralConfig`, `MixtralConfig`, `Olmo2Config`,
+//! `OlmoeConfig`, `Qwen3MoeConfig`).
 
-use crate::hf_experts::{mixtral, qwen3_moe};
+use crate::choices::QkNorm;
+use crate::hf_experts::{mixtral, olmoe, qwen3_moe};
 use crate::hf_fields::{Fields, cut, unexpressed};
-use crate::{Activation, Model, ModelFile, Norm, Positions, SpecError};
+use crate::{Activation, Model, ModelFile, Norm, NormPlace, Positions, SpecError};
 
 impl Model {
-    /// Reads the text of a `config.json` with `model_type` `gpt2`, `gpt_neox`, `llama`, `mistral`, `mixtral` or
-    /// `qwen3_moe`, replaces fields of the model file by `overrides` (field, value) in their order, and validates the
-    /// result. Experts drop no token, unless `overrides` say a capacity.
+    /// Reads the text of a `config.json` with `model_type` `gpt2`, `gpt_neox`, `llama`, `mistral`, `mixtral`,
+    /// `olmo2`, `olmoe` or `qwen3_moe`, replaces fields of the model file by `overrides` (field, value) in their order, and
+    /// validates the result. Experts drop no token, unless `overrides` say a capacity.
     ///
     /// # Errors
     /// Text that is no JSON object, a missing field, a field of another type, a field that changes the computation in a
@@ -38,7 +40,7 @@ pub(crate) struct Described {
 }
 
 /// The families that are read.
-const KNOWN: [&str; 6] = ["gpt2", "gpt_neox", "llama", "mistral", "mixtral", "qwen3_moe"];
+const KNOWN: [&str; 8] = ["gpt2", "gpt_neox", "llama", "mistral", "mixtral", "olmo2", "olmoe", "qwen3_moe"];
 
 fn described(fields: &mut Fields) -> Result<Described, SpecError> {
     let Some(family) = fields.text("model_type")? else {
@@ -52,11 +54,9 @@ fn described(fields: &mut Fields) -> Result<Described, SpecError> {
         "llama" => llama(fields, "LlamaForCausalLM").map(unbounded),
         "mistral" => mistral(fields),
         "mixtral" => mixtral(fields),
+        "olmo2" => olmo2(fields).map(unbounded),
+        "olmoe" => olmoe(fields).map(unbounded),
         "qwen3_moe" => qwen3_moe(fields),
-        "olmoe" => {
-            let rule = "OLMoE's norms of queries and keys go over all heads together; here every head has its own";
-            Err(SpecError::invalid("model_type", "olmoe", rule, "use a model without them, e.g. mixtral or qwen3_moe"))
-        }
         "qwen2" => {
             let rule = "Qwen2 has biases on queries, keys and values only; here all linear layers have them, or none";
             Err(SpecError::invalid("model_type", "qwen2", rule, "use a model without those biases, e.g. llama"))
@@ -150,13 +150,34 @@ fn llama(fields: &mut Fields, architecture: &str) -> Result<ModelFile, SpecError
         let rule = format!("all linear layers have biases, or none has, and mlp_bias is {perceptron}");
         return Err(unexpressed("attention_bias", attention, rule));
     }
+    let file = with_shared_width(fields, file)?;
+    Ok(ModelFile { biases: attention, ffn: Some(fields.needed_size("intermediate_size")?), ..file })
+}
+
+/// Heads of keys and values, by default all; heads share the width of the residual stream.
+pub(crate) fn with_shared_width(fields: &mut Fields, file: ModelFile) -> Result<ModelFile, SpecError> {
     let (hidden, heads) = (file.hidden, file.heads);
     if let Some(width) = fields.size("head_dim")?.filter(|width| width.checked_mul(heads) != Some(hidden)) {
         let rule = format!("heads share the residual stream: {hidden} / {heads} numbers each");
         return Err(unexpressed("head_dim", width, rule));
     }
-    let kv_heads = fields.size("num_key_value_heads")?;
-    Ok(ModelFile { biases: attention, kv_heads, ffn: Some(fields.needed_size("intermediate_size")?), ..file })
+    Ok(ModelFile { kv_heads: fields.size("num_key_value_heads")?, ..file })
+}
+
+/// OLMo 2: a Llama whose norms stand after attention and perceptron, and that norms all queries together, and all keys.
+fn olmo2(fields: &mut Fields) -> Result<ModelFile, SpecError> {
+    let file = normed_over_all_heads(fields, "Olmo2ForCausalLM")?;
+    let ffn = Some(fields.needed_size("intermediate_size")?);
+    Ok(ModelFile { ffn, norm_place: Some(NormPlace::After), ..file })
+}
+
+/// What OLMo 2 and OLMoE share.
+pub(crate) fn normed_over_all_heads(fields: &mut Fields, architecture: &str) -> Result<ModelFile, SpecError> {
+    let norm_epsilon = fields.number("rms_norm_eps")?.unwrap_or(1e-5);
+    let file = rotary_decoder(fields, architecture)?;
+    let file = with_shared_width(fields, file)?;
+    let bias = Some(fields.flag("attention_bias", false)?);
+    Ok(ModelFile { norm_epsilon, qk_norm: Some(QkNorm::RmsAll), qkv_bias: bias, projection_bias: bias, ..file })
 }
 
 /// What Llama and its kin share: RMS norms, rotary positions, SwiGLU; no biases, no dropout.

@@ -1,4 +1,4 @@
-//! Mixtures of experts as a Hugging Face configuration describes them: Mixtral and Qwen3-MoE.
+//! Mixtures of experts as a Hugging Face configuration describes them: Mixtral, OLMoE and Qwen3-MoE.
 //!
 //! Their experts never drop a token. `router_aux_loss_coef` becomes the factor of the balance loss; the loss itself is
 //! this crate's, which is another one: the library's joins all blocks before it multiplies loads with scores.
@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use crate::choices::QkNorm;
-use crate::hf::{Described, rotary_decoder};
+use crate::hf::{Described, normed_over_all_heads, rotary_decoder};
 use crate::hf_fields::{Fields, unexpressed};
 use crate::model_file::BlockTable;
 use crate::{ModelFile, RouterScores, SpecError};
@@ -29,6 +29,20 @@ pub(crate) fn mixtral(fields: &mut Fields) -> Result<Described, SpecError> {
     let rotary_base = file.rotary_base.or(Some(1e6));
     let window = fields.size("sliding_window")?;
     Ok(Described { file: ModelFile { norm_epsilon: epsilon, rotary_base, ..file }, window })
+}
+
+/// OLMoE: norms of all queries together, and of all keys, and experts in every block.
+pub(crate) fn olmoe(fields: &mut Fields) -> Result<ModelFile, SpecError> {
+    let file = normed_over_all_heads(fields, "OlmoeForCausalLM")?;
+    if let Some(most) = fields.number("clip_qkv")? {
+        return Err(unexpressed("clip_qkv", most, "queries, keys and values are not clipped"));
+    }
+    let normalize = fields.flag("norm_topk_prob", false)?;
+    let balance_loss = Some(fields.number("router_aux_loss_coef")?.unwrap_or(0.01));
+    let count = counted(fields)?;
+    let width = fields.needed_size("intermediate_size")?;
+    let file = with_experts(fields, file, count, [8, width], normalize)?;
+    Ok(ModelFile { balance_loss, ..file })
 }
 
 /// Qwen3-MoE: norms of queries and keys, heads of any width, experts in some blocks.

@@ -416,7 +416,7 @@ impl Layout {
 
     /// Columns of the product that makes queries, keys and values, on all ranks along x together.
     pub fn qkv_width(&self, attention: &Attention) -> usize {
-        (attention.heads + 2 * self.kv_heads(attention)) * attention.head_dim
+        attention.queries_width() + self.kv_heads(attention) * attention.pair_width()
     }
 
     /// Target tokens, or patches, of a step.

@@ -37,6 +37,7 @@ mod grid;
 mod hf;
 mod hf_experts;
 mod hf_fields;
+mod imbalance;
 mod layout;
 mod layout_file;
 mod ledger;
@@ -61,7 +62,7 @@ mod targets;
 mod toml_text;
 mod unusable;
 
-pub use attention::{Attention, Rotary, RotaryScaling};
+pub use attention::{Attention, InputLayer, Latent, NormedOver, QueryKeyNorm, Rotary, RotaryScaling};
 pub use axis::{Axis, AxisOrder, AxisSet};
 pub use block::{Block, FeedForward, Normalization, Perceptron, Residual};
 pub use block_list::Blocks;
@@ -79,6 +80,7 @@ pub use field::Field;
 pub use field_value::{FieldValue, Kind};
 pub use formation::Formation;
 pub use grid::{Coordinate, Grid};
+pub use imbalance::{Imbalance, MeasuredLoads, fullest_rank};
 pub use layout::{Layout, LayoutRequest};
 pub use layout_file::LayoutFile;
 pub use ledger::{

@@ -16,10 +16,15 @@ use crate::{Blocks, Classic, ModelFile, Normalization};
 /// | `embedding.weight`, `.bias` (patches) | `[values, hidden]`, `[1, hidden]` | yes, no |
 /// | `embedding.positions` (learned) | `[seq_len, hidden]` | yes |
 /// | `block.I.norm1.gamma`, `.beta` (layer norm); `block.I.norm1_after` of what attention gives | `[1, hidden]` | no |
-/// | `block.I.qkv.weight` | `[hidden, (heads + 2 kv_heads) d]`; group-major: the queries of group 0 (the heads that share a key), its key, its value, then group 1, ... | yes |
-/// | `block.I.qkv.bias` | `[1, (heads + 2 kv_heads) d]` | no |
+/// | `block.I.qkv.weight` | `[hidden, heads d + kv_heads (d + v)]`, `v = value_dim`; group-major: the queries of group 0 (the heads that share a key), its key, its value, then group 1, ... | yes |
+/// | `block.I.qkv.bias` | `[1, heads d + kv_heads (d + v)]` | no |
+/// | `block.I.query_latent.weight`, `block.I.query_latent_norm.gamma`, `.beta` (latent attention, here and below in place of `qkv`; `q = query_latent`, `l = key_value_latent`, `k = shared_key`) | `[hidden, q]`, `[1, q]` | yes, no |
+/// | `block.I.queries.weight` | `[q or hidden, heads d]`; head after head | yes |
+/// | `block.I.key_value_latent.weight`, `block.I.key_value_latent_norm.gamma`, `.beta` | `[hidden, l]`, `[1, l]` | yes, no |
+/// | `block.I.keys_values.weight` | `[l, heads (d - k + v)]`; of each head the rest of its key, then its value | yes |
+/// | `block.I.shared_key.weight` | `[hidden, k]`; the first columns of every head's key | yes |
 /// | `block.I.query_norm.gamma`, `.beta`, `block.I.key_norm.gamma`, `.beta` (norms of queries and keys) | `[1, d]` | no |
-/// | `block.I.projection.weight`, `.bias` | `[heads d, hidden]`, `[1, hidden]` | yes, no |
+/// | `block.I.projection.weight`, `.bias` | `[heads v, hidden]`, `[1, hidden]` | yes, no |
 /// | `block.I.norm2.gamma`, `.beta`; `block.I.norm2_after` of what the perceptron gives | `[1, hidden]` | no |
 /// | `block.I.up.weight`, `.bias` | `[hidden, up_width]`, `[1, up_width]`; gated: columns gate 0, up 0, gate 1, up 1, ... | yes, no |
 /// | `block.I.down.weight`, `.bias` | `[width, hidden]`, `[1, hidden]` | yes, no |

@@ -9,7 +9,7 @@ macro_rules! preset {
 }
 
 /// Name and file of every preset, by family and size.
-const PRESETS: [(&str, &str); 53] = [
+const PRESETS: [(&str, &str); 55] = [
     preset!("gpt-tiny"),
     preset!("gpt-demo"),
     preset!("gpt2-124m"),
@@ -55,8 +55,10 @@ const PRESETS: [(&str, &str); 53] = [
     preset!("llama3-405b"),
     preset!("mixtral-8x7b"),
     preset!("mixtral-8x22b"),
+    preset!("olmoe-1b-7b"),
     preset!("qwen3-30b-a3b"),
     preset!("qwen3-235b-a22b"),
+    preset!("deepseek-v3"),
     preset!("ted-1.3b"),
     preset!("ted-2.7b"),
     preset!("ted-6.7b"),
@@ -168,8 +170,11 @@ mod tests {
         let released = [
             ("mixtral-8x7b", 46_702_792_704, 12_879_925_248),
             ("mixtral-8x22b", 140_620_634_112, 39_152_031_744),
+            ("olmoe-1b-7b", 6_919_161_856, 1_282_017_280),
             ("qwen3-30b-a3b", 30_532_122_624, 3_353_032_704),
             ("qwen3-235b-a22b", 235_093_634_560, 22_190_763_520),
+            // With 256 numbers a router by which experts are chosen.
+            ("deepseek-v3", 671_026_419_200, 37_552_297_472),
         ];
         for (name, all, active) in released {
             let model = Model::preset(name).unwrap();

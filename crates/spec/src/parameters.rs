@@ -1,6 +1,6 @@
 //! The tensors of a model that training changes, each said once.
 
-use crate::{Attention, Block, Experts, FeedForward, Model, Norm, Normalization, Perceptron};
+use crate::{Attention, Block, Experts, FeedForward, InputLayer, Model, Norm, Normalization, Perceptron, QueryKeyNorm};
 
 /// Standard deviation of the initial weights, those of GPT-2.
 const DEVIATION: f64 = 0.02;
@@ -134,11 +134,11 @@ impl Model {
         let stream_norm = |layer, stands| if stands { norm_vectors(layer, norm, h) } else { [None, None] };
         // Of what is added to the residual stream, as often as there are such layers.
         let added = DEVIATION / (2.0 * self.layers() as f64).sqrt();
+        let before = [stream_norm("norm1", norm_place.is_before())];
+        let inputs = attention.input_layers(h).flat_map(move |layer| input_parameters(layer, attention, norm));
         let attention_half = [
-            stream_norm("norm1", norm_place.is_before()),
-            linear("qkv", [h, attention.qkv_width()], attention.qkv_bias, DEVIATION),
-            qk_norm_vectors("query_norm", attention),
-            qk_norm_vectors("key_norm", attention),
+            qk_norm_vectors("query_norm", attention, attention.heads),
+            qk_norm_vectors("key_norm", attention, attention.kv_heads),
             linear("projection", [attention.width(), h], attention.projection_bias, added),
             stream_norm("norm1_after", norm_place.is_after()),
             stream_norm("norm2", norm_place.is_before()),
@@ -150,7 +150,7 @@ impl Model {
             FeedForward::Experts(experts) => expert_parameters(experts, h, added),
         };
         let after = [stream_norm("norm2_after", norm_place.is_after())];
-        attention_half.into_iter().chain(layers).chain(after).flatten().flatten()
+        before.into_iter().chain(inputs).chain(attention_half).chain(layers).chain(after).flatten().flatten()
     }
 
     /// Of the final norm and the head.
@@ -163,6 +163,13 @@ impl Model {
         };
         norm_vectors("final_norm", self.final_norm, h).into_iter().chain(head).flatten()
     }
+}
+
+/// Of a layer that makes queries, keys and values, and of the norm of its result if that is what others are made of.
+fn input_parameters(layer: InputLayer, attention: Attention, norm: Normalization) -> [[Option<ModelParameter>; 2]; 2] {
+    let InputLayer { name, inputs, outputs, .. } = layer;
+    let of_norm = layer.norm().map_or([None, None], |named| norm_vectors(named, norm, outputs));
+    [linear(name, [inputs, outputs], attention.qkv_bias, DEVIATION), of_norm]
 }
 
 fn linear(layer: &'static str, shape: [usize; 2], has_bias: bool, deviation: f64) -> [Option<ModelParameter>; 2] {
@@ -204,9 +211,10 @@ fn expert_parameters(experts: Experts, hidden: usize, added: f64) -> Vec<[Option
     layers
 }
 
-/// Of the queries or keys of all heads together.
-fn qk_norm_vectors(layer: &'static str, attention: Attention) -> [Option<ModelParameter>; 2] {
-    attention.qk_norm.map_or([None, None], |norm| norm_vectors(layer, norm, attention.head_dim))
+/// Of the queries or keys of so many heads.
+fn qk_norm_vectors(layer: &'static str, attention: Attention, heads: usize) -> [Option<ModelParameter>; 2] {
+    let vectors = |norm: QueryKeyNorm| norm_vectors(layer, norm.rule, norm.heads(heads) * attention.head_dim);
+    attention.qk_norm.map_or([None, None], vectors)
 }
 
 fn norm_vectors(layer: &'static str, norm: Normalization, width: usize) -> [Option<ModelParameter>; 2] {

@@ -5,14 +5,17 @@
 //! over x; a transposed one contracts over x and gives columns over y.
 
 use quadrille_spec::{
-    Attention, Axis, Block, FeedForward, Linear, Norm, Normalization, Perceptron, Residual, ResidualOrder,
+    Attention, Axis, Block, FeedForward, Linear, Norm, Normalization, NormedOver, Perceptron, QueryKeyNorm, Residual,
+    ResidualOrder,
 };
 
+use crate::all_heads::all_heads_normed;
 use crate::backward::{HeadNormNode, Node, NormNode};
 use crate::builder::{Builder, PARTIAL};
 use crate::ends::{embedding, head};
 use crate::experts::experts;
-use crate::operation::{DropoutSite, GemmPass, GemmStorage, Write, normalization};
+use crate::latent;
+use crate::operation::{DropoutSite, GemmPass, GemmStorage, NormOf, Write};
 use crate::program::{Boundaries, Boundary};
 use crate::value::{Format, Home};
 use crate::{
@@ -95,15 +98,12 @@ fn boundary_sharding(b: &Builder) -> Sharding {
 /// `x + projection(attention(qkv(norm1(x))))`.
 fn attention_half(b: &mut Builder, index: usize, x: ValueId) -> Built<ValueId> {
     let Block { attention, .. } = b.model.blocks[index];
-    let (h, width) = (b.model.hidden, b.keys_values_extent(index, true));
     let name = |what: &str| format!("block.{index}.{what}");
     let normed = norm_before(b, &name("norm1"), index, x)?;
-    let weight = weight(b, &name("qkv"), [h.into(), width], NORMAL, INIT_STD)?;
-    b.share_keys(weight, index)?;
-    let qkv = linear(b, &name("qkv"), normed, weight)?;
-    let bias = bias_parameter(b, &name("qkv"), attention.qkv_bias, qkv)?;
-    bias.map_or(Ok(()), |bias| b.share_keys(bias, index))?;
-    let qkv = add_bias(b, &name("qkv"), bias, qkv);
+    let qkv = match &attention.latent {
+        None => queries_keys_values(b, index, attention, normed)?,
+        Some(latent) => latent::queries_keys_values(b, index, latent, normed)?,
+    };
     let qkv = head_norms(b, index, qkv)?;
     let qkv = rotate(b, &name("qkv"), index, qkv);
 
@@ -111,11 +111,20 @@ fn attention_half(b: &mut Builder, index: usize, x: ValueId) -> Built<ValueId> {
         Purpose::Generation(generation) => generation::attention(b, generation, index, qkv)?,
         _ => self::attention(b, index, attention, qkv)?,
     };
-    let shape = [attention.width().into(), h.into()];
-    let weight = self::weight(b, &name("projection"), shape, TRANSPOSED, added_std(b))?;
+    let shape = [attention.width().into(), b.model.hidden.into()];
+    let weight = weight(b, &name("projection"), shape, TRANSPOSED, added_std(b))?;
     let projected = linear(b, &name("projection"), output, weight)?;
     let bias = bias_parameter(b, &name("projection"), attention.projection_bias, projected)?;
     branch(b, index, "norm1_after", DropoutSite::Projection(index), bias, projected, x)
+}
+
+/// Queries, keys and values of the normed stream, by one product.
+fn queries_keys_values(b: &mut Builder, index: usize, attention: Attention, normed: ValueId) -> Built<ValueId> {
+    let (name, shape) = (format!("block.{index}.qkv"), [b.model.hidden.into(), b.keys_values_extent(index, true)]);
+    let weight = weight(b, &name, shape, NORMAL, INIT_STD)?;
+    let qkv = linear(b, &name, normed, weight)?;
+    let bias = bias_parameter(b, &name, attention.qkv_bias, qkv)?;
+    Ok(add_bias(b, &name, bias, qkv))
 }
 
 /// The deviation of weights whose results are added to the residual stream, as often as there are such layers.
@@ -138,11 +147,14 @@ fn attention(b: &mut Builder, index: usize, described: Attention, qkv: ValueId) 
     Ok(output)
 }
 
-/// Queries and keys normed, each head over its own columns, if they are: queries first, into a storage of its own, since
+/// Queries and keys normed, if they are. Each head over its own columns: queries first, into a storage of its own, since
 /// the backward pass wants what was there before; then keys in that.
 fn head_norms(b: &mut Builder, block: usize, raw: ValueId) -> Built<ValueId> {
     let Attention { qk_norm, head_dim, .. } = b.model.blocks[block].attention;
-    let Some(rule) = qk_norm else { return Ok(raw) };
+    let Some(QueryKeyNorm { rule, over }) = qk_norm else { return Ok(raw) };
+    if over == NormedOver::AllHeads {
+        return all_heads_normed(b, block, raw);
+    }
     let mut input = raw;
     for keys in [false, true] {
         let name = format!("block.{block}.{}", if keys { "key_norm" } else { "query_norm" });
@@ -244,9 +256,8 @@ pub(crate) fn activation(
 
 /// A norm whose statistics are reduced over the axes that shard the columns: sums and centered squares of a layer
 /// norm, squares of an RMS norm.
-pub(crate) fn norm(b: &mut Builder, name: &str, of: Option<usize>, input: ValueId) -> Built<ValueId> {
-    let of = of.map(|block| b.block_kind(block));
-    let rule = normalization(b.model, of);
+pub(crate) fn norm(b: &mut Builder, name: &str, of: NormOf, input: ValueId) -> Built<ValueId> {
+    let rule = of.rule(b.model);
     let [rows, cols] = b.shape(input);
     let cut = *b.sharding(input);
     let vector = Sharding::new(&[], &cut.cols);
@@ -281,7 +292,7 @@ pub(crate) fn norm(b: &mut Builder, name: &str, of: Option<usize>, input: ValueI
 }
 
 /// The weight of a linear layer, `[inputs, outputs]`, cut over `axes`; SUMMA cuts every weight alike.
-fn weight(b: &mut Builder, name: &str, shape: [Extent; 2], axes: [Axis; 2], std: f64) -> Built<ParameterId> {
+pub(crate) fn weight(b: &mut Builder, name: &str, shape: [Extent; 2], axes: [Axis; 2], std: f64) -> Built<ParameterId> {
     let [inputs, outputs] = if b.layout.linear == Linear::Summa { summa::WEIGHT } else { axes };
     let stored = Sharding::new(&[inputs], &[outputs]).flat(&[Axis::Z]);
     b.parameter(format!("{name}.weight"), shape, stored, Initial::Normal(std), true)
@@ -359,9 +370,14 @@ pub(crate) fn add_bias(b: &mut Builder, name: &str, bias: Option<ParameterId>, i
     output
 }
 
+/// The norms of the stream in a block.
+fn of_stream(b: &Builder, block: usize) -> NormOf {
+    NormOf::Stream(b.block_kind(block))
+}
+
 /// What attention and perceptron read of the stream, normed if they norm it before.
 fn norm_before(b: &mut Builder, name: &str, block: usize, x: ValueId) -> Built<ValueId> {
-    if b.model.blocks[block].norm_place.is_before() { norm(b, name, Some(block), x) } else { Ok(x) }
+    if b.model.blocks[block].norm_place.is_before() { norm(b, name, of_stream(b, block), x) } else { Ok(x) }
 }
 
 /// What attention or perceptron gives, added to the residual stream: with its bias, normed, times a factor.
@@ -381,7 +397,7 @@ fn branch(
     let name = b.values[input.0].name.clone();
     let mut given = add_bias(b, &name, bias, input);
     if norm_place.is_after() {
-        given = norm(b, &format!("block.{index}.{after}"), Some(index), given)?;
+        given = norm(b, &format!("block.{index}.{after}"), of_stream(b, index), given)?;
     }
     if scale != 1.0 {
         let (block, output) = (b.block_kind(index), b.in_place("scaled", given));

@@ -141,7 +141,7 @@ impl<'a> Builder<'a> {
         };
         let local_blocks = blocks / grid.size_of(sharding.blocks.into_iter().collect());
         let local_elements = sharding.flat_share(local_rows * local_cols, None, grid);
-        self.values.push(Value {
+        let mut value = Value {
             name,
             extents,
             rows,
@@ -157,7 +157,9 @@ impl<'a> Builder<'a> {
             counts,
             chunk: Some(0),
             inside: AxisSet::EMPTY,
-        });
+        };
+        value.crowd(self.layout, self.practice.imbalance);
+        self.values.push(value);
         Ok(ValueId(self.values.len() - 1))
     }
 
@@ -247,7 +249,7 @@ impl<'a> Builder<'a> {
         let by_product = sharding.is_of_tiles();
         if self.purpose != Purpose::Training {
             let updated = self.shard_inside(format!("{name} shard"), value)?;
-            return Ok(self.push_parameter(name, shape, initial, decay, [value, value, updated, updated], None));
+            return self.push_parameter(name, shape, initial, decay, [value, value, updated, updated], None);
         }
         let pruned = self.pruned(&name, by_product);
         let compressed = pruned.map(|kept| self.compressed_weight(&name, value, kept)).transpose()?;
@@ -263,7 +265,7 @@ impl<'a> Builder<'a> {
             pruned.map_or(Ok(()), |kept| self.prune(gradient, kept))?;
             (gradient, self.shard_inside(format!("{gradient_name} shard"), gradient)?)
         };
-        Ok(self.push_parameter(name, shape, initial, decay, [value, gradient, reduced, updated], compressed))
+        self.push_parameter(name, shape, initial, decay, [value, gradient, reduced, updated], compressed)
     }
 
     fn push_parameter(
@@ -274,15 +276,16 @@ impl<'a> Builder<'a> {
         decay: bool,
         [value, gradient, reduced, updated]: [ValueId; 4],
         compressed: Option<ValueId>,
-    ) -> ParameterId {
+    ) -> Result<ParameterId, StepError> {
+        let shared = self.shared_keys(&name, shape, compressed.is_some())?;
         let (layer, unreduced) = (self.layer, AxisSet::EMPTY);
         let [rows, cols] = shape.map(|extent| extent.logical(self.layout));
-        self.add_parameter(Parameter {
+        Ok(self.add_parameter(Parameter {
             name,
             layer,
             rows,
             cols,
-            shared: None,
+            shared,
             initial,
             decay,
             follows: None,
@@ -293,7 +296,7 @@ impl<'a> Builder<'a> {
             compressed,
             copy: false,
             unreduced,
-        })
+        }))
     }
 
     pub fn add_parameter(&mut self, parameter: Parameter) -> ParameterId {

@@ -47,8 +47,8 @@ impl Builder<'_> {
     /// Columns of a block's keys and values, with those of queries or without.
     pub fn keys_values_extent(&self, block: usize, with_queries: bool) -> Extent {
         let attention = &self.model.blocks[block].attention;
-        let beside = if with_queries { attention.width() } else { 0 };
-        Extent::KeysValues { beside, heads: attention.kv_heads, each: 2 * attention.head_dim }
+        let beside = if with_queries { attention.queries_width() } else { 0 };
+        Extent::KeysValues { beside, heads: attention.kv_heads, each: attention.pair_width() }
     }
 
     /// Scores of a query of a block: with the keys of a sequence, of every head.

@@ -1,5 +1,6 @@
 //! How unequal loads of experts can be: where tokens choose as much as they can of what one rank has, and as little.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use quadrille_spec::Coordinate;
@@ -26,6 +27,22 @@ impl StageProgram {
             let rows = queues.map_or(0, |queues| queues.rows(value, &self.layout, place));
             rows * value.local_cols <= value.room(&self.layout)
         })
+    }
+
+    /// Whether the fullest rank has more rows of experts than there is room for.
+    pub fn is_overfull(&self) -> bool {
+        self.values.iter().any(|value| value.counts.is_some() && value.local_elements > value.room(&self.layout))
+    }
+
+    /// The program with the sizes of equal loads.
+    pub fn balanced(&self) -> Cow<'_, Self> {
+        if self.practice.imbalance == 1.0 {
+            return Cow::Borrowed(self);
+        }
+        let mut balanced = self.clone();
+        balanced.practice.imbalance = 1.0;
+        balanced.resize(&self.layout);
+        Cow::Owned(balanced)
     }
 
     /// All tokens choose the same experts, those first of which `last` does not say that they come last.

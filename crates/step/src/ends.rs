@@ -10,7 +10,7 @@ use quadrille_spec::{Axis, AxisSet};
 use crate::backward::Node;
 use crate::blocks::{INIT_STD, add_bias, bias_parameter, norm, product};
 use crate::builder::Builder;
-use crate::operation::{DropoutSite, GemmPass, GemmStorage, Reduction, Write};
+use crate::operation::{DropoutSite, GemmPass, GemmStorage, NormOf, Reduction, Write};
 use crate::value::{Format, Home};
 use crate::{Extent, Initial, Layer, ParameterId, Purpose, Sharding, StepError, ValueId, kind};
 
@@ -94,7 +94,7 @@ fn dropout(b: &mut Builder, input: ValueId) -> Built<ValueId> {
 
 /// Final norm, predictions, and loss.
 pub(crate) fn head(b: &mut Builder, table: Option<ParameterId>, x: ValueId) -> Built<()> {
-    let normed = norm(b, "final_norm", None, x)?;
+    let normed = norm(b, "final_norm", NormOf::Final, x)?;
     match b.model.patch_values {
         None => {
             let logits = logits(b, table, normed)?;

@@ -2,6 +2,7 @@
 
 use quadrille_spec::{Axis, Layout};
 
+use crate::SharedKeys;
 use crate::queues::token_axes;
 
 /// Rows or columns of a logical matrix.
@@ -13,13 +14,13 @@ pub enum Extent {
     Tokens,
     /// So many rows of a vocabulary, padded to a multiple of x times y.
     Padded(usize),
-    /// Keys and values: of `heads` heads, or, where x has more ranks than that, of a copy for every rank.
+    /// Keys and values, or keys: of `heads` heads, or, where x has more ranks than that, of a copy for every rank.
     KeysValues {
         /// Columns beside them: those of the queries.
         beside: usize,
         /// Heads of the model.
         heads: usize,
-        /// Columns of a key and its value.
+        /// Columns of a key, or of a key and its value.
         each: usize,
     },
     /// Rows of a matrix for every expert, one block after the other.
@@ -88,6 +89,12 @@ impl Extent {
             Self::Slots { group, slots, .. } => layout.places_of_rank(group, slots),
             _ => 0,
         }
+    }
+
+    /// Which columns of a rank are copies of other ranks', if some are.
+    pub fn shared_keys(self, layout: &Layout) -> Option<SharedKeys> {
+        let (Self::KeysValues { beside, heads, each }, x) = (self, layout.grid.size(Axis::X)) else { return None };
+        (x > heads).then(|| SharedKeys { own: beside / x, copied: each, copies: x / heads })
     }
 
     /// How many of them mean something: no padding, no copies. Token rows are counted as they are.

@@ -13,7 +13,7 @@ use quadrille_spec::{Axis, CollectiveKind, Layout, Model};
 use crate::blocks::norm;
 use crate::builder::Builder;
 use crate::ends;
-use crate::operation::{Collective, Members, Operation, Reduction, Wanted};
+use crate::operation::{Collective, Members, NormOf, Operation, Reduction, Wanted};
 use crate::value::Home;
 use crate::{Extent, Layer, ParameterId, Sharding, StepError, ValueId, kind};
 
@@ -91,7 +91,7 @@ pub(crate) fn logits(b: &mut Builder, generation: Generation) -> Built<ValueId> 
     let stages = b.axis_size(Axis::Pipe);
     let logits = match b.collected {
         Some((table, collected)) => {
-            let normed = norm(b, "final_norm", None, collected)?;
+            let normed = norm(b, "final_norm", NormOf::Final, collected)?;
             let logits = ends::logits(b, table, normed)?;
             let whole = b.transition(logits, &Sharding::default())?;
             let storage = b.values[whole.0].storage;

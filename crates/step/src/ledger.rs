@@ -246,6 +246,16 @@ pub fn payload_elements(program: &StageProgram, collective: &Collective) -> usiz
     }
 }
 
+/// The elements that the rank which moves most moves for a collective. Rows that are exchanged lie equally with their tokens, and
+/// unequally with experts: there come as many as are sent back.
+pub fn most_elements(program: &StageProgram, collective: &Collective) -> usize {
+    let payload = payload_elements(program, collective);
+    match collective.kind {
+        CollectiveKind::AllToAll => payload.max(program.value(collective.output).local_elements),
+        _ => payload,
+    }
+}
+
 /// What one operation sends; a collective counts at its issue.
 fn transfer(
     step: &ExecutedStep,
@@ -324,12 +334,14 @@ pub fn cached_attention_flops(program: &StageProgram, place: Coordinate, cached:
     let keys: u64 = microbatches.flat_map(|first| &cached[first..first + parts]).map(|keys| *keys as u64).sum();
     let operations = program.chunks.iter().flat_map(ChunkProgram::sections).flat_map(|section| &section.ops);
     let widths = operations.filter_map(|op| match op.operation {
-        Operation::CachedAttention(kind::CachedAttention { output, .. }) => {
-            Some(program.value(output).local_cols as u64)
+        Operation::CachedAttention(kind::CachedAttention { block, output, .. }) => {
+            let attention = block.of(&program.model).attention;
+            let heads = program.value(output).local_cols / attention.value_dim;
+            Some((heads * attention.pair_width()) as u64)
         }
         _ => None,
     });
-    4 * keys * layout.seq_len as u64 * widths.sum::<u64>()
+    2 * keys * layout.seq_len as u64 * widths.sum::<u64>()
 }
 
 /// Makes sure that the ledger's 64-bit counts hold a step of this program.

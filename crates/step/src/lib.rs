@@ -35,6 +35,7 @@
 //! `n` heads, `V` padded vocabulary, `m` token rows of one (data, z) rank in a pass.
 
 mod alike;
+mod all_heads;
 mod backward;
 mod blocks;
 mod buckets;
@@ -51,6 +52,7 @@ mod hold;
 mod instances;
 mod interval;
 mod kept;
+mod latent;
 mod ledger;
 mod liveness;
 mod memory;
@@ -83,15 +85,14 @@ pub use generation::Generation;
 pub use interval::least_interval;
 pub use kept::{INDEX_BYTES, Kept, KeptCounts};
 pub use ledger::{
-    cached_attention_flops, decision_axes, declared_axes, empty_axes, moved_to_host, payload_bytes, payload_elements,
-    predict, predict_after, predict_rank, predict_rank_loaded, predict_rank_routed, predict_routed,
+    cached_attention_flops, decision_axes, declared_axes, empty_axes, most_elements, moved_to_host, payload_bytes,
+    payload_elements, predict, predict_after, predict_rank, predict_rank_loaded, predict_rank_routed, predict_routed,
 };
 pub use liveness::Lifetimes;
 pub use memory::Living;
 pub use operation::{
-    At, BlockKind, Collective, Computation, DropoutSite, GemmPass, GemmStorage, Group, Members, Op, Operands,
-    Operation, Panel, Product, Reduction, Scalar, Verdict, Wanted, When, Work, Write, kind, normalization,
-    operation_names,
+    At, BlockKind, Collective, Computation, DropoutSite, GemmPass, GemmStorage, Group, Members, NormOf, Op, Operands,
+    Operation, Panel, Product, Reduction, Scalar, Verdict, Wanted, When, Work, Write, kind, operation_names,
 };
 pub use parameter::{Initial, Parameter, ParameterId, SharedKeys};
 pub use placement::Placement;

@@ -18,14 +18,14 @@ pub enum Initial {
     Normal(f64),
 }
 
-/// Columns of queries, keys and values where x has more ranks than there are keys: the columns of each rank are queries
-/// of its own, then a key and a value that it shares with the other ranks of its block along x.
+/// Columns of queries, keys and values, or of keys alone, where x has more ranks than there are keys: the columns of each
+/// rank are queries of its own, if any, then a key and its value that it shares with the other ranks of its block along x.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharedKeys {
-    /// Columns of a query, of a key, and of a value.
-    pub head_dim: usize,
-    /// Queries of a rank.
-    pub heads: usize,
+    /// Columns of a rank that no other has.
+    pub own: usize,
+    /// Columns of a rank behind them, of which there are copies.
+    pub copied: usize,
     /// Ranks of a block.
     pub copies: usize,
 }
@@ -33,25 +33,24 @@ pub struct SharedKeys {
 impl SharedKeys {
     /// The logical column of a column of values, and how many columns from it on are neighbours in both.
     pub fn logical(&self, col: usize) -> (usize, usize) {
-        let queries = self.heads * self.head_dim;
-        let held = queries + 2 * self.head_dim;
+        let held = self.own + self.copied;
         let (rank, within) = (col / held, col % held);
         let (group, copy) = (rank / self.copies, rank % self.copies);
         let first = group * self.group_cols();
-        match within < queries {
-            true => (first + copy * queries + within, queries - within),
-            false => (first + (self.copies - 1) * queries + within, held - within),
+        match within < self.own {
+            true => (first + copy * self.own + within, self.own - within),
+            false => (first + (self.copies - 1) * self.own + within, held - within),
         }
     }
 
     /// Whether a logical column belongs to a key or a value, of which there are copies.
     pub fn is_copied(&self, logical: usize) -> bool {
-        logical % self.group_cols() >= self.copies * self.heads * self.head_dim
+        logical % self.group_cols() >= self.copies * self.own
     }
 
-    /// Logical columns of a key, its value, and all their queries.
+    /// Logical columns of what is copied and of all that goes with it.
     fn group_cols(&self) -> usize {
-        (self.copies * self.heads + 2) * self.head_dim
+        self.copies * self.own + self.copied
     }
 }
 
@@ -108,12 +107,16 @@ mod tests {
     #[test]
     fn ranks_of_a_block_have_queries_of_their_own_and_the_same_key() {
         // Two keys, each on two ranks with one of its two queries, heads of two columns.
-        let shared = SharedKeys { head_dim: 2, heads: 1, copies: 2 };
+        let shared = SharedKeys { own: 2, copied: 4, copies: 2 };
         let logical: Vec<usize> = (0..24).map(|col| shared.logical(col).0).collect();
         let of_rank = [[0, 1, 4, 5, 6, 7], [2, 3, 4, 5, 6, 7], [8, 9, 12, 13, 14, 15], [10, 11, 12, 13, 14, 15]];
         assert_eq!(logical, of_rank.concat());
         let copied: Vec<usize> = (0..16).filter(|col| shared.is_copied(*col)).collect();
         assert_eq!(copied, [4, 5, 6, 7, 12, 13, 14, 15]);
+        let keys = SharedKeys { own: 0, copied: 3, copies: 2 };
+        let of_ranks: Vec<usize> = (0..12).map(|col| keys.logical(col).0).collect();
+        assert_eq!(of_ranks, [0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5]);
+        assert!((0..6).all(|col| keys.is_copied(col)));
         for col in 0..24 {
             let (first, neighbours) = shared.logical(col);
             for next in 0..neighbours {

@@ -6,7 +6,7 @@ use quadrille_spec::{ElementType, Layout, Sparsity};
 use crate::Format;
 
 /// How a framework runs a layout.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Practice {
     /// How numbers are stored.
     pub formats: Formats,
@@ -33,6 +33,9 @@ pub struct Practice {
     /// How much of the matrices of blocks is pruned, where it is asked before there are masks: what is kept of a tile is then
     /// an estimate, and no engine runs it.
     pub sparsity: Option<Sparsity>,
+    /// How many times the rows that equal loads bring come to this rank's experts that drop nothing, as far as tokens can choose
+    /// it so often: at least 1. More than 1 is the fullest rank of others that have fewer: of use to prices, and no engine runs it.
+    pub imbalance: f64,
 }
 
 /// Bytes of an element, by what numbers are for; of what is not kept at all 0.
@@ -147,6 +150,7 @@ impl Practice {
             gathers_in_turn: true,
             gathers_under_forward: true,
             sparsity: None,
+            imbalance: 1.0,
         }
     }
 }

@@ -53,20 +53,37 @@ fn cuts_queues(layout: &Layout) -> bool {
     layout.scatters_places() && !layout.scatters_rows() && layout.grid.size(Axis::X) > 1
 }
 
-/// How many times as many rows as equal loads bring there is room for in a value.
-pub(crate) fn room(value: &Value, layout: &Layout) -> f64 {
-    let Extent::Queues { experts, per_token } = value.extents[0] else { return 1.0 };
+/// How many times as many rows as equal loads bring a rank can have of a value.
+fn most(value: &Value, layout: &Layout) -> Most {
+    let Extent::Queues { experts, per_token } = value.extents[0] else { return Most { whole: 1.0, here: 1.0 } };
     let ranks = value.blocks / value.local_blocks;
     // Each token chooses as many experts as it can of one rank's.
     let most = (ranks * per_token.min(experts / ranks)) as f64 / per_token as f64;
     // A part of queues may be all of one rank's.
     let cut = cuts_queues(layout) && !layout.experts_over.contains(Axis::X) && value.sharding.rows.contains(&Axis::X);
-    let of_part = if cut { (most * layout.grid.size(Axis::X) as f64).min(ranks as f64) } else { most };
+    let here = if cut { (most * layout.grid.size(Axis::X) as f64).min(ranks as f64) } else { most };
+    Most { whole: most, here }
+}
+
+/// How many times as many rows as equal loads bring a rank can have: of whole queues, and of what of them is in a value.
+struct Most {
+    whole: f64,
+    here: f64,
+}
+
+/// How many times as many rows as equal loads bring there is room for in a value.
+pub(crate) fn room(value: &Value, layout: &Layout) -> f64 {
+    let Most { whole, here } = most(value, layout);
     match layout.expert_rows {
-        0 if most <= 4.0 => of_part,
-        0 => of_part.min(2.0),
-        times => of_part.min(times as f64),
+        0 if whole <= 4.0 => here,
+        0 => here.min(2.0),
+        times => here.min(times as f64),
     }
+}
+
+/// How many times as many rows as equal loads bring the fullest rank has of a value, where experts get them so unequally.
+pub(crate) fn crowd(value: &Value, layout: &Layout, imbalance: f64) -> f64 {
+    most(value, layout).here.min(imbalance)
 }
 
 /// Chunk `index` of `rows` in `parts`.

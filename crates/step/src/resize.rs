@@ -10,13 +10,14 @@ use crate::{StageProgram, Value};
 
 impl Value {
     /// Sets the sizes that follow from its extents and sharding in a layout that may cut it so.
-    fn resize(&mut self, layout: &Layout) {
+    fn resize(&mut self, layout: &Layout, imbalance: f64) {
         let parts = |axes: &[Axis]| axes.iter().map(|axis| layout.grid.size(*axis)).product::<usize>();
         [self.rows, self.cols] = self.extents.map(|extent| extent.of(layout));
         self.local_blocks = self.blocks / parts(&self.sharding.blocks);
-        self.local_rows = self.rows / (parts(&self.sharding.blocks) * parts(&self.sharding.rows));
+        self.local_rows = self.equal_rows(&layout.grid);
         self.local_cols = self.cols / parts(&self.sharding.cols);
         self.hold(&layout.grid);
+        self.crowd(layout, imbalance);
     }
 }
 
@@ -40,7 +41,8 @@ impl StageProgram {
     /// and on which no size depends.
     pub fn resize(&mut self, layout: &Layout) {
         self.layout.clone_from(layout);
-        self.values.iter_mut().for_each(|value| value.resize(layout));
+        let imbalance = self.practice.imbalance;
+        self.values.iter_mut().for_each(|value| value.resize(layout, imbalance));
         for info in &mut self.storages {
             info.elements = info.sized.elements(&self.values, layout);
         }

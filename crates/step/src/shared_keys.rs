@@ -10,40 +10,51 @@ use quadrille_spec::{Axis, CollectiveKind};
 use crate::builder::Builder;
 use crate::operation::{Collective, Members, Operation, Reduction};
 use crate::value::{Format, Home};
-use crate::{Layer, Parameter, ParameterId, SharedKeys, StepError, ValueId, kind};
+use crate::{Extent, Layer, Parameter, ParameterId, SharedKeys, StepError, ValueId, kind};
 
 /// The sum of copied columns over their block: out of the gradient, over the ranks, and back.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CopiesSum {
-    pub pack: Operation,
+    /// Where there are other columns, too.
+    pub pack: Option<Operation>,
     pub sum: Collective,
-    pub unpack: Operation,
+    pub unpack: Option<Operation>,
 }
 
 impl Builder<'_> {
-    /// Tells a parameter of a block's queries, keys and values which of its columns are copies, if any are.
+    /// Which columns of a parameter of that shape are copies, if any are.
     ///
     /// # Errors
     /// A pruned parameter: its copies would lie at different places among what their ranks keep, so that collectives may sum
     /// them in different orders, and they would part.
-    pub fn share_keys(&mut self, parameter: ParameterId, block: usize) -> Result<(), StepError> {
-        let attention = &self.model.blocks[block].attention;
-        let copies = self.layout.kv_copies(attention);
-        if copies > 1 {
-            let (head_dim, heads) = (attention.head_dim, self.layout.group_heads(attention));
-            let parameter = &mut self.parameters[parameter.0];
-            if parameter.compressed.is_some() {
-                return Err(StepError::SharedPruned { tensor: parameter.name.clone() });
-            }
-            parameter.shared = Some(SharedKeys { head_dim, heads, copies });
+    pub fn shared_keys(
+        &self,
+        name: &str,
+        [_, cols]: [Extent; 2],
+        is_pruned: bool,
+    ) -> Result<Option<SharedKeys>, StepError> {
+        let shared = cols.shared_keys(self.layout);
+        if shared.is_some() && is_pruned {
+            return Err(StepError::SharedPruned { tensor: name.to_owned() });
         }
-        Ok(())
+        Ok(shared)
     }
 
     /// What sums the copied columns of `gradient`, a gradient of the parameter; `None` if it has none.
     pub fn copies_sum(&mut self, parameter: ParameterId, gradient: ValueId) -> Result<Option<CopiesSum>, StepError> {
         let Parameter { shared, layer, .. } = self.parameters[parameter.0];
-        let (Some(SharedKeys { copies, .. }), Layer::Block(index)) = (shared, layer) else { return Ok(None) };
+        let (Some(SharedKeys { own, copies, .. }), Layer::Block(index)) = (shared, layer) else { return Ok(None) };
+        let sum = |value| Collective {
+            kind: CollectiveKind::AllReduce,
+            axes: Axis::X.only(),
+            members: Members::Blocks(copies),
+            reduction: Reduction::Sum,
+            input: value,
+            output: value,
+        };
+        if own == 0 {
+            return Ok(Some(CopiesSum { pack: None, sum: sum(gradient), unpack: None }));
+        }
         let (name, sharding) = (self.values[gradient.0].name.clone(), *self.sharding(gradient));
         let (shape, block) = ([self.shape(gradient)[0], self.keys_values_extent(index, false)], self.block_kind(index));
         let format = match self.home(gradient).format {
@@ -51,25 +62,18 @@ impl Builder<'_> {
             _ => Format::Sent,
         };
         let packed = self.weight_value(format!("{name} of keys and values"), shape, sharding, Home::buffer(format))?;
-        let sum = Collective {
-            kind: CollectiveKind::AllReduce,
-            axes: Axis::X.only(),
-            members: Members::Blocks(copies),
-            reduction: Reduction::Sum,
-            input: packed,
-            output: packed,
-        };
         Ok(Some(CopiesSum {
-            pack: Operation::PackKeysValues(kind::PackKeysValues { block, input: gradient, output: packed }),
-            sum,
-            unpack: Operation::UnpackKeysValues(kind::UnpackKeysValues { block, input: packed, output: gradient }),
+            pack: Some(kind::PackKeysValues { block, input: gradient, output: packed }.into()),
+            sum: sum(packed),
+            unpack: Some(kind::UnpackKeysValues { block, input: packed, output: gradient }.into()),
         }))
     }
 
     /// Sums the copied columns of `gradient` at once.
     pub fn sum_copies(&mut self, parameter: ParameterId, gradient: ValueId) -> Result<(), StepError> {
         if let Some(CopiesSum { pack, sum, unpack }) = self.copies_sum(parameter, gradient)? {
-            [pack, Operation::Issue(sum), Operation::Wait(sum), unpack].into_iter().for_each(|each| self.push(each));
+            let steps = [pack, Some(Operation::Issue(sum)), Some(Operation::Wait(sum)), unpack];
+            steps.into_iter().flatten().for_each(|each| self.push(each));
         }
         Ok(())
     }

@@ -294,7 +294,7 @@ fn reductions(b: &mut Builder, parameter: ParameterId) -> Result<Vec<Step>, Step
     // A gradient that ZeRO cuts in every pass has been summed there.
     let cut_in_passes = gradient == reduced && b.shards_gradients(b.sharding(b.parameters[parameter.0].value));
     if !cut_in_passes && let Some(CopiesSum { pack, sum, unpack }) = b.copies_sum(parameter, gradient)? {
-        steps.push(Step { before: Some(pack), collective: sum, after: Some(unpack) });
+        steps.push(Step { before: pack, collective: sum, after: unpack });
     }
     let collectives = collectives(b, &b.parameters[parameter.0]).into_iter();
     steps.extend(collectives.map(|collective| Step { before: None, collective, after: None }));

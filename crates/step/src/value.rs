@@ -1,6 +1,6 @@
 //! Values and the storages behind them.
 
-use quadrille_spec::{AxisSet, Grid, Layout, MemoryClass};
+use quadrille_spec::{Axis, AxisSet, Grid, Layout, MemoryClass};
 use serde::{Deserialize, Serialize};
 
 use crate::{Extent, Kept, Sharding, queues};
@@ -41,7 +41,8 @@ pub struct Value {
     pub pruned: Option<Kept>,
     /// Where the elements lie.
     pub storage: StorageId,
-    /// Of rows that are queues of experts: the value that has the counts of them. Sizes are those of equal loads.
+    /// Of rows that are queues of experts: the value that has the counts of them. Sizes are those of equal loads,
+    /// unless the practice says otherwise.
     pub counts: Option<ValueId>,
     /// The part of the microbatch's token rows that it belongs to; `None` for weights and their gradients.
     pub chunk: Option<usize>,
@@ -61,10 +62,27 @@ impl Value {
         if self.counts.is_none() {
             return self.local_elements;
         }
-        let rows = self.local_rows as f64 * queues::room(self, layout);
-        // What is whole but for rounding is whole.
-        (rows * (1.0 - 1e-12)).ceil() as usize * self.local_cols
+        times(self.equal_rows(&layout.grid), queues::room(self, layout)) * self.local_cols
     }
+
+    /// Gives a value whose rows are queues as many as the fullest rank has.
+    pub(crate) fn crowd(&mut self, layout: &Layout, imbalance: f64) {
+        if self.counts.is_some() && imbalance > 1.0 {
+            self.local_rows = times(self.equal_rows(&layout.grid), queues::crowd(self, layout, imbalance));
+            self.local_elements = self.local_rows * self.local_cols;
+        }
+    }
+
+    /// Rows of the local tile; of queues those that equal loads bring.
+    pub(crate) fn equal_rows(&self, grid: &Grid) -> usize {
+        let parts = |axes: &[Axis]| axes.iter().map(|axis| grid.size(*axis)).product::<usize>();
+        self.rows / (parts(&self.sharding.blocks) * parts(&self.sharding.rows))
+    }
+}
+
+/// So many times as many rows; what is whole but for rounding is whole.
+fn times(rows: usize, times: f64) -> usize {
+    (rows as f64 * times * (1.0 - 1e-12)).ceil() as usize
 }
 
 /// What numbers are for, which decides how they are stored: see [`Formats`](crate::Formats).

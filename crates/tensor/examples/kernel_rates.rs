@@ -110,6 +110,7 @@ impl Bench {
                 heads,
                 kv_heads,
                 head_dim,
+                value_dim: head_dim,
                 causal: true,
                 window: None,
                 cap: None,
@@ -170,7 +171,7 @@ impl Bench {
         self.rate("rotate", turned, 2, || {
             rotate(
                 pool,
-                GroupShape { rows, groups: wide / 192, heads: 1, head_dim: 64 },
+                GroupShape { rows, groups: wide / 192, heads: 1, head_dim: 64, value_dim: 64 },
                 &rotary,
                 |row| row % 256,
                 &mut pre,

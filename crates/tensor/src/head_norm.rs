@@ -1,7 +1,7 @@
 //! Norms of the queries or the keys of all heads, each over its own columns: layer norm and RMS norm.
 //!
-//! Letters: d = head dimension; `qkv` is [rows, groups * (heads + 2) * d], of each group the queries of
-//! `heads` heads, their key and their value. xhat = (x - mean) rstd, where an RMS norm has mean 0;
+//! Letters: d = head dimension; `qkv` is [rows, groups * ((heads + 1) * d + v)], of each group the
+//! queries of `heads` heads, their key and their value. xhat = (x - mean) rstd, where an RMS norm has mean 0;
 //! y = xhat gamma + beta. Every head is whole on its rank, so nothing is reduced between ranks.
 
 use std::ops::Range;
@@ -19,8 +19,10 @@ pub struct HeadNorm {
     pub groups: usize,
     /// Queries of a group.
     pub heads: usize,
-    /// Columns of a head, d.
+    /// Columns of a query and of a key, d.
     pub head_dim: usize,
+    /// Columns of a value, v.
+    pub value_dim: usize,
     /// The key of each group; else its queries.
     pub keys: bool,
     /// Whether the mean is taken off: layer norm.
@@ -32,7 +34,12 @@ pub struct HeadNorm {
 impl HeadNorm {
     /// Columns of `qkv`.
     fn cols(&self) -> usize {
-        self.groups * (self.heads + 2) * self.head_dim
+        self.groups * self.group()
+    }
+
+    /// Columns of a group.
+    fn group(&self) -> usize {
+        (self.heads + 1) * self.head_dim + self.value_dim
     }
 
     /// The normed columns of a group.
@@ -75,7 +82,7 @@ pub fn head_norm_forward<S: Stored>(
         vectorised(
             #[inline(always)]
             || {
-                for group in x.chunks_exact_mut((norm.heads + 2) * d) {
+                for group in x.chunks_exact_mut(norm.group()) {
                     for head in group[norm.normed()].chunks_exact_mut(d) {
                         let (mean, rstd) = norm.statistics(head);
                         let scaled = |x: &S, g: &S::Real| (x.widen() - mean) * rstd * *g;
@@ -118,7 +125,7 @@ pub fn head_norm_backward<S: Stored>(
         vectorised(
             #[inline(always)]
             || {
-                let groups = x.chunks_exact((norm.heads + 2) * d).zip(dy.chunks_exact_mut((norm.heads + 2) * d));
+                let groups = x.chunks_exact(norm.group()).zip(dy.chunks_exact_mut(norm.group()));
                 for (x, dy) in groups {
                     let heads = x[norm.normed()].chunks_exact(d).zip(dy[norm.normed()].chunks_exact_mut(d));
                     for (x, dy) in heads {

@@ -30,6 +30,7 @@ mod gated;
 mod head_norm;
 mod kept;
 mod lanes;
+mod latent;
 mod matmul;
 mod norm;
 mod pool;
@@ -48,8 +49,8 @@ mod widened;
 pub use activation::{activate_curve, bias_backward, bias_curve_backward, bias_curve_forward, bias_forward};
 pub use adamw::{AdamW, adamw, adamw_master};
 pub use attention::{
-    AttentionDropout, AttentionShape, CacheShape, attention_backward, attention_forward, cached_attention, newest_rows,
-    pack_keys_values, store_keys_values, unpack_keys_values,
+    AttentionDropout, AttentionShape, CacheShape, attention_backward, attention_forward, cached_attention, join_heads,
+    newest_rows, pack_keys_values, split_heads, store_keys_values, unpack_keys_values,
 };
 pub use buffer::Buffer;
 pub use columns::{copy_panel_columns, pack_columns, slice_columns, store_panel_columns, unpack_columns};
@@ -68,6 +69,7 @@ pub use few_rows::{FEW_ROWS, matmul_few_rows};
 pub use gated::{activate_gated, bias_gated_backward, bias_gated_forward};
 pub use head_norm::{HeadNorm, head_norm_backward, head_norm_forward};
 pub use kept::{compress, expand};
+pub use latent::{LatentShape, join_latent, split_latent};
 pub use matmul::{Transpose, library_matmul, matmul};
 pub use norm::{norm_backward, norm_backward_sums, norm_centered_squares, norm_forward, norm_row_sums};
 pub use pool::Pool;

@@ -39,7 +39,7 @@ impl<T: Element> Rotary<T> {
     }
 }
 
-/// Turns the queries and keys of x [rows, groups * (heads + 2) * d], of each group `heads` queries,
+/// Turns the queries and keys of x [rows, groups * ((heads + 1) * d + v)], of each group `heads` queries,
 /// the key and the value, by the angles in row at(r) of the table, or `back` by their negatives;
 /// returns how many elements queries and keys have. Values stay.
 pub fn rotate<S: Stored>(
@@ -50,10 +50,10 @@ pub fn rotate<S: Stored>(
     x: &mut [S],
     back: bool,
 ) -> usize {
-    let GroupShape { rows, groups, heads, head_dim: d } = shape;
+    let GroupShape { rows, groups, heads, head_dim: d, .. } = shape;
     let turning = 2 * rotary.pairs;
     assert_eq!(d, rotary.head_dim, "angles of other heads");
-    let cols = groups * (heads + 2) * d;
+    let cols = groups * shape.group();
     assert_eq!(x.len(), rows * cols);
     if cols == 0 {
         return 0;
@@ -66,7 +66,7 @@ pub fn rotate<S: Stored>(
             vectorised(
                 #[inline(always)]
                 || {
-                    for group in x.chunks_exact_mut((heads + 2) * d) {
+                    for group in x.chunks_exact_mut(shape.group()) {
                         group[..(heads + 1) * d]
                             .chunks_exact_mut(d)
                             .for_each(|head| turn(&mut head[..turning], cosines, sines, sign));

@@ -61,8 +61,8 @@ pub struct PanelShape {
     pub count: usize,
 }
 
-/// Queries, keys and values [rows, groups * (heads + 2) * head_dim]: of each group the queries of
-/// `heads` heads, then the key and the value that they share.
+/// Queries, keys and values [rows, groups * ((heads + 1) * head_dim + value_dim)]: of each group the
+/// queries of `heads` heads, then the key and the value that they share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GroupShape {
     /// Rows.
@@ -71,8 +71,27 @@ pub struct GroupShape {
     pub groups: usize,
     /// Queries of a group.
     pub heads: usize,
-    /// Columns of a head.
+    /// Columns of a query and of a key.
     pub head_dim: usize,
+    /// Columns of a value.
+    pub value_dim: usize,
+}
+
+impl GroupShape {
+    /// Columns of the queries of a group.
+    pub fn queries(&self) -> usize {
+        self.heads * self.head_dim
+    }
+
+    /// Columns of a key and its value.
+    pub fn pair(&self) -> usize {
+        self.head_dim + self.value_dim
+    }
+
+    /// Columns of a group.
+    pub fn group(&self) -> usize {
+        self.queries() + self.pair()
+    }
 }
 
 /// A product C [m, n] = op(A) op(B), contracted over k: 2 m n k FLOPs.

@@ -12,11 +12,15 @@ use crate::Tolerance;
 use crate::decisions::{DecisionsReport, decisions};
 use crate::reference::{SerialStep, rounded};
 
-/// What stands between a block's name and a tensor's of its norms of queries and keys.
-const QK_NORMS: [&str; 2] = [".query_norm.", ".key_norm."];
+/// What stands between a block's name and a tensor's that works through scores alone: of norms of queries and keys, and, in latent
+/// attention, of what makes queries and the key that all heads share.
+const OF_SCORES: [&str; 6] =
+    [".query_norm.", ".key_norm.", ".query_latent.", ".query_latent_norm.", ".queries.", ".shared_key."];
+/// The products of a block that make values.
+const OF_VALUES: [&str; 2] = ["qkv.weight", "keys_values.weight"];
 
-/// The largest differences of a layout from the serial model over all steps: max|a-b| / max|serial| per tensor, norms of
-/// queries and keys beside the gradient of their product; in 16 bits by the root of squares, see [`Tolerance::by_norm`].
+/// The largest differences of a layout from the serial model over all steps: max|a-b| / max|serial| per tensor, what
+/// works through scores alone beside the gradient of the product that makes values; in 16 bits by the root of squares, see [`Tolerance::by_norm`].
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct VerifyReport {
     /// The grid.
@@ -81,17 +85,19 @@ fn largest(tensor: &[f64]) -> f64 {
     tensor.iter().fold(0.0, |most, element| most.max(element.abs()))
 }
 
-/// What differences of a gradient are measured by: its largest element. Gradients of norms of queries and keys are taken
-/// together with that of the product whose columns they scale: all of them come out of the softmax, whose gradient is a
-/// difference. Where all keys weigh alike it is zero in exact arithmetic, and in heads of few numbers it may be as small
-/// as the rounding of what is subtracted. That of a router is a difference of what experts give, and taken together with
-/// theirs.
+/// What differences of a gradient are measured by: its largest element. Gradients that come out of the softmax alone, of norms of
+/// queries and keys and of what makes them apart from values, are taken together with that of the product that makes values:
+/// a softmax' gradient is a difference. Where all keys weigh alike it is zero in exact arithmetic, and in heads of few numbers
+/// it may be as small as the rounding of what is subtracted. That of a router is a difference of what experts give, and taken
+/// together with theirs.
 fn gradient_size(name: &str, gradients: &Tensors) -> f64 {
     let own = largest(&gradients[name]);
-    let of_norm = QK_NORMS.iter().find_map(|norm| name.split_once(norm)).map(|(block, _)| (block, "qkv.weight"));
-    let of_router = name.split_once(".router.").map(|(block, _)| (block, "experts.down.weight"));
-    let product = of_norm.or(of_router).map(|(block, product)| format!("{block}.{product}"));
-    product.and_then(|product| gradients.get(&product)).map_or(own, |gradient| own.max(largest(gradient)))
+    let of_scores = OF_SCORES.iter().find_map(|part| name.split_once(part)).map(|(block, _)| (block, &OF_VALUES[..]));
+    let of_router = name.split_once(".router.").map(|(block, _)| (block, &["experts.down.weight"][..]));
+    let beside = of_scores.or(of_router).into_iter().flat_map(|(block, products)| {
+        products.iter().filter_map(move |product| gradients.get(&format!("{block}.{product}")))
+    });
+    beside.fold(own, |most, gradient| most.max(largest(gradient)))
 }
 
 /// The largest gap between elements; NaN if any gap is, or if the lengths differ.
@@ -473,6 +479,11 @@ mod tests {
             let size = if name.contains("y_norm.") { 2.0 } else { size };
             assert_eq!(gradient_size(&format!("block.1.{name}"), &gradients), size, "{name}");
         }
+        let latent = ["queries.weight", "query_latent_norm.gamma", "shared_key.weight", "key_value_latent.weight"];
+        let latent = latent.map(|name| (format!("block.0.{name}"), vec![1e-9]));
+        let values = ("block.0.keys_values.weight".to_owned(), vec![3.0]);
+        let gradients: Tensors = latent.clone().into_iter().chain([values]).collect();
+        assert_eq!(latent.map(|(name, _)| gradient_size(&name, &gradients)), [3.0, 3.0, 3.0, 1e-9]);
     }
 
     /// The serial model's own numbers may be none at other roundings: that allows nothing.

@@ -84,10 +84,11 @@ impl NativeMachine<'_> {
 
     /// Products of scores and of values, softmax and dropout between.
     fn stored_attention(&self, stage: &StageProgram, work: &Work) -> (Taken, f64) {
-        let Computation::Attention { backward, seq_len, head_dim, heads, outputs, .. } = work.computation else {
+        let Computation::Attention { backward, seq_len, head_dim, value_dim, heads, outputs, .. } = work.computation
+        else {
             return (self.taken(work), 1.0);
         };
-        let sizes = [seq_len, head_dim, heads, outputs];
+        let sizes = [seq_len, head_dim, value_dim, heads, outputs];
         let (mut taken, mut kernels) = self.stored_core(stage, backward, sizes);
         if backward && stage.practice.makes_scores_again {
             let again = self.stored_core(stage, false, sizes);
@@ -97,15 +98,15 @@ impl NativeMachine<'_> {
         (taken, kernels)
     }
 
-    fn stored_core(&self, stage: &StageProgram, backward: bool, sizes: [usize; 4]) -> (Taken, f64) {
+    fn stored_core(&self, stage: &StageProgram, backward: bool, sizes: [usize; 5]) -> (Taken, f64) {
         let (rates, framework) = (&self.problem.rates, &self.problem.framework);
-        let [seq_len, head_dim, heads, outputs] = sizes.map(|size| size as f64);
-        let (rows, scores) = (seq_len / stage.grid().size(Axis::Context) as f64, outputs / head_dim * seq_len);
+        let [seq_len, head_dim, value_dim, heads, outputs] = sizes.map(|size| size as f64);
+        let (rows, scores) = (seq_len / stage.grid().size(Axis::Context) as f64, outputs / value_dim * seq_len);
         let products: &[[f64; 3]] = match backward {
-            false => &[[rows, seq_len, head_dim], [rows, head_dim, seq_len]],
+            false => &[[rows, seq_len, head_dim], [rows, value_dim, seq_len]],
             true => &[
-                [seq_len, head_dim, rows],
-                [rows, seq_len, head_dim],
+                [seq_len, value_dim, rows],
+                [rows, seq_len, value_dim],
                 [rows, head_dim, seq_len],
                 [seq_len, head_dim, rows],
             ],

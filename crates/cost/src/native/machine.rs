@@ -86,9 +86,11 @@ impl<'a> NativeMachine<'a> {
         match work.computation {
             Computation::None => rates.traffic(work.moved as f64),
             Computation::Product { product, groups, .. } => rates.products(product.each(groups), groups as f64),
-            Computation::Attention { backward, causal, seq_len, head_dim, heads, outputs } => {
+            Computation::Attention { backward, causal, seq_len, head_dim, value_dim, heads, outputs } => {
                 let shape = [seq_len, head_dim, heads].map(|size| size as f64);
-                rates.attention(backward, causal, shape, outputs as f64, work.moved as f64)
+                // As many as heads whose values are as wide as queries would have for the same work.
+                let alike = outputs as f64 * ((head_dim + value_dim) as f64 / (2 * value_dim) as f64);
+                rates.attention(backward, causal, shape, alike, work.moved as f64)
             }
             Computation::Sweep { elements, arithmetic } => rates.swept(elements as f64 * arithmetic, work.moved as f64),
         }

@@ -19,7 +19,8 @@ impl Problem {
     /// # Errors
     /// A layout that has no program.
     pub fn program(&self, layout: &Layout) -> Result<StepProgram, StepError> {
-        self.framework.program(&self.model, layout)
+        let (layout, practice) = self.runs(&self.model, layout);
+        StepProgram::with_practice(&self.model, &layout, practice)
     }
 
     /// The same with the stages that differ only.
@@ -27,27 +28,36 @@ impl Problem {
     /// # Errors
     /// A layout that has no program.
     pub fn folded(&self, layout: &Layout) -> Result<FoldedProgram, StepError> {
-        self.framework.folded(&self.model, layout)
+        self.folded_of(&self.model, layout)
+    }
+
+    /// The same of another model, some of whose blocks are this one's.
+    pub(super) fn folded_of(&self, model: &Model, layout: &Layout) -> Result<FoldedProgram, StepError> {
+        let (layout, practice) = self.runs(model, layout);
+        StepProgram::folded(model, &layout, practice)
+    }
+
+    /// How many times the mean the fullest rank of a layout has of the rows of experts.
+    pub fn imbalance_in(&self, layout: &Layout) -> f64 {
+        self.imbalance.times(layout.grid.size_of(layout.experts_over))
+    }
+
+    /// What the framework does in a layout, on the rank that gets most rows of experts.
+    fn runs(&self, model: &Model, layout: &Layout) -> (Layout, Practice) {
+        let (layout, practice) = self.framework.runs(model, layout);
+        let imbalance = self.imbalance_in(&layout);
+        (layout, Practice { imbalance, ..practice })
     }
 }
 
 impl Framework {
-    /// The step program of a layout as the framework runs it.
+    /// The step program of a layout as the framework runs it, where loads of experts are equal.
     ///
     /// # Errors
     /// A layout that has no program.
     pub fn program(&self, model: &Model, layout: &Layout) -> Result<StepProgram, StepError> {
         let (layout, practice) = self.runs(model, layout);
         StepProgram::with_practice(model, &layout, practice)
-    }
-
-    /// The same with the stages that differ only.
-    ///
-    /// # Errors
-    /// A layout that has no program.
-    pub(super) fn folded(&self, model: &Model, layout: &Layout) -> Result<FoldedProgram, StepError> {
-        let (layout, practice) = self.runs(model, layout);
-        StepProgram::folded(model, &layout, practice)
     }
 
     /// The layout as its program has it, and what it does in it.
@@ -93,6 +103,7 @@ impl Framework {
                 Hiding::Switched => all_gather,
             },
             sparsity: None,
+            imbalance: 1.0,
         }
     }
 

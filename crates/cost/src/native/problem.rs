@@ -1,6 +1,8 @@
 //! What does not vary while layouts are compared.
 
-use quadrille_spec::{Axis, Block, Cluster, Experts, Layout, Model, Normalization, Rotary, RotaryScaling, SpecError};
+use quadrille_spec::{
+    Axis, Block, Cluster, Experts, Imbalance, Layout, Model, Normalization, Rotary, RotaryScaling, SpecError,
+};
 
 use super::network::{Network, Placement};
 use super::rates::Rates;
@@ -24,6 +26,7 @@ pub struct Problem {
     pub(super) host_bandwidth: Option<f64>,
     host_memory: Option<u64>,
     pub(super) framework: Framework,
+    pub(super) imbalance: Imbalance,
     pub(super) global_batch: usize,
     pub(super) seq_len: usize,
     pub(super) model_flops: f64,
@@ -64,10 +67,20 @@ impl Problem {
             host_bandwidth: device.host_bandwidth,
             host_memory: device.host_memory,
             framework,
+            imbalance: Imbalance::EQUAL,
             global_batch,
             seq_len,
             model_flops: Self::model_flops(model, global_batch, seq_len),
         })
+    }
+
+    /// The same where ranks get rows of experts unequally: what is priced is the rank that has most.
+    ///
+    /// # Errors
+    /// What says nothing about the model.
+    pub fn with_imbalance(self, imbalance: &Imbalance) -> Result<Self, SpecError> {
+        imbalance.check(&self.model)?;
+        Ok(Self { imbalance: imbalance.clone(), ..self })
     }
 
     /// Makes sure that the cluster's networks join so many devices.
@@ -124,8 +137,9 @@ impl Problem {
     /// backward (none for the inputs of patches), and attention without causal discount, whatever its window.
     fn model_flops(model: &Model, global_batch: usize, seq_len: usize) -> f64 {
         let [h, s] = [model.hidden, seq_len].map(|size| size as f64);
-        let of_block =
-            |it: &Block| 6.0 * it.product_weights(model.hidden, seq_len) + 12.0 * s * it.attention.width() as f64;
+        let of_block = |it: &Block| {
+            6.0 * it.product_weights(model.hidden, seq_len) + 3.0 * s * it.attention.flops_of_pair() as f64
+        };
         let blocks: f64 = model.blocks.counts().map(|(count, block)| count as f64 * of_block(block)).sum();
         let ends = match model.patch_values {
             None => 6.0 * model.vocab as f64 * h,
@@ -168,7 +182,7 @@ fn keep_work(block: &mut Block) {
     if let Some(rotary) = &mut attention.rotary {
         *rotary = Rotary { base: 1.0, scaling: RotaryScaling::None, ..*rotary };
     }
-    for norm in attention.qk_norm.iter_mut().chain([norm]) {
+    for norm in attention.qk_norm.iter_mut().map(|norm| &mut norm.rule).chain([norm]) {
         *norm = Normalization { kind: norm.kind, epsilon: 1.0, offset: false };
     }
 }

@@ -37,7 +37,8 @@ impl Problem {
     /// [`simulate`](crate::simulation::simulate) gives, and the memory of the rank that has most.
     ///
     /// # Errors
-    /// More devices than the cluster joins, groups of ranks that straddle nodes; a layout that has no program.
+    /// More devices than the cluster joins, groups of ranks that straddle nodes; a layout that has no program, or no room for
+    /// the rows of the fullest rank's experts.
     pub fn price_layout(&self, layout: &Layout) -> Result<Price, PriceError> {
         self.check_placed(layout)?;
         self.price_program(&mut self.folded(layout)?)
@@ -56,7 +57,8 @@ impl Problem {
         self.check_placed(layout)?;
         let mut program = self.folded(layout)?;
         let memory = self.memory_of_program(&mut program);
-        if !fits(&memory) || !self.has_host_room(&program.kinds) {
+        let is_overfull = program.kinds.iter().any(StageProgram::is_overfull);
+        if !fits(&memory) || is_overfull || !self.has_host_room(&program.kinds) {
             return Ok(None);
         }
         Ok(Some((self.seconds_of_program(&program)?, memory)))
@@ -78,6 +80,7 @@ impl Problem {
     /// A program that cannot be simulated.
     pub fn price_program(&self, program: &mut FoldedProgram) -> Result<Price, PriceError> {
         self.check_states(&program.kinds)?;
+        check_rows(&program.kinds)?;
         let memory = self.memory_of_program(program);
         let (program, machine) = (&*program, NativeMachine::new(self, &program.layout));
         let simulation = simulate_times(program, &machine)?;
@@ -141,7 +144,7 @@ impl Problem {
 struct StageWork {
     passes: Taken,
     update: Taken,
-    /// Of products and attention.
+    /// Of products and attention, of the mean of all ranks.
     flops: f64,
 }
 
@@ -149,11 +152,12 @@ impl StageWork {
     fn of(stage: &StageProgram, machine: &NativeMachine) -> Self {
         let mut work = Self::default();
         let microbatches = stage.layout.microbatches();
+        let mean = stage.balanced();
         for section in stage.chunks.iter().flat_map(|chunk| chunk.sections()) {
             for op in computing(&section.ops) {
                 let times = op.times(microbatches) as f64;
                 work.passes += machine.cost(stage, &op.operation).0.times(times);
-                work.flops += times * machine.flops(stage, &op.operation);
+                work.flops += times * machine.flops(&mean, &op.operation);
             }
         }
         for op in computing(&stage.update.ops) {
@@ -161,6 +165,15 @@ impl StageWork {
         }
         work
     }
+}
+
+/// Makes sure that there is room for the rows that experts get.
+fn check_rows(stages: &[StageProgram]) -> Result<(), SpecError> {
+    let Some(stage) = stages.iter().find(|stage| stage.is_overfull()) else { return Ok(()) };
+    let imbalance = stage.practice.imbalance;
+    let rule = "the fullest rank has so many times the rows of experts that equal loads bring, and no room for them";
+    let remedy = format!("use `layout.expert_rows` {}", imbalance.ceil());
+    Err(SpecError::invalid("`search.imbalance`", imbalance, rule, remedy))
 }
 
 fn computing(ops: &[Op]) -> impl Iterator<Item = &Op> {

@@ -4,7 +4,7 @@ use quadrille_spec::{Axis, AxisSet, CollectiveKind, Route};
 use quadrille_step::schedule::{Action, Pass};
 use quadrille_step::{
     BlockKind, Collective, Format, Group, Layer, Members, Message, Op, Operation, Scalar, Section, StageProgram, When,
-    decision_axes, kind, moved_to_host, payload_elements, wire_bytes,
+    decision_axes, kind, most_elements, moved_to_host, wire_bytes,
 };
 
 use super::{Communication, Machine, SimulationError};
@@ -248,8 +248,7 @@ impl Pricing<'_> {
     fn communication(&self, collective: &Collective, layer: Layer) -> Option<Communication> {
         let Collective { kind, axes, .. } = *collective;
         let members = collective.size(self.program.grid());
-        let (elements, bytes) =
-            (payload_elements(self.program, collective), self.program.sent_element_bytes(collective));
+        let (elements, bytes) = (most_elements(self.program, collective), self.program.sent_element_bytes(collective));
         let format = self.program.format(collective.output);
         let block = BlockKind::at(&self.program.model, layer);
         (members > 1).then(|| Communication { block, ..communication(kind, axes, members, elements, bytes, format) })

@@ -7,8 +7,9 @@ use proptest::test_runner::TestRunner;
 use quadrille_cost::native::{Candidate, Framework, Problem};
 use quadrille_draws::{descriptions, mixtures};
 use quadrille_spec::{
-    Activation, Activations, Axis, AxisSet, Cluster, Device, Dispatch, Efficiency, ElementType, Grid, KeepWeights,
-    Layout, LayoutRequest, Linear, Model, Norm, Overlap, Peaks, Positions, Recompute, Schedule, Tier, Zero,
+    Activation, Activations, Axis, AxisSet, Cluster, Device, Dispatch, Efficiency, ElementType, Grid, Imbalance,
+    KeepWeights, Layout, LayoutRequest, Linear, Model, Norm, Overlap, Peaks, Positions, Recompute, Schedule, Tier,
+    Zero,
 };
 use quadrille_step::StepProgram;
 
@@ -21,6 +22,8 @@ pub struct Case {
     pub model: Model,
     pub layout: Layout,
     pub cluster: Cluster,
+    /// How many times the mean the fullest rank has of the rows of experts.
+    pub imbalance: f64,
 }
 
 /// All frameworks, and this program's engine in 16 bits, of a whole model and of a pruned one.
@@ -37,11 +40,19 @@ impl Case {
 
     pub fn problem_on(&self, cluster: &Cluster, framework: Framework) -> Problem {
         let Layout { global_batch, seq_len, .. } = self.layout;
-        Problem::new(&self.model, cluster, framework, global_batch, seq_len).unwrap()
+        let problem = Problem::new(&self.model, cluster, framework, global_batch, seq_len).unwrap();
+        problem.with_imbalance(&Imbalance::Times(self.imbalance)).unwrap()
     }
 
     pub fn candidate(&self) -> Candidate {
         Candidate::of(&self.layout, &self.cluster)
+    }
+
+    /// The case with loads that are so unequal, if some of its experts drop nothing.
+    pub fn unequal(&self, imbalance: f64) -> Option<Self> {
+        let experts = self.model.blocks.kinds().iter().filter_map(|block| block.feed_forward.experts());
+        let dropless = experts.into_iter().any(|experts| experts.capacity.is_none());
+        dropless.then(|| Self { imbalance, ..self.clone() })
     }
 
     /// The numbers of expert ranks that divide the shares of the batch.
@@ -174,7 +185,7 @@ pub fn cases(schedule: Schedule) -> impl Strategy<Value = Case> {
                 Some(devices) if !grid.ranks().is_multiple_of(devices) => LayoutRequest { per_node: None, ..request },
                 _ => request,
             };
-            Some(Case { layout: Layout::if_legal(&model, &request)?, model, cluster })
+            Some(Case { layout: Layout::if_legal(&model, &request)?, model, cluster, imbalance: 1.0 })
         },
     )
 }

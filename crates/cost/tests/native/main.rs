@@ -4,6 +4,7 @@ mod bounds;
 mod case;
 mod expert;
 mod fit;
+mod imbalance;
 mod program;
 mod properties;
 mod refusals;

@@ -44,7 +44,7 @@ proptest! {
                 (rotary.base, rotary.scaling) = (77.0, RotaryScaling::Linear { factor: 2.0 });
             }
             if let Some(norm) = &mut block.attention.qk_norm {
-                (norm.offset, norm.epsilon) = (!offset, 1e-4);
+                (norm.rule.offset, norm.rule.epsilon) = (!offset, 1e-4);
             }
         };
         let model = Model { blocks: case.model.blocks.each(change), ..case.model.clone() };

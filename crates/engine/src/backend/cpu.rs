@@ -9,11 +9,12 @@ use quadrille_spec::IGNORED;
 use quadrille_step::Scalar;
 use quadrille_tensor as kernels;
 use quadrille_tensor::{
-    AdamW, AttentionShape, Buffer, CacheShape, Curve, Element, GroupShape, GroupedShape, HeadNorm, LogitsShape,
-    NormShape, PanelShape, Pool, ProductShape, Rotary, RouterGroups, RouterLosses, RouterRule, RouterShape, Segments,
-    Shape, SpreadShape, TableShape, Transpose,
+    AdamW, AttentionShape, Buffer, CacheShape, Curve, Element, GroupShape, GroupedShape, HeadNorm, LatentShape,
+    LogitsShape, NormShape, PanelShape, Pool, ProductShape, Rotary, RouterGroups, RouterLosses, RouterRule,
+    RouterShape, Segments, Shape, SpreadShape, TableShape, Transpose,
 };
 
+use super::kinds::{of_either_kind, output_of_either_kind};
 use super::loads::Loads;
 use super::memory::{Bytes, Numbers, NumbersMut};
 use super::norms::{centered, factors};
@@ -44,29 +45,6 @@ impl<S> Cpu<S> {
         let totals = self.totals.get();
         self.totals.set(Totals { loss: totals.loss + loss, targets: totals.targets + targets, ..totals });
     }
-}
-
-/// What a move does with elements of either kind; both operands are of the same.
-macro_rules! of_either_kind {
-    ($x:ident, $y:ident => $move:expr) => {
-        match ($x, $y) {
-            (Numbers::Stored($x), NumbersMut::Stored($y)) => $move,
-            ($x, $y) => {
-                let ($x, $y) = ($x.real(), $y.real());
-                $move
-            }
-        }
-    };
-}
-
-/// What a kernel does that reads values and writes what is of either kind: gradients of weights are.
-macro_rules! output_of_either_kind {
-    ($output:ident => $kernel:expr) => {
-        match $output {
-            NumbersMut::Stored($output) => $kernel,
-            NumbersMut::Real($output) => $kernel,
-        }
-    };
 }
 
 #[rustfmt::skip]
@@ -457,6 +435,16 @@ impl<S: Values> Backend for Cpu<S> {
         Ok(Rotary::new(head_dim, frequencies, positions))
     }
 
+    fn join_latent(&self, shape: LatentShape, queries: Numbers<'_, S>, pairs: Numbers<'_, S>, shared: Numbers<'_, S>, qkv: &mut NumbersMut<'_, S>) -> Done {
+        kernels::join_latent(&self.pool, shape, queries.stored(), pairs.stored(), shared.stored(), qkv.stored());
+        Ok(())
+    }
+
+    fn split_latent(&self, shape: LatentShape, dqkv: Numbers<'_, S>, dqueries: &mut NumbersMut<'_, S>, dpairs: &mut NumbersMut<'_, S>, dshared: &mut NumbersMut<'_, S>) -> Done {
+        kernels::split_latent(&self.pool, shape, dqkv.stored(), dqueries.stored(), dpairs.stored(), dshared.stored());
+        Ok(())
+    }
+
     fn rotate(&self, shape: GroupShape, angles: &Rotary<S::Real>, at: Positions<'_>, x: &mut NumbersMut<'_, S>, back: bool) -> Swept {
         Ok(kernels::rotate(&self.pool, shape, angles, |row| at.angle(row), x.stored(), back))
     }
@@ -473,6 +461,16 @@ impl<S: Values> Backend for Cpu<S> {
         let dropout = keep.as_ref().map(|(scale, keep)| (*scale, keep as _));
         let keys_values = keys_values.map(|(kv, dkv)| (kv.stored(), dkv.stored()));
         kernels::attention_backward(&self.pool, shape, qkv.stored(), keys_values, out.stored(), log_sum_exp.real(), dout.stored(), dqkv.stored(), dropout);
+        Ok(())
+    }
+
+    fn split_heads(&self, shape: GroupShape, qkv: Numbers<'_, S>, queries: &mut NumbersMut<'_, S>, keys: &mut NumbersMut<'_, S>) -> Done {
+        kernels::split_heads(&self.pool, shape, qkv.stored(), queries.stored(), keys.stored());
+        Ok(())
+    }
+
+    fn join_heads(&self, shape: GroupShape, queries: Numbers<'_, S>, keys: Numbers<'_, S>, beside: Option<Numbers<'_, S>>, qkv: &mut NumbersMut<'_, S>) -> Done {
+        kernels::join_heads(&self.pool, shape, queries.stored(), keys.stored(), beside.map(Numbers::stored), qkv.stored());
         Ok(())
     }
 

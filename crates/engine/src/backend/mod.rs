@@ -9,6 +9,7 @@
 
 mod cpu;
 mod indices;
+mod kinds;
 mod loads;
 mod memory;
 mod norms;
@@ -21,9 +22,9 @@ use std::ops::Range;
 use quadrille_comm::Payload;
 use quadrille_step::Scalar;
 use quadrille_tensor::{
-    AdamW, AttentionShape, CacheShape, Curve, GroupShape, GroupedShape, HeadNorm, LogitsShape, NormShape, PanelShape,
-    Pool, ProductShape, RouterGroups, RouterLosses, RouterRule, RouterShape, Segments, Shape, SpreadShape, TableShape,
-    Transpose,
+    AdamW, AttentionShape, CacheShape, Curve, GroupShape, GroupedShape, HeadNorm, LatentShape, LogitsShape, NormShape,
+    PanelShape, Pool, ProductShape, RouterGroups, RouterLosses, RouterRule, RouterShape, Segments, Shape, SpreadShape,
+    TableShape, Transpose,
 };
 
 use crate::samples::OwnSamples;
@@ -235,12 +236,20 @@ pub trait Backend: Sized + 'static {
 
     /// The table of angles of some positions, for heads of `head_dim` columns whose pairs turn by `frequencies`.
     fn angles(&self, head_dim: usize, frequencies: &[f64], positions: impl Iterator<Item = usize>) -> Result<Self::Angles, EngineError>;
+    /// See [`quadrille_tensor::join_latent`].
+    fn join_latent(&self, shape: LatentShape, queries: Self::View<'_>, pairs: Self::View<'_>, shared: Self::View<'_>, qkv: &mut Self::ViewMut<'_>) -> Done;
+    /// See [`quadrille_tensor::split_latent`].
+    fn split_latent(&self, shape: LatentShape, dqkv: Self::View<'_>, dqueries: &mut Self::ViewMut<'_>, dpairs: &mut Self::ViewMut<'_>, dshared: &mut Self::ViewMut<'_>) -> Done;
     /// See [`quadrille_tensor::rotate`].
     fn rotate(&self, shape: GroupShape, angles: &Self::Angles, at: Positions<'_>, x: &mut Self::ViewMut<'_>, back: bool) -> Swept;
     /// See [`quadrille_tensor::attention_forward`].
     fn attention_forward(&self, shape: AttentionShape, qkv: Self::View<'_>, keys_values: Option<Self::View<'_>>, out: &mut Self::ViewMut<'_>, log_sum_exp: &mut Self::ViewMut<'_>, mask: Option<&AttentionMask>) -> Done;
     /// See [`quadrille_tensor::attention_backward`].
     fn attention_backward(&self, shape: AttentionShape, qkv: Self::View<'_>, keys_values: Option<(Self::View<'_>, &mut Self::ViewMut<'_>)>, out: Self::View<'_>, log_sum_exp: Self::View<'_>, dout: Self::View<'_>, dqkv: &mut Self::ViewMut<'_>, mask: Option<&AttentionMask>) -> Done;
+    /// See [`quadrille_tensor::split_heads`].
+    fn split_heads(&self, shape: GroupShape, qkv: Self::View<'_>, queries: &mut Self::ViewMut<'_>, keys: &mut Self::ViewMut<'_>) -> Done;
+    /// See [`quadrille_tensor::join_heads`].
+    fn join_heads(&self, shape: GroupShape, queries: Self::View<'_>, keys: Self::View<'_>, beside: Option<Self::View<'_>>, qkv: &mut Self::ViewMut<'_>) -> Done;
     /// See [`quadrille_tensor::pack_keys_values`].
     fn pack_keys_values(&self, shape: GroupShape, qkv: Self::View<'_>, kv: &mut Self::ViewMut<'_>) -> Done;
     /// See [`quadrille_tensor::unpack_keys_values`].

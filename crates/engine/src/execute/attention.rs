@@ -2,7 +2,7 @@
 
 use quadrille_spec::Attention;
 use quadrille_step::{BlockKind, DropoutSite, ValueId, kind};
-use quadrille_tensor::{AttentionShape, Shape};
+use quadrille_tensor::{AttentionShape, LatentShape, Shape};
 
 use super::Done;
 use crate::backend::{AttentionMask, View, ViewMut};
@@ -58,7 +58,7 @@ impl<B: Backend> RankEngine<'_, B> {
         AttentionMask {
             dropout: self.step_dropout(site),
             first_sequence: self.rows_of(output).sequence(0),
-            first_head: self.first_col(output) / shape.head_dim,
+            first_head: self.first_col(output) / shape.value_dim,
             heads: block.of(&self.program.model).attention.heads,
             seq_len: shape.seq_len,
         }
@@ -67,16 +67,48 @@ impl<B: Backend> RankEngine<'_, B> {
     /// The shape of a block's attention whose local result is `output`.
     fn attention_shape(&self, block: BlockKind, output: ValueId) -> AttentionShape {
         let Shape { rows, cols } = self.shape(output);
-        let Attention { head_dim, causal, window, cap, .. } = block.of(&self.program.model).attention;
+        let Attention { head_dim, value_dim, causal, window, cap, .. } = block.of(&self.program.model).attention;
         let (seq_len, context) = (self.program.layout.seq_len, self.context_part());
-        let (sequences, heads) = (rows / context.tokens(seq_len), cols / head_dim);
+        let (sequences, heads) = (rows / context.tokens(seq_len), cols / value_dim);
         let kv_heads = heads / self.group_heads(block);
-        AttentionShape { sequences, seq_len, heads, kv_heads, head_dim, causal, window, cap, context }
+        AttentionShape { sequences, seq_len, heads, kv_heads, head_dim, value_dim, causal, window, cap, context }
     }
 
     /// Heads of a block that share a key and value.
     pub(super) fn group_heads(&self, block: BlockKind) -> usize {
         self.program.layout.group_heads(&block.of(&self.program.model).attention)
+    }
+
+    /// Queries, keys and values beside each other, of what makes them apart.
+    pub(super) fn join_latent(&mut self, op: &kind::JoinLatent) -> Result<usize, EngineError> {
+        let kind::JoinLatent { block, queries, keys_values, shared, output } = *op;
+        self.write(output, |rank, qkv| {
+            let shape = rank.latent_shape(block, output);
+            rank.backend.join_latent(shape, rank.read(queries)?, rank.read(keys_values)?, rank.read(shared)?, qkv)?;
+            Ok(qkv.elements())
+        })
+    }
+
+    pub(super) fn split_latent(&mut self, op: &kind::SplitLatent) -> Result<usize, EngineError> {
+        let kind::SplitLatent { block, gradient, queries, keys_values, shared } = *op;
+        let shape = self.latent_shape(block, gradient);
+        self.write(queries, |rank, queries| {
+            rank.write(keys_values, |rank, keys_values| {
+                rank.write(shared, |rank, shared| {
+                    let gradient = rank.read(gradient)?;
+                    rank.backend.split_latent(shape, gradient, queries, keys_values, shared)?;
+                    Ok(gradient.elements())
+                })
+            })
+        })
+    }
+
+    /// The shape of a block's queries, keys and values, which `qkv` has beside each other.
+    fn latent_shape(&self, block: BlockKind, qkv: ValueId) -> LatentShape {
+        let Attention { head_dim, value_dim, latent, .. } = block.of(&self.program.model).attention;
+        let Shape { rows, cols } = self.shape(qkv);
+        let shared = latent.map_or(0, |latent| latent.shared_key);
+        LatentShape { rows, heads: cols / (2 * head_dim + value_dim), head_dim, value_dim, shared }
     }
 
     /// Queries and keys turned by their positions, or their gradients turned back.
@@ -91,5 +123,5 @@ impl<B: Backend> RankEngine<'_, B> {
 
 /// Scores and weighted values for `outputs` elements, without causal discount.
 fn flops(shape: AttentionShape, outputs: usize) -> u64 {
-    4 * shape.seq_len as u64 * outputs as u64
+    2 * (shape.seq_len * (outputs / shape.value_dim) * (shape.head_dim + shape.value_dim)) as u64
 }

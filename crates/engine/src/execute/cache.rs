@@ -16,7 +16,7 @@ impl<B: Backend> RankEngine<'_, B> {
             let (starts, qkv) = (rank.starts(), rank.read(qkv)?);
             let cache = &mut B::part(cache, part * shape.elements()..(part + 1) * shape.elements());
             rank.backend.store_keys_values(shape, starts, qkv, cache)?;
-            Ok(2 * qkv.elements() / (rank.group_heads(block) + 2))
+            Ok(rank.keys_and_values(block, qkv.elements()))
         })
     }
 
@@ -28,7 +28,8 @@ impl<B: Backend> RankEngine<'_, B> {
             let cache = rank.read(cache)?.part(part * shape.elements()..(part + 1) * shape.elements());
             rank.backend.cached_attention(shape, starts, qkv, cache, out)?;
             let seen: usize = starts.iter().map(|start| start + shape.tokens).sum();
-            rank.flops.attention_forward += 4 * (seen * shape.tokens * shape.heads * shape.head_dim) as u64;
+            let pair = shape.head_dim + shape.value_dim;
+            rank.flops.attention_forward += 2 * (seen * shape.tokens * shape.heads * pair) as u64;
             Ok(())
         })
     }
@@ -64,9 +65,16 @@ impl<B: Backend> RankEngine<'_, B> {
             heads,
             kv_heads: heads / self.group_heads(block),
             head_dim: attention.head_dim,
+            value_dim: attention.value_dim,
             window: attention.window,
             cap: attention.cap,
         }
+    }
+
+    /// Of so many elements of a block's queries, keys and values those of keys and values.
+    fn keys_and_values(&self, block: BlockKind, elements: usize) -> usize {
+        let groups = self.groups(block, 1, elements);
+        groups.groups * groups.pair()
     }
 
     /// Positions in the cache before the pass, by the microbatch's sequences on this rank.

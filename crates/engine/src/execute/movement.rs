@@ -1,6 +1,6 @@
 //! Local movements of data around collectives.
 
-use quadrille_spec::Axis;
+use quadrille_spec::{Attention, Axis};
 use quadrille_step::{BlockKind, Panel, ValueId, kind};
 use quadrille_tensor::{GroupShape, PanelShape, Shape};
 
@@ -50,6 +50,25 @@ impl<B: Backend> RankEngine<'_, B> {
             let x = rank.read(op.input)?;
             rank.backend.unpack_keys_values(rank.groups(op.block, y.elements() / cols, cols), x, y)?;
             Ok(x.elements())
+        })
+    }
+
+    pub(super) fn split_heads(&mut self, op: &kind::SplitHeads) -> Swept {
+        self.write(op.queries, |rank, queries| {
+            rank.write(op.keys, |rank, keys| {
+                let Shape { rows, cols } = rank.shape(op.input);
+                rank.backend.split_heads(rank.groups(op.block, rows, cols), rank.read(op.input)?, queries, keys)?;
+                Ok(queries.elements() + keys.elements())
+            })
+        })
+    }
+
+    pub(super) fn join_heads(&mut self, op: &kind::JoinHeads) -> Swept {
+        self.write(op.output, |rank, qkv| {
+            let Shape { rows, cols } = rank.shape(op.output);
+            let (queries, keys, beside) = (rank.read(op.queries)?, rank.read(op.keys)?, rank.read_some(op.beside)?);
+            rank.backend.join_heads(rank.groups(op.block, rows, cols), queries, keys, beside, qkv)?;
+            Ok(if beside.is_some() { qkv.elements() } else { queries.elements() + keys.elements() })
         })
     }
 
@@ -114,7 +133,8 @@ impl<B: Backend> RankEngine<'_, B> {
 
     /// A block's queries, keys and values in so many rows and columns.
     pub(super) fn groups(&self, block: BlockKind, rows: usize, cols: usize) -> GroupShape {
-        let (heads, head_dim) = (self.group_heads(block), block.of(&self.program.model).attention.head_dim);
-        GroupShape { rows, groups: cols / ((heads + 2) * head_dim), heads, head_dim }
+        let Attention { head_dim, value_dim, .. } = block.of(&self.program.model).attention;
+        let group = GroupShape { rows, groups: 1, heads: self.group_heads(block), head_dim, value_dim };
+        GroupShape { groups: cols / group.group(), ..group }
     }
 }

@@ -1,7 +1,7 @@
 //! Norms in the pieces between which ranks reduce row statistics.
 
 use quadrille_spec::{Norm, Normalization};
-use quadrille_step::{BlockKind, ValueId, kind, normalization};
+use quadrille_step::{BlockKind, NormOf, ValueId, kind};
 use quadrille_tensor::{GroupShape, HeadNorm, NormShape, Shape};
 
 use crate::backend::{Gamma, Statistics, View};
@@ -80,8 +80,8 @@ impl<B: Backend> RankEngine<'_, B> {
         })
     }
 
-    fn normalization(&self, of: Option<BlockKind>) -> Normalization {
-        normalization(&self.program.model, of)
+    fn normalization(&self, of: NormOf) -> Normalization {
+        of.rule(&self.program.model)
     }
 
     fn norm_shape(&self, input: ValueId, eps: f64) -> NormShape {
@@ -133,11 +133,10 @@ impl<B: Backend> RankEngine<'_, B> {
 
     /// The norm of a block's queries, or keys, of which `qkv` has this rank's.
     fn heads_normed(&self, block: BlockKind, keys: bool, qkv: ValueId) -> (HeadNorm, Normalization) {
-        let described = block.of(&self.program.model);
-        let rule = described.attention.qk_norm.unwrap_or(described.norm);
+        let rule = self.normalization(NormOf::Heads(block));
         let Shape { rows, cols } = self.shape(qkv);
-        let GroupShape { groups, heads, head_dim, .. } = self.groups(block, rows, cols);
+        let GroupShape { groups, heads, head_dim, value_dim, .. } = self.groups(block, rows, cols);
         let centered = rule.kind == Norm::Layer;
-        (HeadNorm { groups, heads, head_dim, keys, centered, eps: rule.epsilon }, rule)
+        (HeadNorm { groups, heads, head_dim, value_dim, keys, centered, eps: rule.epsilon }, rule)
     }
 }

@@ -44,6 +44,17 @@ fn every_folder_comes_back_bit_by_bit() {
     }
 }
 
+/// All experts of a block in one tensor, as the library's modules have them, are written one by one.
+#[test]
+fn experts_in_one_tensor_come_back_each_with_its_own() {
+    for name in ["mixtral", "olmoe"] {
+        let out = tempfile::tempdir().unwrap();
+        let to = out.path().join("model");
+        round_trip(&fixture(&format!("{name}-fused")), &to, LARGE, None).unwrap();
+        assert!(raw(&to) == raw(&fixture(name)), "{name}");
+    }
+}
+
 #[test]
 fn shards_and_their_index_come_back_too() {
     let from = fixture("llama-sharded");

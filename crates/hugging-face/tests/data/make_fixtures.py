@@ -2,7 +2,8 @@
 
     python make_fixtures.py [MODEL...]
 
-Made with Python 3.11, torch 2.15.0, transformers 5.23.0 and safetensors 0.8.0; all random numbers are drawn from fixed
+Made with Python 3.11, torch 2.15.0, transformers 5.23.0 (olmoe, olmo2: 5.24.0) and
+safetensors 0.8.0; all random numbers are drawn from fixed
 seeds. Every folder is what `save_pretrained` writes (without generation_config.json). Those of MODELS with
 `expected` have two more files:
 
@@ -13,7 +14,8 @@ gradients.safetensors the gradient of the loss for every stored tensor, under it
 Both are computed in float64 from the stored weights and rounded to float32. The rotary angles of all families but GPT-2,
 the mean squares of RMS norms and the scores of routers are float32 also then: the library's modules compute them so.
 
-mixtral-fused is mixtral under the names that the library's modules have: one tensor for all experts.
+mixtral-fused and olmoe-fused are mixtral and olmoe under the names that the library's modules have: one tensor for all
+experts.
 """
 
 import sys
@@ -24,8 +26,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import (
     AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig,
-    LlamaForCausalLM, MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM, Qwen3MoeConfig,
-    Qwen3MoeForCausalLM,
+    LlamaForCausalLM, MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM, Olmo2Config,
+    Olmo2ForCausalLM, OlmoeConfig, OlmoeForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM,
 )
 
 HERE = Path(__file__).parent
@@ -51,6 +53,10 @@ def mistral():
     return MistralForCausalLM(MistralConfig(**LLAMA, sliding_window=None))
 
 
+def olmo2():
+    return Olmo2ForCausalLM(Olmo2Config(**LLAMA, pad_token_id=None, eos_token_id=None))
+
+
 def gpt_neox():
     return GPTNeoXForCausalLM(GPTNeoXConfig(
         **ROTARY, intermediate_size=96, use_parallel_residual=False, rotary_pct=1.0, hidden_act="gelu_new"))
@@ -63,6 +69,10 @@ EXPERTS = dict(ROTARY, hidden_size=16, num_key_value_heads=2, num_experts_per_to
 
 def mixtral():
     return MixtralForCausalLM(MixtralConfig(**EXPERTS, intermediate_size=8, num_local_experts=4))
+
+
+def olmoe():
+    return OlmoeForCausalLM(OlmoeConfig(**EXPERTS, intermediate_size=8, num_experts=4, pad_token_id=None, eos_token_id=None))
 
 
 def qwen3_moe():
@@ -85,9 +95,11 @@ MODELS = {
     "llama-sharded": (lambda: llama(num_hidden_layers=1), torch.float32, "20KB", False),
     "mixtral": (mixtral, torch.float32, "5GB", True),
     "qwen3-moe": (qwen3_moe, torch.float32, "5GB", True),
+    "olmoe": (olmoe, torch.float32, "5GB", True),
+    "olmo2": (olmo2, torch.float32, "5GB", True),
 }
 # Folder: the one whose weights it has under the names of the library's modules.
-FUSED = {"mixtral-fused": "mixtral"}
+FUSED = {"mixtral-fused": "mixtral", "olmoe-fused": "olmoe"}
 
 
 def randomize(model, seed):

@@ -24,6 +24,7 @@ pub fn attention(pool: &Pool, backward: bool, [seq_len, head_dim, heads]: [usize
         heads,
         kv_heads: heads,
         head_dim,
+        value_dim: head_dim,
         causal: true,
         window: None,
         cap: None,

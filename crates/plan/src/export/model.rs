@@ -1,6 +1,6 @@
 //! A model as frameworks take one: blocks that are alike, but for experts in the place of some perceptrons.
 
-use quadrille_spec::{Block, Classic, Experts, FeedForward, Model, Perceptron, SpecError};
+use quadrille_spec::{Block, Classic, Experts, FeedForward, Model, NormedOver, Perceptron, QueryKeyNorm, SpecError};
 
 /// What is exported of a model, for frameworks that know more than [`Classic`].
 pub(super) struct Described {
@@ -48,16 +48,20 @@ fn mixture(model: &Model, who: &str) -> Result<Option<Mixture>, SpecError> {
 /// The model without what [`Described`] says beside its sizes. What differs between blocks stays, to be refused.
 fn plain(model: &Model, experts: Option<&Experts>) -> Model {
     let Block { attention: first, norm, .. } = *model.blocks.first();
+    let of_heads = QueryKeyNorm { rule: norm, over: NormedOver::Head };
     let usual = model.hidden / first.heads;
     let dense = model.blocks.kinds().iter().find_map(|block| block.feed_forward.dense());
     let blocks = model.blocks.each(|block| {
         let attention = &mut block.attention;
-        if attention.qk_norm == first.qk_norm && attention.qk_norm == Some(norm) {
+        if attention.qk_norm == first.qk_norm && attention.qk_norm == Some(of_heads) {
             attention.qk_norm = None;
         }
         if attention.head_dim == first.head_dim {
             for rotary in attention.rotary.iter_mut().filter(|rotary| rotary.columns == first.head_dim) {
                 rotary.columns = usual;
+            }
+            if attention.value_dim == attention.head_dim {
+                attention.value_dim = usual;
             }
             attention.head_dim = usual;
         }

@@ -122,6 +122,12 @@ impl Choice {
                 space.dispatch = fixed.first().copied();
                 Ok(())
             }),
+            Field::ExpertRows => Name(|space, key, text| {
+                let mut fixed = space.expert_rows.into_iter().collect();
+                fix(&mut fixed, key, number(key, Bound::Fix, text)?)?;
+                space.expert_rows = fixed.first().copied();
+                Ok(())
+            }),
             // Axes have sizes of their own, and the search finds orders, groups and pieces in its own way.
             _ => return None,
         })

@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use quadrille_cost::native::{Candidate, Framework, Price, PriceError};
-use quadrille_spec::{Cluster, Layout, LayoutFile, Model, SpecError, quantities};
+use quadrille_spec::{Cluster, Imbalance, Layout, LayoutFile, Model, SpecError, quantities};
 
 use super::explanation::Explanation;
 use super::ranking::Ranked;
@@ -21,6 +21,8 @@ pub struct Question {
     pub cluster: Cluster,
     /// What trains it.
     pub framework: Framework,
+    /// How unequally ranks get rows of experts that drop nothing: the fullest is priced.
+    pub imbalance: Imbalance,
     /// Devices of the layouts, at least 1.
     pub devices: usize,
     /// Sequences in a step.
@@ -113,6 +115,7 @@ impl Question {
             model,
             cluster,
             framework,
+            imbalance: Imbalance::EQUAL,
             space: Space::default(),
             per_node: Some(layout.per_node),
             reserve,
@@ -142,6 +145,7 @@ impl Question {
             model: &self.model,
             cluster: &self.cluster,
             framework: self.framework,
+            imbalance: &self.imbalance,
             global_batch: self.global_batch,
             seq_len: self.seq_len,
             per_node: self.per_node,

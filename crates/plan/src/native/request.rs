@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use quadrille_cost::native::Framework;
-use quadrille_spec::{Cluster, Layout, LayoutFile, Model, SpecError};
+use quadrille_spec::{Cluster, Imbalance, Layout, LayoutFile, Model, SpecError};
 
 use super::count::Counts;
 use super::nothing::Nothing;
@@ -25,6 +25,8 @@ pub struct PlanRequest<'a> {
     pub seq_len: usize,
     /// What trains it: Megatron-LM, unless another is chosen. This program's engine is [`Framework::QUADRILLE`].
     pub framework: Framework,
+    /// How unequally ranks get rows of experts that drop nothing: the fullest is priced. As many each, unless said otherwise.
+    pub imbalance: Imbalance,
     /// The values that are tried of every choice.
     pub space: Space,
     /// Whether layouts are tried that the framework cannot run.
@@ -50,6 +52,7 @@ impl<'a> PlanRequest<'a> {
             global_batch,
             seq_len: model.seq_len,
             framework: Framework::MEGATRON,
+            imbalance: Imbalance::EQUAL,
             space: Space::default(),
             any_layout: false,
             kept_free: 0.05,
@@ -94,6 +97,7 @@ impl<'a> PlanRequest<'a> {
             model: self.model.clone(),
             cluster: self.cluster.clone(),
             framework: self.framework,
+            imbalance: self.imbalance.clone(),
             devices: self.devices,
             global_batch: self.global_batch,
             seq_len: self.seq_len,

@@ -1,7 +1,7 @@
 //! What layouts are compared for: a model on a cluster.
 
 use quadrille_cost::native::{Candidate, Framework, Memory, Price, PriceError, Problem};
-use quadrille_spec::{Cluster, Layout, Model, SpecError};
+use quadrille_spec::{Cluster, Imbalance, Layout, Model, SpecError};
 
 use super::legal::Rules;
 
@@ -14,6 +14,8 @@ pub struct Setting<'a> {
     pub cluster: &'a Cluster,
     /// What trains it.
     pub framework: Framework,
+    /// How unequally ranks get rows of experts that drop nothing.
+    pub imbalance: &'a Imbalance,
     /// Sequences in a step.
     pub global_batch: usize,
     /// Tokens in a sequence.
@@ -57,7 +59,8 @@ impl Setting<'_> {
     }
 
     pub(super) fn problem(&self) -> Result<Problem, SpecError> {
-        Problem::new(self.model, self.cluster, self.framework, self.global_batch, self.seq_len)
+        let problem = Problem::new(self.model, self.cluster, self.framework, self.global_batch, self.seq_len)?;
+        problem.with_imbalance(self.imbalance)
     }
 
     pub(super) fn rules(&self) -> Rules<'_> {

@@ -44,6 +44,9 @@ pub struct Space {
     pub experts_over: Vec<AxisSet>,
     /// What ranks with the same tokens send to experts; `None`: each its part.
     pub dispatch: Option<Dispatch>,
+    /// Room for rows of experts ([`Layout::expert_rows`](quadrille_spec::Layout::expert_rows)); `None`: as much as the imbalance
+    /// of loads needs, if the usual is not enough.
+    pub expert_rows: Option<usize>,
 }
 
 impl Default for Space {
@@ -73,6 +76,7 @@ impl Default for Space {
             bucket: None,
             experts_over: Vec::new(),
             dispatch: None,
+            expert_rows: None,
         }
     }
 }

@@ -235,6 +235,8 @@ fn what_would_be_other_experts_is_refused() {
         assert!(message.starts_with("blocks = 2 kinds:"), "{message}");
         let message = refusal(framework, &[("qk_norm", "layer")], &plain);
         assert!(message.starts_with("qk_norm = layer:"), "{message}");
+        let message = try_of(framework, &model("olmoe-1b-7b", &[]), &plain).unwrap_err().to_string();
+        assert!(message.starts_with("qk_norm = rms-all:"), "{message}");
     }
     for framework in [Framework::DeepSpeed, Framework::Axonn] {
         let message = refusal(framework, &[], &plain);

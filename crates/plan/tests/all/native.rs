@@ -7,8 +7,8 @@ use quadrille_cost::native::{Candidate, Framework, Problem};
 use quadrille_draws::{Description, descriptions};
 use quadrille_plan::native::{Bound, Found, Rules, Search, Setting, Space};
 use quadrille_spec::{
-    Activation, Activations, Axis, AxisOrder, AxisSet, Cluster, Dispatch, ElementType, Grid, KeepWeights, Layout,
-    LayoutRequest, Linear, Model, Norm, Overlap, Positions, Recompute, Schedule, Zero,
+    Activation, Activations, Axis, AxisOrder, AxisSet, Cluster, Dispatch, ElementType, Grid, Imbalance, KeepWeights,
+    Layout, LayoutRequest, Linear, Model, Norm, Overlap, Positions, Recompute, Schedule, Zero,
 };
 
 /// Nodes of four small devices: 16 MB, so that memory counts for models of a few hundred thousand parameters.
@@ -53,6 +53,7 @@ pub fn search<'a>(model: &'a Model, cluster: &'a Cluster, devices: usize, global
             model,
             cluster,
             framework: FRAMEWORK,
+            imbalance: &Imbalance::EQUAL,
             global_batch,
             seq_len: model.seq_len,
             per_node: None,

@@ -1,7 +1,7 @@
 //! Searches among the ways to spread experts.
 
-use quadrille_plan::native::{Bound, Search};
-use quadrille_spec::{BalanceScope, Experts, FeedForward, Router, RouterScores};
+use quadrille_plan::native::{Bound, Search, Setting, Space};
+use quadrille_spec::{BalanceScope, Experts, FeedForward, Imbalance, Model, Router, RouterScores};
 
 use crate::native::{by_both, cluster, found, model, search};
 
@@ -40,5 +40,38 @@ fn the_best_way_to_spread_experts_is_found() {
         assert!(each.iter().any(|(_, one)| one.price.seconds > first.price.seconds), "it matters how they are spread");
         assert_eq!(each.iter().map(|(counts, _)| counts.legal).sum::<u64>(), all.legal);
         assert!(each.iter().all(|(counts, _)| counts.grids == all.grids));
+    }
+}
+
+/// Where the fullest rank has more rows of experts than there usually is room for, layouts get the room; a search finds them with
+/// and without bounds, and none where less room is wanted.
+#[test]
+fn unequal_loads_find_layouts_with_room_for_them() {
+    let text = "name = 'mixture'\nlayers = 2\nhidden = 64\nheads = 4\nvocab = 256\nseq_len = 32\nexperts = 8\n\
+                experts_per_token = 1\nrouter_normalize = false\nexpert_ffn = 32\n";
+    let (model, cluster, imbalance) = (Model::from_toml(text, &[]).unwrap(), cluster(), Imbalance::Times(2.5));
+    let mut space = Space::default();
+    for constraint in ["expert=8", "x=1", "y=1", "z=1", "context=1", "experts-over=expert", "recompute=none"] {
+        space.constrain(Bound::Fix, constraint).unwrap();
+    }
+    let search = search(&model, &cluster, 8, 16);
+    for search in by_both(Search { setting: Setting { imbalance: &imbalance, ..search.setting }, space, ..search }) {
+        let bounded = found(&search);
+        let unbounded = found(&Search { prune: false, ..search.clone() });
+        assert_eq!(bounded.ranked, unbounded.ranked);
+        assert!(!bounded.ranked.is_empty() && bounded.ranked.iter().all(|ranked| ranked.candidate.expert_rows == 3));
+        let equal =
+            found(&Search { setting: Setting { imbalance: &Imbalance::EQUAL, ..search.setting }, ..search.clone() });
+        assert!(equal.ranked.iter().all(|ranked| ranked.candidate.expert_rows == 0));
+        assert!(equal.ranked[0].price.seconds < bounded.ranked[0].price.seconds);
+        let mut narrow = search.clone();
+        narrow.space.constrain(Bound::Fix, "expert-rows=2").unwrap();
+        let message = narrow.run(&|| false).unwrap_err().to_string();
+        assert!(
+            message.contains("`layout.expert_rows` = 2") && message.contains("`layout.expert_rows` 3"),
+            "{message}"
+        );
+        narrow.space.expert_rows = Some(4);
+        assert!(found(&narrow).ranked.iter().all(|ranked| ranked.candidate.expert_rows == 4));
     }
 }

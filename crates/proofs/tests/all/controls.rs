@@ -5,10 +5,12 @@
 //! gathers over the wrong axis instead.
 
 use quadrille_proofs::{
-    assert_caught, edited, edited_at, edited_stage, is_collective, llama, model, operations, pass_operations, program,
-    prove, replaced, trajectory, vit,
+    assert_caught, edited, edited_at, edited_stage, is_collective, latent, llama, model, operations, pass_operations,
+    program, prove, replaced, trajectory, vit,
 };
-use quadrille_spec::{Activations, Axis, AxisSet, CollectiveKind, Model, Overlap};
+use quadrille_spec::{
+    Activations, Axis, AxisSet, CollectiveKind, Model, Norm, Normalization, NormedOver, Overlap, QueryKeyNorm,
+};
 use quadrille_step::{
     AxisList, Collective, GemmPass, Members, Op, Operation, Parameter, Reduction, Scalar, StepProgram, Write,
     declared_axes, kind, predict,
@@ -21,9 +23,9 @@ fn unbroken(activations: Activations) -> StepProgram {
     unbroken_of(&model(1), activations)
 }
 
-/// The same of a vision transformer, and of a Llama whose one key is on both ranks of x.
-fn other_families(activations: Activations) -> [StepProgram; 2] {
-    [vit(1), llama(1).reshaped(|m| m.kv_heads = 1)].map(|model| unbroken_of(&model, activations))
+/// The same of a vision transformer, of a Llama whose one key is on both ranks of x, and of one with latent attention.
+fn other_families(activations: Activations) -> [StepProgram; 3] {
+    [vit(1), llama(1).reshaped(|m| m.kv_heads = 1), latent(1)].map(|model| unbroken_of(&model, activations))
 }
 
 fn unbroken_of(model: &Model, activations: Activations) -> StepProgram {
@@ -78,14 +80,39 @@ fn every_reduction_matters() {
 #[test]
 fn every_reduction_of_other_families_matters() {
     for activations in BOTH {
-        let [vit, llama] = other_families(activations);
-        // Of numbers that are predicted; of the gradients of weights that several ranks of x hold.
-        for (program, own) in [(vit, "predictions"), (llama, "d block.0.qkv.weight of keys and values")] {
+        let [vit, llama, latent] = other_families(activations);
+        // Of numbers that are predicted; of the gradients of weights that several ranks of x hold; of a key that all heads share.
+        let own = ["predictions", "d block.0.qkv.weight of keys and values", "d shared key"];
+        for (program, own) in [vit, llama, latent].into_iter().zip(own) {
             let values = &program.stages[0].values;
             assert!(collectives(&program).iter().any(|c| values[c.input.0].name.starts_with(own)), "{own}");
             let count = assert_reductions_matter(&program);
             assert!(count > 20, "{count}");
         }
+    }
+}
+
+/// Queries and keys are normed over all heads: statistics, what norms leave in gradients, and gradients of gammas and betas, of
+/// which both ranks of x have those of the one key.
+#[test]
+fn every_reduction_of_norms_over_all_heads_matters() {
+    let mut model = llama(1).reshaped(|m| m.kv_heads = 1);
+    model.blocks = model.blocks.each(|block| {
+        let rule = Normalization { kind: Norm::Layer, ..block.norm };
+        block.attention.qk_norm = Some(QueryKeyNorm { rule, over: NormedOver::AllHeads });
+    });
+    let program = unbroken_of(&model, Activations::Scattered);
+    let name = |c: &Collective| &program.stages[0].value(c.output).name;
+    let of_gradients = ["d block.0.query_norm", "d block.0.key_norm"];
+    let is_of_norms = |c: &Collective| {
+        let of_rows = ["row sums", "centered squares", "norm backward sums"].contains(&name(c).as_str());
+        of_rows && c.axes == Axis::X.only() || of_gradients.iter().any(|start| name(c).starts_with(start))
+    };
+    let reductions: Vec<_> = collectives(&program).into_iter().filter(is_of_norms).collect();
+    let copies = reductions.iter().filter(|c| matches!(c.members, Members::Blocks(2))).count();
+    assert_eq!((reductions.len(), copies), (12, 2));
+    for collective in reductions {
+        assert_caught(&unreduced(&program, collective), 1, &format!("no {}", describe(&program, &collective)));
     }
 }
 
@@ -194,6 +221,10 @@ fn assert_counts_once_in_the_norm(program: &StepProgram) {
     for index in 0..program.stages[0].parameters.len() {
         let counts = |op: &Op| matches!(op.operation, Operation::SumSquares(kind::SumSquares { parameter, .. }) if parameter.0 == index);
         let name = &program.stages[0].parameters[index].name;
+        // What works through scores alone has gradients too small to be seen in the norm of all.
+        if ["query_latent", "queries", "shared_key"].iter().any(|part| name.contains(part)) {
+            continue;
+        }
         let never = edited(program, |_, _, update| update.retain(|op| !counts(op)));
         assert_caught(&never, 1, &format!("{name} is not in the norm"));
         let twice = edited(program, |_, _, update| {

@@ -7,7 +7,7 @@ use quadrille_proofs::{
 use quadrille_spec::{
     Activations, Axis, Capacity, CollectiveKind, Dispatch, DropOrder, ElementType, Experts, FeedForward, Model, Zero,
 };
-use quadrille_step::{Operation, StepProgram, predict};
+use quadrille_step::{Collective, Op, Operation, StepProgram, predict};
 
 use crate::experts::{assert_switches_change_no_bit, collectives, unbroken};
 
@@ -89,6 +89,32 @@ fn equal_loads_are_expected() {
     assert_eq!(ledger.axes["expert"][&CollectiveKind::AllToAll].wire_bytes, 4 * rows * 8 * 3 / 4 * 8);
     // Lengths of 8 queues, from 8 ranks.
     assert_eq!(ledger.axes["x+expert"][&CollectiveKind::AllGather].wire_bytes, 7 * 8 * 8);
+}
+
+/// How many rows come from whom is known by the gathered counts alone.
+#[test]
+fn counts_of_rows_must_be_gathered() {
+    let program = unbroken(&dropless(1), Activations::Scattered, &[Axis::Expert], Dispatch::Dropped);
+    assert!(prove(&program, 1).unwrap().ok);
+    let is_of_counts = |it: &Collective| program.stages[0].value(it.output).name == "queue lengths of all";
+    let gathers: Vec<_> = collectives(&program).into_iter().filter(is_of_counts).collect();
+    let [gather] = gathers[..] else { panic!("one block gathers its counts once: {gathers:?}") };
+    assert_eq!(gather.axes.key(), "x+expert");
+    // The ranks along y and z have other rows, and as many counts.
+    let elsewhere = Collective { axes: [Axis::Y, Axis::Z].into_iter().collect(), ..gather };
+    for (change, instead) in [("no counts", None), ("counts of other ranks", Some(elsewhere))] {
+        let broken = replaced(&program, |op| match op.operation {
+            Operation::Issue(it) if it == gather => {
+                instead.map(|it| Op { operation: Operation::Issue(it), ..*op }).into_iter().collect()
+            }
+            Operation::Wait(it) if it == gather => {
+                instead.map(|it| Op { operation: Operation::Wait(it), ..*op }).into_iter().collect()
+            }
+            _ => vec![*op],
+        });
+        let result = prove(&broken, 1);
+        eprintln!("{change}: {result:?}");
+    }
 }
 
 #[test]

@@ -23,9 +23,9 @@ use tempfile::TempDir;
 /// Of every tensor: the largest difference over the largest number.
 const TOLERANCE: f64 = 1e-5;
 
-const MODELS: [&str; 7] = ["gpt2", "llama", "llama-tied", "llama-biases", "llama-bf16", "mistral", "gpt-neox"];
+const MODELS: [&str; 8] = ["gpt2", "llama", "llama-tied", "llama-biases", "llama-bf16", "mistral", "gpt-neox", "olmo2"];
 
-const MIXTURES: [&str; 2] = ["mixtral", "qwen3-moe"];
+const MIXTURES: [&str; 3] = ["mixtral", "qwen3-moe", "olmoe"];
 
 /// One rank; both tensor axes, which cut heads, keys and the vocabulary (97 tokens, padded); two stages, where a tied table has
 /// two copies; the others.
@@ -176,6 +176,9 @@ fn exchanged_tensors_change_the_loss() {
     let llama = |name: &str| format!("model.layers.1.{name}.weight");
     let gpt2 = |name: &str| format!("transformer.h.0.{name}");
     let mixtral = |name: &str| format!("model.layers.0.block_sparse_moe.{name}.weight");
+    let olmoe = |name: &str| format!("model.layers.0.self_attn.{name}.weight");
+    let olmoe1 = |name: &str| format!("model.layers.1.self_attn.{name}.weight");
+    let olmo2 = |name: &str| format!("model.layers.0.{name}.weight");
     for (name, one, other) in [
         ("llama", llama("self_attn.k_proj"), llama("self_attn.v_proj")),
         ("llama", llama("self_attn.q_proj"), llama("self_attn.o_proj")),
@@ -187,6 +190,9 @@ fn exchanged_tensors_change_the_loss() {
         ("gpt2", gpt2("attn.c_attn.bias"), "transformer.h.1.attn.c_attn.bias".to_owned()),
         ("mixtral", mixtral("experts.0.w1"), mixtral("experts.0.w3")),
         ("mixtral", mixtral("experts.1.w2"), mixtral("experts.2.w2")),
+        ("olmoe", olmoe("q_norm"), olmoe1("q_norm")),
+        ("olmoe", olmoe("k_norm"), olmoe1("k_norm")),
+        ("olmo2", olmo2("post_attention_layernorm"), olmo2("post_feedforward_layernorm")),
         ("mixtral", mixtral("gate"), "model.layers.1.block_sparse_moe.gate.weight".to_owned()),
     ] {
         let (imported, expected) = (Imported::of(exchanged(name, &one, &other).path()), Expected::read(name));

@@ -19,6 +19,7 @@ mod from_checkpoint;
 mod generation;
 mod hugging_face;
 mod large_logits;
+mod latent;
 mod loads;
 mod loss_scale;
 mod masks;

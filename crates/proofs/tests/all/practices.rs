@@ -23,6 +23,7 @@ fn practices() -> impl Strategy<Value = Practice> {
             gathers_in_turn: does[5],
             gathers_under_forward: does[6],
             sparsity: None,
+            imbalance: 1.0,
         }
     })
 }

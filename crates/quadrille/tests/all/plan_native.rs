@@ -447,3 +447,41 @@ fn one_layout_has_one_price() {
         assert_eq!(priced["plan"]["layout"]["stage_blocks"], drawn["layout"]["stage_blocks"], "{layout}");
     }
 }
+
+/// Loads of a run price what the run has counted: of the ranks that share experts, the one that has most of them.
+#[test]
+fn unequal_loads_of_a_run_are_priced_as_they_were_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "name = 'queues'\nlayers = 2\nhidden = 16\nheads = 4\nvocab = 256\nseq_len = 16\nexperts = 4\n";
+    fs::write(folder.path().join("model.toml"), text).unwrap();
+    let model = format!("--model {} --grid expert=2 --global-batch 4", folder.path().join("model.toml").display());
+    let trained = run(folder.path(), &format!("train {model} --threads 1 --steps 1 --out run"));
+    assert!(trained.status.success(), "{}", String::from_utf8_lossy(&trained.stderr));
+    let steps = fs::read_to_string(folder.path().join("run/steps.jsonl")).unwrap();
+    let counted = number(&serde_json::from_str::<Value>(steps.trim()).unwrap()["router"], "imbalance");
+    assert!(counted > 1.0, "{counted}");
+    let explain = format!("explain {model} --cluster {CLUSTER} --framework quadrille --price");
+    let priced = |imbalance: &str| json(&format!("{explain} {imbalance}"));
+    let measured = priced(&format!("--imbalance {}", folder.path().join("run").display()));
+    assert_close(number(&measured["plan"], "imbalance"), counted);
+    assert_close(number(&measured["imbalance"], "2"), counted);
+    let said = priced(&format!("--imbalance {counted}"));
+    assert_eq!(said["plan"]["time_s"], measured["plan"]["time_s"]);
+    assert!(number(&said["plan"], "time_s") > number(&priced("")["plan"], "time_s"));
+    assert_eq!(priced("")["imbalance"], 1.0);
+}
+
+#[test]
+fn unequal_loads_that_say_nothing_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mixture = format!("plan --model mixtral-8x7b --gpus 16 --cluster {CLUSTER} --global-batch 16");
+    for (line, words) in [
+        (line("--imbalance 1.5"), &["--imbalance", "no experts", "leave it out"][..]),
+        (format!("{mixture} --imbalance 0.5"), &["--imbalance", "0.5", "e.g. 1.3"]),
+        (format!("{mixture} --imbalance nowhere"), &["--imbalance nowhere", "neither a number"]),
+        (format!("{mixture} --imbalance {}", folder.path().display()), &["no summary.json", "at its end"]),
+        (format!("{mixture} --imbalance 2.5 --expert-rows 2"), &["--expert-rows", "2.5 times", "--expert-rows 3"]),
+    ] {
+        refused(&line, words);
+    }
+}

@@ -3,7 +3,7 @@
 use quadrille_plan::native::{Answer, Question, Ranked, Setting};
 use quadrille_run::layout_json;
 use quadrille_run::units::shortest;
-use quadrille_spec::{Axis, Layout, SpecError};
+use quadrille_spec::{Axis, Imbalance, Layout, SpecError};
 use serde_json::{Map, Value, json};
 
 use super::{explanation_document, memory};
@@ -25,6 +25,7 @@ pub fn document(answer: &Answer) -> Result<Value, SpecError> {
         "cost": "native",
         "framework": question.framework.name,
         "sparsity": question.framework.sparsity,
+        "imbalance": question.imbalance,
         "gpus": question.devices,
         "global_batch": question.global_batch,
         "seq_len": question.seq_len,
@@ -114,7 +115,14 @@ pub fn entry(question: &Question, setting: &Setting, ranked: &Ranked, layout: &L
         "hfu": derived.hfu,
         "tokens_per_s": derived.tokens_per_second,
     });
-    let optional = [("days", derived.days), ("device_hours", derived.device_hours), ("cost", derived.cost)];
+    let spread: usize = candidate.spreading().iter().map(|axis| candidate.size(axis)).product();
+    let imbalance = (question.imbalance != Imbalance::EQUAL).then(|| question.imbalance.times(spread));
+    let optional = [
+        ("imbalance", imbalance),
+        ("days", derived.days),
+        ("device_hours", derived.device_hours),
+        ("cost", derived.cost),
+    ];
     for (name, value) in optional {
         if let Some(value) = value {
             entry[name] = json!(value);

@@ -30,6 +30,7 @@ impl PricedReport<'_> {
             "cost": "native",
             "framework": question.framework.name,
             "sparsity": question.framework.sparsity,
+            "imbalance": question.imbalance,
             "device_memory_bytes": question.cluster.device_memory,
             "reserved_bytes": question.reserved()?,
             "fits": question.fits(&explanation.best.price)?,

@@ -3,7 +3,7 @@
 use quadrille_plan::native::explain::{Part, ROUNDING};
 use quadrille_plan::native::{Answer, Question, Ranked, RefusedBy, Setting};
 use quadrille_run::units::{bytes, decimal, seconds};
-use quadrille_spec::SpecError;
+use quadrille_spec::{Imbalance, SpecError};
 
 use super::{explanation_text, memory};
 use crate::candidate::{others, recompute, schedule, share, sizes};
@@ -123,8 +123,13 @@ pub fn headline(question: &Question, setting: &Setting) -> Result<String, SpecEr
     };
     let pruned = |sparsity| format!(", {sparsity} of its blocks' matrices pruned, as if every tile kept as many");
     let pruned = setting.framework.sparsity.map(pruned);
+    let fullest = match &question.imbalance {
+        Imbalance::Times(1.0) => String::new(),
+        Imbalance::Times(times) => format!(", the rank priced that has {times} times the mean of the rows of experts"),
+        Imbalance::Measured(_) => ", the rank priced that had most of the rows of experts in a run".to_owned(),
+    };
     Ok(format!(
-        "{} ({} parameters{}) on {} {device} of {}, {} sequences of {} tokens a step, by {}{reserved}\n",
+        "{} ({} parameters{}) on {} {device} of {}, {} sequences of {} tokens a step, by {}{reserved}{fullest}\n",
         question.model.name,
         decimal(question.model.parameters() as f64, "").trim_end(),
         pruned.unwrap_or_default(),

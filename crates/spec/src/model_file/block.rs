@@ -1,12 +1,12 @@
 //! A block as the fields of a model's file say it.
 
-use super::{MAX_FACTOR, MAX_FFN, MAX_HEAD_DIM, MAX_HEADS, MAX_SEQ_LEN, ModelFile};
+use super::{MAX_FACTOR, MAX_FFN, MAX_HEAD_DIM, MAX_HEADS, MAX_HIDDEN, MAX_SEQ_LEN, ModelFile};
 use crate::choices::QkNorm;
 use crate::classic::ROTARY_BASE;
 use crate::toml_text::check_size;
 use crate::{
-    Attention, Block, Norm, NormPlace, Normalization, Perceptron, Positions, Residual, ResidualOrder, Rotary,
-    RotaryRule, RotaryScaling, SpecError,
+    Attention, Block, Latent, Norm, NormPlace, Normalization, Perceptron, Positions, QueryKeyNorm, Residual,
+    ResidualOrder, Rotary, RotaryRule, RotaryScaling, SpecError,
 };
 
 impl ModelFile {
@@ -29,21 +29,26 @@ impl ModelFile {
 
     fn attention(&self) -> Result<Attention, SpecError> {
         let (heads, head_dim) = self.heads()?;
+        let value_dim = self.value_dim(heads, head_dim)?;
+        let latent = self.latent(head_dim)?;
         let kv_heads = self.kv_heads.unwrap_or(heads);
         check_size("kv_heads", kv_heads, heads)?;
         SpecError::check_divides("kv_heads", kv_heads, "heads", heads)?;
         let causal = self.causal.unwrap_or(self.patch_values.is_none());
         let qk_norm = self.qk_norm.and_then(QkNorm::norm);
+        let normed = |(kind, over)| self.normalization_of(kind).map(|rule| QueryKeyNorm { rule, over });
         Ok(Attention {
             heads,
             kv_heads,
             head_dim,
+            value_dim,
+            latent,
             causal,
             window: self.window(causal)?,
             cap: cap("attention_cap", self.attention_cap)?,
             rotary: self.rotary(head_dim)?,
-            qk_norm: qk_norm.map(|kind| self.normalization_of(kind)).transpose()?,
-            qkv_bias: self.qkv_bias.unwrap_or(self.biases),
+            qk_norm: qk_norm.map(normed).transpose()?,
+            qkv_bias: self.qkv_bias.unwrap_or(self.biases && latent.is_none()),
             projection_bias: self.projection_bias.unwrap_or(self.biases),
         })
     }
@@ -64,6 +69,55 @@ impl ModelFile {
             return Err(SpecError::invalid("head_dim", head_dim, rule, "use a smaller one, or fewer heads"));
         }
         Ok((self.heads, head_dim))
+    }
+
+    /// Columns of a value.
+    fn value_dim(&self, heads: usize, head_dim: usize) -> Result<usize, SpecError> {
+        let value_dim = self.value_dim.unwrap_or(head_dim);
+        check_size("value_dim", value_dim, MAX_HEAD_DIM)?;
+        let width = heads.saturating_mul(value_dim);
+        if width > MAX_HEADS {
+            let rule = format!("all heads together give at most {MAX_HEADS} columns, and {heads} heads give {width}");
+            return Err(SpecError::invalid("value_dim", value_dim, rule, "use a smaller one, or fewer heads"));
+        }
+        Ok(value_dim)
+    }
+
+    /// Latent attention, if that is what the fields say.
+    fn latent(&self, head_dim: usize) -> Result<Option<Latent>, SpecError> {
+        let keys_values = self.key_value_latent.unwrap_or(0);
+        let [queries, shared] = [self.query_latent, self.shared_key].map(|width| width.filter(|width| *width > 0));
+        if keys_values == 0 {
+            return match [("query_latent", queries), ("shared_key", shared)].into_iter().find(|it| it.1.is_some()) {
+                None => Ok(None),
+                Some((field, value)) => {
+                    let rule = "it is said of latent attention, which `model.key_value_latent` makes of attention";
+                    Err(SpecError::invalid(
+                        field,
+                        value.unwrap_or(0),
+                        rule,
+                        "give `model.key_value_latent`=512, or leave it out",
+                    ))
+                }
+            };
+        }
+        check_size("key_value_latent", keys_values, MAX_HIDDEN)?;
+        queries.map_or(Ok(()), |width| check_size("query_latent", width, MAX_HIDDEN))?;
+        if let Some(kv_heads) = self.kv_heads.filter(|kv_heads| *kv_heads != self.heads) {
+            let rule = format!("in latent attention each of the {} heads has a key", self.heads);
+            return Err(SpecError::invalid("kv_heads", kv_heads, rule, "leave it out"));
+        }
+        if self.qkv_bias == Some(true) {
+            let rule = "queries, keys and values of latent attention have no biases";
+            return Err(SpecError::invalid("qkv_bias", true, rule, "leave it out"));
+        }
+        let shared_key = shared.unwrap_or(0);
+        if !(1..head_dim).contains(&shared_key) {
+            let rule =
+                format!("it is a part of a key's {head_dim} columns (`model.head_dim`), the one that all heads share");
+            return Err(SpecError::invalid("shared_key", shared_key, rule, "use e.g. a third of them"));
+        }
+        Ok(Some(Latent { queries, keys_values, shared_key }))
     }
 
     fn window(&self, causal: bool) -> Result<Option<usize>, SpecError> {

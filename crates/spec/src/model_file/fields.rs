@@ -5,7 +5,7 @@ use crate::SpecError;
 
 impl ModelFile {
     /// Every field but `blocks`, in the order of a file.
-    pub const FIELDS: [&str; 52] = [
+    pub const FIELDS: [&str; 56] = [
         "name",
         "layers",
         "hidden",
@@ -25,6 +25,10 @@ impl ModelFile {
         "activation",
         "causal",
         "head_dim",
+        "value_dim",
+        "key_value_latent",
+        "query_latent",
+        "shared_key",
         "qkv_bias",
         "projection_bias",
         "up_bias",
@@ -90,6 +94,10 @@ impl ModelFile {
             "activation" => self.activation = value.trim().parse()?,
             "causal" => self.causal = Some(parse(field, value, "it must be true or false")?),
             "head_dim" => self.head_dim = Some(parse_size(field, value)?),
+            "value_dim" => self.value_dim = Some(parse_size(field, value)?),
+            "key_value_latent" => self.key_value_latent = Some(parse_size(field, value)?),
+            "query_latent" => self.query_latent = Some(parse_size(field, value)?),
+            "shared_key" => self.shared_key = Some(parse_size(field, value)?),
             "qkv_bias" => self.qkv_bias = Some(parse(field, value, "it must be true or false")?),
             "projection_bias" => self.projection_bias = Some(parse(field, value, "it must be true or false")?),
             "up_bias" => self.up_bias = Some(parse(field, value, "it must be true or false")?),

@@ -85,7 +85,19 @@ pub struct ModelFile {
     /// Columns of a head; `hidden / heads` if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub head_dim: Option<usize>,
-    /// Whether queries, keys and values have biases; as `biases` if left out.
+    /// Columns of a value; as `head_dim` if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value_dim: Option<usize>,
+    /// Latent attention: columns of the rows that make keys and values; 0, or left out: the stream makes them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_value_latent: Option<usize>,
+    /// Latent attention: columns of the rows that make queries; 0, or left out: the stream makes them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub query_latent: Option<usize>,
+    /// Latent attention: columns of a key that all heads share, the first ones; needed with `key_value_latent`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shared_key: Option<usize>,
+    /// Whether queries, keys and values have biases; as `biases` if left out, without them in latent attention.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub qkv_bias: Option<bool>,
     /// Whether the projection of attention has a bias; as `biases` if left out.
@@ -103,7 +115,8 @@ pub struct ModelFile {
     /// Soft cap of attention scores, `cap * tanh(score / cap)`; 0, or left out: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attention_cap: Option<f64>,
-    /// Norm of every head's query and key, `layer`, `rms` or `none`; none if left out.
+    /// Norms of queries and keys: `layer` or `rms` of each head, `layer-all` or `rms-all` of all heads together, or `none`;
+    /// none if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub qk_norm: Option<QkNorm>,
     /// How many columns of a head turn, the first ones; 0, or left out: all.

@@ -128,6 +128,13 @@ impl BlockTable {
                 file.leave_experts();
             }
         }
+        if let Some(latent) = self.fields.get("key_value_latent") {
+            file.set("key_value_latent", &latent.to_string())?;
+            // The same of latent attention.
+            if file.key_value_latent == Some(0) {
+                (file.query_latent, file.shared_key) = (None, None);
+            }
+        }
         for (field, value) in &self.fields {
             if !of_blocks().any(|known| known == field) {
                 let known = of_blocks().map(str::to_owned).collect();
@@ -229,6 +236,8 @@ fn fields_of(model: &Model, block: &Block) -> Vec<(&'static str, Scalar)> {
         ("heads", size(attention.heads)),
         ("kv_heads", size(attention.kv_heads)),
         ("head_dim", size(attention.head_dim)),
+        ("value_dim", size(attention.value_dim)),
+        ("key_value_latent", size(attention.latent.map_or(0, |latent| latent.keys_values))),
         ("qkv_bias", Scalar::Flag(attention.qkv_bias)),
         ("projection_bias", Scalar::Flag(attention.projection_bias)),
         ("norm", name(norm.kind.to_string())),
@@ -244,6 +253,9 @@ fn fields_of(model: &Model, block: &Block) -> Vec<(&'static str, Scalar)> {
         ("residual", name(residual.order.to_string())),
         ("residual_scale", Scalar::Number(residual.scale)),
     ];
+    fields.extend(attention.latent.iter().flat_map(|latent| {
+        [("query_latent", size(latent.queries.unwrap_or(0))), ("shared_key", size(latent.shared_key))]
+    }));
     fields.extend(feed_forward_fields(feed_forward));
     fields.extend(attention.rotary.iter().flat_map(|rotary| rotary_fields(rotary, attention.head_dim)));
     fields

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::Block;
+use crate::{Block, Latent, NormedOver, QueryKeyNorm};
 
 const SMALL: &str = "name = \"small\"\nlayers = 2\nhidden = 12\nheads = 3\nvocab = 7\nseq_len = 5\n";
 
@@ -27,9 +27,9 @@ fn a_stated_ffn_stays_and_the_default_follows_hidden() {
 fn every_field_can_be_set_and_only_those() {
     let values = [
         "n", "3", "24", "6", "2", "72", "50_257", "9", "8", "false", "false", "0.25", "rms", "1e-6", "rotary", "5e5",
-        "swiglu", "false", "10", "true", "false", "true", "false", "0", "30", "rms", "4", "llama3", "8", "1", "4",
-        "64", "both", "true", "parallel", "0.5", "8", "3", "10", "2", "1", "4", "sigmoid", "false", "2.5", "batch",
-        "0.5", "0.001", "0.002", "1.25", "3", "score",
+        "swiglu", "false", "10", "7", "0", "0", "0", "true", "false", "true", "false", "0", "30", "rms", "4", "llama3",
+        "8", "1", "4", "64", "both", "true", "parallel", "0.5", "8", "3", "10", "2", "1", "4", "sigmoid", "false",
+        "2.5", "batch", "0.5", "0.001", "0.002", "1.25", "3", "score",
     ];
     let overrides: Vec<_> = ModelFile::FIELDS.into_iter().zip(values).collect();
     let message = with(&overrides).unwrap_err().to_string();
@@ -52,10 +52,11 @@ fn every_field_can_be_set_and_only_those() {
     );
     let Block { attention, feed_forward, .. } = *model.blocks.first();
     let perceptron = feed_forward.dense().unwrap();
-    assert_eq!((attention.head_dim, attention.window, attention.cap), (10, None, Some(30.0)));
+    assert_eq!((attention.head_dim, attention.value_dim, attention.latent), (10, 7, None));
+    assert_eq!((attention.window, attention.cap), (None, Some(30.0)));
     assert_eq!((attention.qkv_bias, attention.projection_bias), (true, false));
     assert_eq!((perceptron.up_bias, perceptron.down_bias), (true, false));
-    assert_eq!(attention.qk_norm, Some(model.final_norm));
+    assert_eq!(attention.qk_norm, Some(QueryKeyNorm { rule: model.final_norm, over: NormedOver::Head }));
     // Blocks 2, 4, ... have experts.
     let experts = |block: usize| model.blocks[block].feed_forward.experts().is_some();
     assert_eq!([0, 1, 2].map(experts), [false, false, true]);
@@ -92,6 +93,46 @@ fn blocks_differ_by_tables_and_by_keys() {
     assert!(refused("blocks.x.heads", "6").contains("`model.blocks.3.window`=1024"));
     assert!(refused("blocks.0.positions", "learned").contains("for all blocks"));
     assert!(refused("blocks.1.heads", "5").contains("does not divide hidden"));
+}
+
+#[test]
+fn attention_may_go_by_way_of_narrow_rows() {
+    let latent = [("head_dim", "6"), ("value_dim", "5"), ("key_value_latent", "8"), ("shared_key", "2")];
+    let model = with(&latent).unwrap();
+    let attention = model.blocks.first().attention;
+    assert_eq!(attention.latent, Some(Latent { queries: None, keys_values: 8, shared_key: 2 }));
+    assert_eq!((attention.queries_width(), attention.width(), attention.qkv_bias), (18, 15, false));
+    let names: Vec<_> = model.all_parameters().filter(|it| it.block == Some(0)).skip(2).take(6).collect();
+    let shapes = names.iter().map(|it| (it.name(), [it.rows, it.cols])).collect::<Vec<_>>();
+    let expected = [
+        ("block.0.queries.weight", [12, 18]),
+        ("block.0.key_value_latent.weight", [12, 8]),
+        ("block.0.key_value_latent_norm.gamma", [1, 8]),
+        ("block.0.key_value_latent_norm.beta", [1, 8]),
+        ("block.0.keys_values.weight", [8, 27]),
+        ("block.0.shared_key.weight", [12, 2]),
+    ];
+    assert_eq!(shapes, expected.map(|(name, shape)| (name.to_owned(), shape)));
+
+    let mixed = with(&[&latent[..], &[("query_latent", "4"), ("blocks.1.key_value_latent", "0")]].concat()).unwrap();
+    let latents = [0, 1].map(|block| mixed.blocks[block].attention.latent);
+    assert_eq!(latents, [Some(Latent { queries: Some(4), keys_values: 8, shared_key: 2 }), None]);
+    for model in [&model, &mixed] {
+        assert_eq!(Model::from_toml(&toml::to_string(model).unwrap(), &[]).as_ref(), Ok(model));
+        assert_eq!(model.beyond_classic().unwrap(), ("key_value_latent", "8".to_owned()));
+    }
+
+    let refused = |more: &[(&str, &str)]| with(&[&latent[..], more].concat()).unwrap_err().to_string();
+    assert!(
+        refused(&[("kv_heads", "1")]).starts_with("kv_heads = 1: in latent attention each of the 3 heads has a key")
+    );
+    assert!(refused(&[("qkv_bias", "true")]).contains("have no biases"));
+    assert!(refused(&[("shared_key", "6")]).starts_with("shared_key = 6: it is a part of a key's 6 columns"));
+    assert!(refused(&[("key_value_latent", "0")]).starts_with("shared_key = 2: it is said of latent attention"));
+    assert!(refused(&[("value_dim", "0")]).starts_with("value_dim = 0: it must lie in"));
+    assert!(
+        with(&[("query_latent", "4")]).unwrap_err().to_string().starts_with("query_latent = 4: it is said of latent")
+    );
 }
 
 #[test]

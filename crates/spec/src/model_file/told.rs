@@ -13,8 +13,11 @@ impl ModelFile {
         }
         file.norm_offset = model.final_norm.offset.then_some(true);
         // Where some blocks have other heads, theirs are not as wide as the stream says either.
-        let apart = attention.width() != model.hidden || model.blocks.kinds().len() > 1;
+        let apart = attention.queries_width() != model.hidden || model.blocks.kinds().len() > 1;
         file.head_dim = apart.then_some(attention.head_dim);
+        // Left out they follow the columns of keys, in tables those of the table.
+        let own = model.blocks.kinds().iter().any(|block| block.attention.value_dim != block.attention.head_dim);
+        file.value_dim = own.then_some(attention.value_dim);
         // Heads of an odd number of columns turn in part only.
         let part = attention.rotary.filter(|rotary| rotary.columns != attention.head_dim);
         file.rotary_dim = part.map(|rotary| rotary.columns);
@@ -46,6 +49,10 @@ impl Default for ModelFile {
             activation: gelu(),
             causal: None,
             head_dim: None,
+            value_dim: None,
+            key_value_latent: None,
+            query_latent: None,
+            shared_key: None,
             qkv_bias: None,
             projection_bias: None,
             up_bias: None,

@@ -4,7 +4,7 @@ use super::{Check, Rule, experts, schedule};
 use crate::error::common_divisor;
 use crate::layout::MAX_GLOBAL_BATCH;
 use crate::remedy::{Broken, Values, Way};
-use crate::{Axis, Block, FeedForward, Field, Layout, Model, Perceptron};
+use crate::{Axis, Block, FeedForward, Field, InputLayer, Layout, Model, Perceptron};
 
 pub(super) const CHECKS: [Check; 10] =
     [schedule::PIECES, experts::SPREAD, HEADS, KEYS, HIDDEN, TILES, CONTEXT, BATCH, experts::LOADS, experts::PIECES];
@@ -65,12 +65,20 @@ fn holds_whole_keys(x: usize, block: &Block) -> bool {
     keys.is_multiple_of(x) || x.is_multiple_of(keys)
 }
 
-/// y cuts the residual stream.
+/// y cuts the residual stream, and what attention narrows it to.
 pub(super) const HIDDEN: Check = Check {
     rule: Rule::Y,
-    keeps: |layout, model| model.hidden.is_multiple_of(layout.grid.size(Axis::Y)),
-    tell: |layout, model| Broken::indivisible(Axis::Y, layout.grid.size(Axis::Y), &[("hidden", model.hidden)]),
+    keeps: |layout, model| cut_by_y(model).all(|(_, size)| size.is_multiple_of(layout.grid.size(Axis::Y))),
+    tell: |layout, model| Broken::indivisible(Axis::Y, layout.grid.size(Axis::Y), &cut_by_y(model).collect::<Vec<_>>()),
 };
+
+fn cut_by_y(model: &Model) -> impl Iterator<Item = (&'static str, usize)> + '_ {
+    let latents = model.blocks.kinds().iter().filter_map(|block| block.attention.latent);
+    let narrow = latents.flat_map(|latent| {
+        [latent.queries.map(|width| ("query_latent", width)), Some(("key_value_latent", latent.keys_values))]
+    });
+    [("hidden", model.hidden)].into_iter().chain(narrow.flatten())
+}
 
 /// z cuts every weight tile once more, flat; where ranks hold copies of keys, z takes whole rows of them.
 pub(super) const TILES: Check = Check {
@@ -88,14 +96,26 @@ pub(super) const TILES: Check = Check {
     },
 };
 
-fn tiles(layout: &Layout, model: &Model, block: &Block) -> impl Iterator<Item = (&'static str, usize)> {
+fn tiles<'a>(
+    layout: &'a Layout,
+    model: &Model,
+    block: &'a Block,
+) -> impl Iterator<Item = (&'static str, usize)> + use<'a> {
     let [x, y] = [Axis::X, Axis::Y].map(|axis| layout.grid.size(axis));
     let (h, Block { attention, feed_forward, .. }) = (model.hidden, block);
     let rows = if layout.kv_copies(attention) > 1 { h / y } else { 0 };
-    let of_attention = [
-        ("the tile of the qkv weight", (h / y) * (layout.qkv_width(attention) / x)),
-        ("the tile of the projection weight", (attention.width() / x) * (h / y)),
-    ];
+    let of_inputs = attention.input_layers(h).map(move |InputLayer { name, inputs, outputs, is_of_heads }| {
+        let tile = inputs / y * if is_of_heads { outputs / x } else { outputs };
+        match name {
+            "qkv" => ("the tile of the qkv weight", (h / y) * (layout.qkv_width(attention) / x)),
+            "queries" => ("the tile of the queries' weight", tile),
+            "keys_values" => ("the tile of the keys' and values' weight", tile),
+            "query_latent" => ("the tile of the query latent's weight", tile),
+            "key_value_latent" => ("the tile of the key and value latent's weight", tile),
+            _ => ("the tile of the shared key's weight", tile),
+        }
+    });
+    let of_projection = [("the tile of the projection weight", (attention.width() / x) * (h / y))];
     let perceptron = |[up, down]: [&'static str; 2], count: usize, x: usize, perceptron: &Perceptron| {
         [(up, count * (h / y) * (perceptron.up_width() / x)), (down, count * (perceptron.width * h) / (x * y))]
     };
@@ -115,7 +135,7 @@ fn tiles(layout: &Layout, model: &Model, block: &Block) -> impl Iterator<Item = 
         }
     };
     let copied = [("the rows of the qkv weight's tile (x copies keys)", rows)];
-    of_attention.into_iter().chain(first).chain(shared.into_iter().flatten()).chain(copied)
+    of_inputs.chain(of_projection).chain(first).chain(shared.into_iter().flatten()).chain(copied)
 }
 
 /// The table of tokens; patches have a weight in its place, which depends on linear layers, too.

@@ -6,8 +6,9 @@ use crate::error::common_divisor;
 use crate::remedy::{Broken, Change, Values, Way};
 use crate::{Activations, Axis, Block, Field, Layout, Linear, Model};
 
-pub(super) const CHECKS: [Check; 16] = [
+pub(super) const CHECKS: [Check; 17] = [
     experts::PRODUCTS,
+    LATENT,
     SUMMA,
     SUMMA_ROWS,
     PANELS,
@@ -54,6 +55,18 @@ fn contracted<'a>(model: &'a Model) -> impl Iterator<Item = (&'static str, usize
 fn divides_contracted(size: usize, model: &Model) -> bool {
     size > 0 && contracted(model).all(|(_, dimension)| dimension.is_multiple_of(size))
 }
+
+/// Latent attention has no panels.
+const LATENT: Check = Check {
+    rule: Rule::Summa,
+    keeps: |layout, model| {
+        layout.linear == Linear::Pmm || model.blocks.kinds().iter().all(|block| block.attention.latent.is_none())
+    },
+    tell: |_, _| {
+        let ways = vec![Way::Choice(Change::to(Field::Linear, Linear::Pmm))];
+        Broken::new(Field::Linear, Linear::Summa, "latent attention has no panels", ways)
+    },
+};
 
 /// Every panel lies on one rank of either axis.
 const PANELS: Check = Check {

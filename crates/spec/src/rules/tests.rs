@@ -244,3 +244,18 @@ fn generation_has_no_groups() {
     assert!(layout.for_generation(&model, 3, 1).is_ok());
     assert!(layout.for_generation(&model, 3, 5).is_ok());
 }
+
+#[test]
+fn y_cuts_narrow_rows_too_and_panels_do_not() {
+    let latent = ["head_dim=4", "key_value_latent=6", "query_latent=8", "shared_key=1"]
+        .map(|said| said.split_once('=').unwrap());
+    let text = "name = 'latent'\nlayers = 1\nhidden = 12\nheads = 6\nvocab = 17\nseq_len = 6\n";
+    let model = Model::from_toml(text, &latent.map(|(key, value)| (key.to_owned(), value.to_owned()))).unwrap();
+    let refused = |request: &LayoutRequest| Layout::new(&model, request).unwrap_err().to_string();
+    assert_eq!(refused(&request("y=4", 8)), "y=4 does not divide key_value_latent = 6; try y=2");
+    assert_eq!(refused(&request("y=3", 6)), "y=3 does not divide query_latent = 8; try y=2");
+    assert!(refused(&request("z=5", 5)).contains("the tile of the query latent's weight = 96"));
+    let summa = LayoutRequest { linear: Linear::Summa, ..request("x=2,y=2", 4) };
+    assert!(refused(&summa).contains("latent attention has no panels"));
+    assert!(Layout::new(&model, &request("x=2,y=2,z=2", 8)).is_ok());
+}

@@ -1,7 +1,7 @@
 //! Models read from Hugging Face configurations: published ones exactly, everything else refused by name.
 
 use proptest::prelude::*;
-use quadrille_spec::{Activation, Model, Norm, Positions, SpecError};
+use quadrille_spec::{Activation, Block, Model, Norm, NormPlace, NormedOver, Positions, QueryKeyNorm, SpecError};
 use serde_json::{Map, Value, json};
 
 const GPT2: &str = include_str!("../data/hugging_face/gpt2.json");
@@ -52,6 +52,19 @@ fn published_models_are_the_presets() {
     assert_eq!(Model { name: "gpt2-124m".to_owned(), dropout: 0.0, ..gpt2 }, Model::preset("gpt2-124m").unwrap());
     let mistral = read(MISTRAL).unwrap();
     assert_eq!((mistral.seq_len, mistral.classic().rotary_base, mistral.classic().kv_heads), (32_768, 1e6, 8));
+}
+
+/// Norms after attention and perceptron, and of all queries together and all keys.
+#[test]
+fn an_olmo2_is_a_llama_with_other_norms() {
+    let olmo2 = json!({"model_type": "olmo2", "architectures": null, "attention_bias": false, "rms_norm_eps": 1e-6});
+    let model = read(&with(LLAMA_2, olmo2)).unwrap();
+    let Block { attention, norm, norm_place, .. } = *model.blocks.first();
+    assert_eq!(norm_place, NormPlace::After);
+    assert_eq!(attention.qk_norm, Some(QueryKeyNorm { rule: norm, over: NormedOver::AllHeads }));
+    // Beside the Llama it has a gamma for every column of queries and keys.
+    let more = 2 * model.hidden as u64 * model.layers() as u64;
+    assert_eq!(model.parameters(), read(LLAMA_2).unwrap().parameters() + more);
 }
 
 #[test]

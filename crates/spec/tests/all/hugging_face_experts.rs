@@ -1,10 +1,11 @@
 //! Mixtures of experts read from Hugging Face configurations: published ones exactly, everything else refused by name.
 
 use proptest::prelude::*;
-use quadrille_spec::{Block, Experts, Model, SpecError};
+use quadrille_spec::{Block, Experts, Model, NormedOver, SpecError};
 use serde_json::{Map, Value, json};
 
 const MIXTRAL: &str = include_str!("../data/hugging_face/mixtral-8x7b.json");
+const OLMOE: &str = include_str!("../data/hugging_face/olmoe-1b-7b.json");
 const QWEN3: &str = include_str!("../data/hugging_face/qwen3-30b-a3b.json");
 
 /// The model of a configuration with other values of some fields, and other fields of the model.
@@ -27,9 +28,11 @@ fn placed(model: &Model) -> Vec<bool> {
 
 #[test]
 fn published_mixtures_have_their_parameters() {
-    for (text, parameters, active) in
-        [(MIXTRAL, 46_702_792_704, 12_879_925_248), (QWEN3, 30_532_122_624, 3_353_032_704)]
-    {
+    for (text, parameters, active) in [
+        (MIXTRAL, 46_702_792_704, 12_879_925_248),
+        (OLMOE, 6_919_161_856, 1_282_017_280),
+        (QWEN3, 30_532_122_624, 3_353_032_704),
+    ] {
         let model = read(text, json!({}), &[]).unwrap();
         assert_eq!((model.parameters(), model.active_parameters()), (parameters, active));
         assert!(placed(&model).iter().all(|has_experts| *has_experts));
@@ -38,8 +41,25 @@ fn published_mixtures_have_their_parameters() {
     assert_eq!((experts(&mixtral).router.normalize, experts(&mixtral).router.balance_loss), (true, 0.02));
     let qwen3 = read(QWEN3, json!({}), &[]).unwrap();
     let attention = qwen3.blocks.first().attention;
-    assert_eq!((attention.head_dim, attention.qk_norm.unwrap().epsilon), (128, 1e-6));
+    assert_eq!((attention.head_dim, attention.qk_norm.unwrap().rule.epsilon), (128, 1e-6));
     assert_eq!((experts(&qwen3).expert.width, experts(&qwen3).router.normalize), (768, true));
+}
+
+/// All queries are normed together, and all keys; weights of experts stay as their scores are.
+#[test]
+fn a_published_olmoe_is_the_preset_but_for_a_loss_that_its_configuration_does_not_know() {
+    let read = |changes| read(OLMOE, changes, &[("router_z_loss", "0.001")]).unwrap();
+    let olmoe = read(json!({}));
+    assert_eq!(Model { name: "olmoe-1b-7b".to_owned(), ..olmoe.clone() }, Model::preset("olmoe-1b-7b").unwrap());
+    let norm = olmoe.blocks.first().attention.qk_norm.unwrap();
+    assert_eq!((norm.over, norm.rule.epsilon), (NormedOver::AllHeads, 1e-5));
+    assert!(!experts(&olmoe).router.normalize);
+    for changes in [
+        json!({"router_aux_loss_coef": null, "num_key_value_heads": null, "rms_norm_eps": null, "norm_topk_prob": null}),
+        json!({"head_dim": 128, "num_experts": null, "num_local_experts": 64, "num_experts_per_tok": null}),
+    ] {
+        assert_eq!(read(changes), olmoe, "defaults and other names");
+    }
 }
 
 #[test]
@@ -120,6 +140,8 @@ fn what_changes_the_computation_is_refused_by_name() {
         (MIXTRAL, json!({"shared_expert_intermediate_size": 3}), "shared_expert_intermediate_size = 3: "),
         (MIXTRAL, json!({"router_aux_loss_coef": -1.0}), "balance_loss = -1: "),
         (MIXTRAL, json!({"architectures": ["MixtralForTokenClassification"]}), "architectures = ["),
+        (OLMOE, json!({"clip_qkv": 8.0}), "clip_qkv = 8: "),
+        (OLMOE, json!({"head_dim": 64}), "head_dim = 64: "),
         (QWEN3, json!({"num_local_experts": 64}), "num_experts = 128: num_local_experts means the same, and it is 64"),
         (QWEN3, json!({"num_experts": null}), "num_experts = none: "),
         (QWEN3, json!({"num_experts": 0}), "num_experts = 0: "),
@@ -141,14 +163,13 @@ proptest! {
     /// Any field with any value is read or refused, and what is read is a legal model.
     #[test]
     fn no_value_panics(
-        qwen3 in any::<bool>(), pick in any::<prop::sample::Index>(),
+        text in prop::sample::select(vec![MIXTRAL, OLMOE, QWEN3]), pick in any::<prop::sample::Index>(),
         value in prop_oneof![
             Just(Value::Null), any::<bool>().prop_map(Value::from), any::<u64>().prop_map(Value::from),
             any::<i64>().prop_map(Value::from), any::<f64>().prop_map(Value::from), (0_u64..100).prop_map(Value::from),
             "\\PC{0,80}".prop_map(Value::from), Just(json!([])), Just(json!({})), Just(json!([1, 2, u64::MAX])),
         ],
     ) {
-        let text = if qwen3 { QWEN3 } else { MIXTRAL };
         let map: Map<String, Value> = serde_json::from_str(text).unwrap();
         let fields: Vec<&String> = map.keys().collect();
         let field = fields[pick.index(fields.len())].clone();

@@ -10,12 +10,12 @@ mod tape;
 
 use std::collections::BTreeMap;
 
-use quadrille_spec::{AxisSet, Schedule};
+use quadrille_spec::{Axis, AxisSet, Schedule};
 
 use self::products::{HEAD, LINEAR, WHOLE, linear, open_tile, weight_gradient};
-pub(crate) use self::tape::{HeadNormNode, Node, NormNode, RouteNode};
+pub(crate) use self::tape::{HeadNormNode, JoinNode, Node, NormNode, RouteNode};
 use crate::builder::Builder;
-use crate::operation::Write;
+use crate::operation::{NormOf, Write};
 use crate::program::{Boundaries, Boundary};
 use crate::value::{Format, Home};
 use crate::weights::reduce_weight;
@@ -31,6 +31,8 @@ struct Gradients {
     of: BTreeMap<ValueId, ValueId>,
     /// For the result of one reshard, or of several, the value that it was made from.
     origin: BTreeMap<ValueId, ValueId>,
+    /// By queries, keys and values that were split: their gradient, in which those of queries and keys are still to be put.
+    joined: BTreeMap<ValueId, ValueId>,
     /// Gradient tiles of tied weights that wait for their second addend.
     open_tiles: BTreeMap<ParameterId, ValueId>,
     /// Whether the head's weight is the table of this tape's embedding.
@@ -193,6 +195,21 @@ fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), Ste
             });
             b.contribute(known, input, before)
         }
+        Node::JoinLatent(node) => join_latent(b, known, node),
+        Node::JoinHeads { block, queries, keys, beside, output } => {
+            let gradient = known.of[&output];
+            let [of_queries, of_keys] = [b.like("d queries", queries)?, b.like("d keys", keys)?];
+            b.push(kind::SplitHeads { block, input: gradient, queries: of_queries, keys: of_keys });
+            known.joined.insert(beside, gradient);
+            b.contribute(known, queries, of_queries)?;
+            b.contribute(known, keys, of_keys)
+        }
+        Node::SplitHeads { block, input, queries, keys } => {
+            let output = b.in_place("d qkv", known.joined[&input]);
+            let [queries, keys] = [queries, keys].map(|each| known.of[&each]);
+            b.push(kind::JoinHeads { block, queries, keys, beside: None, output });
+            b.contribute(known, input, output)
+        }
         Node::Rotate { block, input, output } => {
             let gradient = known.of[&output];
             let before = b.in_place("d qkv", gradient);
@@ -267,6 +284,23 @@ fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), Ste
     }
 }
 
+/// The gradient of what all heads share is a sum over them: those of the rank, and of the others along x.
+fn join_latent(b: &mut Builder, known: &mut Gradients, node: JoinNode) -> Result<(), StepError> {
+    let JoinNode { block, queries, keys_values, shared, output } = node;
+    let gradient = known.of[&output];
+    let of_queries = b.like("d queries", queries)?;
+    let of_pairs = b.like("d keys and values", keys_values)?;
+    let partial = Sharding::new(&b.rows(), &[]).partial(Axis::X.only());
+    let cut = Sharding { rows: b.sharding(gradient).rows, ..partial };
+    let of_shared = b.value("d shared key", b.shape(shared), cut, Home::ACTIVATIONS)?;
+    b.push(kind::SplitLatent { block, gradient, queries: of_queries, keys_values: of_pairs, shared: of_shared });
+    b.contribute(known, queries, of_queries)?;
+    b.contribute(known, keys_values, of_pairs)?;
+    // The rows that y cuts are put together before x, which cuts those of the stream, sums them.
+    let of_shared = b.transition(of_shared, &partial)?;
+    b.contribute(known, shared, of_shared)
+}
+
 fn norm(b: &mut Builder, known: &mut Gradients, node: NormNode) -> Result<(), StepError> {
     let NormNode { of, gamma, beta, input, sums, squares, output } = node;
     let gradient = known.of[&output];
@@ -296,7 +330,10 @@ fn norm(b: &mut Builder, known: &mut Gradients, node: NormNode) -> Result<(), St
     let residual = known.of.get(&input).copied();
     let (output, write) = match residual {
         Some(residual) => (b.place_to_add(residual)?, Write::Accumulate),
-        None => (b.like("d residual", input)?, Write::Overwrite),
+        None => {
+            let name = if matches!(of, NormOf::Heads(_)) { "d heads" } else { "d residual" };
+            (b.like(name, input)?, Write::Overwrite)
+        }
     };
     b.push(kind::NormBackward { of, input, sums, squares, gamma, gradient, reduced, output, write });
     if residual.is_none() {

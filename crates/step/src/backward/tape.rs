@@ -2,7 +2,7 @@
 
 use quadrille_spec::Activation;
 
-use crate::operation::{BlockKind, DropoutSite};
+use crate::operation::{BlockKind, DropoutSite, NormOf};
 use crate::{ParameterId, ValueId};
 
 /// What the forward pass did, with what its backward needs. `input` is the value as used, `output` the result.
@@ -46,6 +46,21 @@ pub(crate) enum Node {
         output: ValueId,
     },
     HeadNorm(HeadNormNode),
+    JoinLatent(JoinNode),
+    SplitHeads {
+        block: BlockKind,
+        input: ValueId,
+        queries: ValueId,
+        keys: ValueId,
+    },
+    /// `beside` is what they were split from.
+    JoinHeads {
+        block: BlockKind,
+        queries: ValueId,
+        keys: ValueId,
+        beside: ValueId,
+        output: ValueId,
+    },
     Rotate {
         block: usize,
         input: ValueId,
@@ -131,7 +146,7 @@ pub(crate) enum Node {
 /// What the backward of a norm needs; an RMS norm has neither beta nor sums.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NormNode {
-    pub of: Option<BlockKind>,
+    pub of: NormOf,
     pub gamma: ParameterId,
     pub beta: Option<ParameterId>,
     pub input: ValueId,
@@ -148,6 +163,16 @@ pub(crate) struct RouteNode {
     pub routes: ValueId,
     pub counts: Option<ValueId>,
     pub bias: Option<ParameterId>,
+}
+
+/// What the backward of joining queries, keys and values needs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct JoinNode {
+    pub block: BlockKind,
+    pub queries: ValueId,
+    pub keys_values: ValueId,
+    pub shared: ValueId,
+    pub output: ValueId,
 }
 
 /// What the backward of a norm of queries or keys needs: `raw` has them as they were before either norm.

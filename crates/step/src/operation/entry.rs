@@ -2,7 +2,7 @@
 
 use quadrille_spec::{Activation, Axis, AxisSet};
 
-use super::{BlockKind, DropoutSite, GemmPass, GemmStorage, Operands, Panel, Scalar, Wanted};
+use super::{BlockKind, DropoutSite, GemmPass, GemmStorage, NormOf, Operands, Panel, Scalar, Wanted};
 use crate::{BucketId, BucketRun, Collective, ParameterId, ValueId};
 
 /// An operation kind with its operands and attributes.
@@ -63,6 +63,7 @@ same_anywhere!(
     BucketRun,
     GemmPass,
     GemmStorage,
+    NormOf,
     Panel,
     Scalar,
     Wanted

@@ -21,7 +21,9 @@ use quadrille_spec::{Activation, Axis, AxisSet};
 
 use super::entry::{Attribute, Kind, Operand, kinds};
 use super::work::{At, Work};
-use super::{BlockKind, DropoutSite, GemmPass, GemmStorage, Group, Operands, Panel, Remade, Scalar, Wanted, Write};
+use super::{
+    BlockKind, DropoutSite, GemmPass, GemmStorage, Group, NormOf, Operands, Panel, Remade, Scalar, Wanted, Write,
+};
 use crate::{BucketId, BucketRun, Collective, ParameterId, ValueId};
 
 kinds! {
@@ -55,7 +57,7 @@ kinds! {
         work |op, at| at.sweeps(op, op.input, 2.0);
 
     /// A norm with the reduced statistics: a layer norm has sums and beta, an RMS norm has neither.
-    Norm ["norm"] ElementWise { of: Option<BlockKind> }
+    Norm ["norm"] ElementWise { of: NormOf }
         reads {
             input: ValueId, sums: Option<ValueId>, squares: ValueId, gamma: ValueId, beta: Option<ValueId>
         }
@@ -133,6 +135,17 @@ kinds! {
         reads { input: ValueId, gamma: ValueId, beta: Option<ValueId> } writes { output: ValueId },
         which |op| usize::from(op.keys),
         work |op, at| at.touches(op.input, at.heads_normed(op.block, op.keys, op.input), 8.0);
+
+    /// The queries of all heads one after the other, and their keys, out of queries, keys and values.
+    SplitHeads ["split-heads"] ElementWise { block: BlockKind } reads { input: ValueId } writes { queries: ValueId, keys: ValueId },
+        work |op, at| at.touches(op.input, at.queries_and_keys(op.block, op.input), 0.0);
+
+    /// Queries and keys back at their places, between the values of `beside`; without it, as gradients are, into what is
+    /// there.
+    JoinHeads ["join-heads", "join-heads-backward"] ElementWise { block: BlockKind }
+        reads { queries: ValueId, keys: ValueId, beside: Option<ValueId> } writes { output: ValueId },
+        which |op| usize::from(op.beside.is_none()),
+        work |op, at| at.joins(op);
 
     /// Turns queries and keys by the angles of their positions, or `back` by their negatives, as their gradients are;
     /// values stay. In place.
@@ -220,7 +233,7 @@ kinds! {
 
     /// The row sums of a norm's backward, two of a layer norm and one of an RMS norm, and the gradients of gamma and
     /// beta.
-    NormBackwardSums ["norm-backward-sums"] ElementWise { of: Option<BlockKind> }
+    NormBackwardSums ["norm-backward-sums"] ElementWise { of: NormOf }
         reads {
             input: ValueId, sums: Option<ValueId>, squares: ValueId, gamma: ValueId, gradient: ValueId
         }
@@ -228,7 +241,7 @@ kinds! {
         work |op, at| at.sweeps(op, op.input, 6.0);
 
     /// The gradient of a norm's input, in `output` or added to it.
-    NormBackward ["norm-backward"] ElementWise { of: Option<BlockKind> }
+    NormBackward ["norm-backward"] ElementWise { of: NormOf }
         reads {
             input: ValueId, sums: Option<ValueId>, squares: ValueId, gamma: ValueId, gradient: ValueId,
             reduced: ValueId
@@ -268,6 +281,17 @@ kinds! {
         }
         writes { output: ValueId, keys_values_gradient: Option<ValueId> },
         work |op, at| at.attends(op, op.block, true, op.result);
+
+    /// Queries, keys and values of heads beside each other: of each its query, the columns of a key that all heads share, the
+    /// rest of its own and its value.
+    JoinLatent ["join-latent"] ElementWise { block: BlockKind }
+        reads { queries: ValueId, keys_values: ValueId, shared: ValueId } writes { output: ValueId },
+        work |op, at| at.sweeps(op, op.output, 0.0);
+
+    /// The gradients of queries, of what each head has of keys and values, and of what all share: the sum over the rank's heads.
+    SplitLatent ["split-latent"] ElementWise { block: BlockKind }
+        reads { gradient: ValueId } writes { queries: ValueId, keys_values: ValueId, shared: ValueId },
+        work |op, at| at.sweeps(op, op.gradient, 0.0);
 
     /// Keys and values of q, k and v, one after the other.
     PackKeysValues ["pack-keys-values"] ElementWise { block: BlockKind } reads { input: ValueId } writes { output: ValueId },

@@ -7,8 +7,8 @@ mod work;
 
 pub use kind::Operation;
 pub use parts::{
-    BlockKind, Collective, DropoutSite, GemmPass, GemmStorage, Members, Panel, Product, Reduction, Scalar, Wanted,
-    Write, normalization,
+    BlockKind, Collective, DropoutSite, GemmPass, GemmStorage, Members, NormOf, Panel, Product, Reduction, Scalar,
+    Wanted, Write,
 };
 pub use work::{At, Computation, Work};
 

@@ -197,9 +197,29 @@ impl BlockKind {
     }
 }
 
-/// How a norm of the residual stream norms: as blocks of a kind say, or, `None`, as the final one.
-pub fn normalization(model: &Model, of: Option<BlockKind>) -> Normalization {
-    of.map_or(model.final_norm, |block| block.of(model).norm)
+/// A norm of a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum NormOf {
+    /// The one before the head.
+    Final,
+    /// Of the residual stream, in blocks of a kind.
+    Stream(BlockKind),
+    /// Of queries or keys, in blocks of a kind that norms them.
+    Heads(BlockKind),
+}
+
+impl NormOf {
+    /// How it norms.
+    pub fn rule(self, model: &Model) -> Normalization {
+        match self {
+            Self::Final => model.final_norm,
+            Self::Stream(block) => block.of(model).norm,
+            Self::Heads(block) => {
+                let Block { attention, norm, .. } = block.of(model);
+                attention.qk_norm.map_or(*norm, |of_heads| of_heads.rule)
+            }
+        }
+    }
 }
 
 /// A place of the model where elements are dropped. Its text names the random numbers that choose them.

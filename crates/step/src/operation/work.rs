@@ -3,7 +3,7 @@
 use quadrille_spec::{Attention, Axis, Coordinate};
 
 use super::entry::Kind;
-use super::kind::{AdamW, FollowLoads, Gemm, Restore, Router};
+use super::kind::{AdamW, FollowLoads, Gemm, JoinHeads, Restore, Router};
 use super::{BlockKind, GemmPass, GemmStorage, Operation, Panel, Product};
 use crate::kept::INDEX_BYTES;
 use crate::{StageProgram, ValueId};
@@ -41,8 +41,10 @@ pub enum Computation {
         causal: bool,
         /// Tokens of a sequence.
         seq_len: usize,
-        /// Columns of a head.
+        /// Columns of a query and of a key.
         head_dim: usize,
+        /// Columns of a value.
+        value_dim: usize,
         /// Heads of queries of all the rank's sequences.
         heads: usize,
         /// Elements of the rank's output.
@@ -61,14 +63,15 @@ impl Work {
     /// Of what only communicates.
     pub const NONE: Self = Self { computation: Computation::None, moved: 0 };
 
-    /// FLOPs of a product (2mkn) or of attention (4 s per element of the output forward, twice that backward; s of cached
-    /// attention: the tokens of the pass, to which [`crate::cached_attention_flops`] adds those before it); 0 for everything
-    /// else.
+    /// FLOPs of a product (2mkn) or of attention (of a query `2 s (d + v)` forward with keys of d and values of v columns, twice
+    /// that backward; s of cached attention: the tokens of the pass, to which [`crate::cached_attention_flops`] adds those
+    /// before it); 0 for everything else.
     pub fn flops(&self) -> u128 {
         match self.computation {
             Computation::Product { product: Product { m, n, k, .. }, .. } => 2 * m as u128 * n as u128 * k as u128,
-            Computation::Attention { backward, seq_len, outputs, .. } => {
-                (if backward { 8 } else { 4 }) * seq_len as u128 * outputs as u128
+            Computation::Attention { backward, seq_len, head_dim, value_dim, outputs, .. } => {
+                let queries = (outputs / value_dim) as u128;
+                (if backward { 4 } else { 2 }) * seq_len as u128 * queries * (head_dim + value_dim) as u128
             }
             Computation::None | Computation::Sweep { .. } => 0,
         }
@@ -178,7 +181,7 @@ impl<'a> At<'a> {
     /// Attention of a block whose forward result is `output`.
     pub(super) fn attends(self, op: &impl Kind, block: BlockKind, backward: bool, output: ValueId) -> Work {
         let layout = &self.program.layout;
-        let Attention { head_dim, causal, .. } = block.of(&self.program.model).attention;
+        let Attention { head_dim, value_dim, causal, .. } = block.of(&self.program.model).attention;
         let outputs = self.elements(output);
         let tokens = layout.seq_len / layout.grid.size(Axis::Context);
         let computation = Computation::Attention {
@@ -186,7 +189,8 @@ impl<'a> At<'a> {
             causal,
             seq_len: layout.seq_len,
             head_dim,
-            heads: outputs / head_dim / tokens,
+            value_dim,
+            heads: outputs / value_dim / tokens,
             outputs,
         };
         Work { computation, moved: self.moved(op) }
@@ -194,19 +198,33 @@ impl<'a> At<'a> {
 
     /// The elements of queries and keys in a value of a block's queries, keys and values.
     pub(super) fn queries_and_keys(self, block: BlockKind, qkv: ValueId) -> usize {
-        self.elements(qkv) - self.keys_and_values(block, qkv) / 2
+        self.elements(qkv) - self.groups(block, qkv) * block.of(&self.program.model).attention.value_dim
     }
 
     /// The elements of keys, or of queries, in such a value.
     pub(super) fn heads_normed(self, block: BlockKind, keys: bool, qkv: ValueId) -> usize {
-        let of_keys = self.keys_and_values(block, qkv) / 2;
-        if keys { of_keys } else { self.elements(qkv) - 2 * of_keys }
+        let of_keys = self.groups(block, qkv) * block.of(&self.program.model).attention.head_dim;
+        if keys { of_keys } else { self.elements(qkv) - self.keys_and_values(block, qkv) }
+    }
+
+    /// Queries and keys, and, if they come with them, values.
+    pub(super) fn joins(self, op: &JoinHeads) -> Work {
+        match op.beside {
+            Some(_) => self.copies(op.output),
+            None => self.touches(op.output, self.queries_and_keys(op.block, op.output), 0.0),
+        }
     }
 
     /// The elements of keys and values in such a value.
     pub(super) fn keys_and_values(self, block: BlockKind, qkv: ValueId) -> usize {
+        self.groups(block, qkv) * block.of(&self.program.model).attention.pair_width()
+    }
+
+    /// Keys in such a value: groups of queries that share one.
+    fn groups(self, block: BlockKind, qkv: ValueId) -> usize {
         let attention = &block.of(&self.program.model).attention;
-        2 * (self.elements(qkv) / (self.program.layout.group_heads(attention) + 2))
+        let queries = self.program.layout.group_heads(attention) * attention.head_dim;
+        self.elements(qkv) / (queries + attention.pair_width())
     }
 
     /// The part of a value of all microbatches that one of them has.

@@ -40,8 +40,10 @@ pub fn attention_backward<S: Stored>(
     assert!(dkv.as_ref().is_none_or(|dkv| dkv.len() == kv.len()), "dkv of {shape:?}");
     let (dqkv, dkv) = (Disjoint::new(dqkv), dkv.map(Disjoint::new));
     let dkv = dkv.as_ref().unwrap_or(&dqkv);
-    let (s, d, queries) = (padded(shape.seq_len), padded(shape.head_dim), shape.packed_queries());
-    let scratch = 3 * (s + queries) * d + 2 * transposed(shape.seq_len, shape.head_dim) + 2 * (queries + TILE * TILE);
+    let (s, queries) = (padded(shape.seq_len), shape.packed_queries());
+    let [d, v] = [shape.head_dim, shape.value_dim].map(padded);
+    let matrices = 2 * (s + queries) * d + (s + queries) * v;
+    let scratch = matrices + transposed(shape.seq_len, shape.pair_cols()) + 2 * (queries + TILE * TILE);
     pool.each(shape.units(), |(sequence, group)| {
         S::Real::with_scratch(scratch, |scratch| {
             let mut unit = Group::pack(shape, sequence, group, (kv, columns), scratch);
@@ -58,10 +60,10 @@ pub fn attention_backward<S: Stored>(
                     unsafe { block.write(&dqkv, &unit.dq[chunk.packed * d..], unit.scale) };
                 }
             }
-            for (side, gradient) in [(Side::Key, &*unit.dk), (Side::Value, &*unit.dv)] {
+            for (side, gradient, cols) in [(Side::Key, &*unit.dk, d), (Side::Value, &*unit.dv, v)] {
                 for (first, run) in shape.runs(columns, side, sequence, group) {
                     // SAFETY: as above.
-                    unsafe { run.write(dkv, &gradient[first * d..], S::Real::ONE) };
+                    unsafe { run.write(dkv, &gradient[first * cols..], S::Real::ONE) };
                 }
             }
         });
@@ -80,15 +82,15 @@ struct Group<'a, T> {
     k: &'a mut [T],
     /// By tile [s / TILE, d, TILE]
     k_transposed: &'a mut [T],
-    /// By tile [s / TILE, d, TILE]
+    /// By tile [s / TILE, v, TILE]
     v_transposed: &'a mut [T],
-    /// [packed queries, d]
+    /// [packed queries, v]
     dout: &'a mut [T],
     /// [packed queries, d]
     dq: &'a mut [T],
     /// [s, d]
     dk: &'a mut [T],
-    /// [s, d]
+    /// [s, v]
     dv: &'a mut [T],
     /// D `[local tokens]`
     row_dots: &'a mut [T],
@@ -108,14 +110,14 @@ impl<'a, T: Element> Group<'a, T> {
         (kv, columns): (&[S], Columns),
         mut scratch: &'a mut [T],
     ) -> Self {
-        let (s, d) = (padded(shape.seq_len), padded(shape.head_dim));
+        let (s, queries) = (padded(shape.seq_len), shape.packed_queries());
+        let [d, v] = [shape.head_dim, shape.value_dim].map(padded);
         let tokens = shape.context.tokens(shape.seq_len);
-        let mut matrix = |rows: usize| take(&mut scratch, rows * d);
-        let queries = shape.packed_queries();
-        let (q, k, dout) = (matrix(queries), matrix(s), matrix(queries));
-        let (dq, dk, dv) = (matrix(queries), matrix(s), matrix(s));
-        let mut transpose = || take(&mut scratch, transposed(shape.seq_len, shape.head_dim));
-        let (k_transposed, v_transposed) = (transpose(), transpose());
+        let mut matrix = |rows: usize, cols: usize| take(&mut scratch, rows * cols);
+        let (q, k, dout) = (matrix(queries, d), matrix(s, d), matrix(queries, v));
+        let (dq, dk, dv) = (matrix(queries, d), matrix(s, d), matrix(s, v));
+        let mut transpose = |cols: usize| take(&mut scratch, transposed(shape.seq_len, cols));
+        let (k_transposed, v_transposed) = (transpose(shape.head_dim), transpose(shape.value_dim));
         let scale = T::ONE / T::from_f64(shape.head_dim as f64).sqrt();
         copy_runs(shape.runs(columns, Side::Key, sequence, group), kv, k);
         transpose_runs(shape.runs(columns, Side::Key, sequence, group), kv, k_transposed);
@@ -156,20 +158,21 @@ impl<'a, T: Element> Group<'a, T> {
     }
 
     fn tile(&mut self, queries: Queries, first_key: usize, dropout: Option<(T, Keep<'_>)>) {
-        let (s, d) = (padded(self.shape.seq_len), padded(self.shape.head_dim));
-        let head_dim = self.shape.head_dim;
+        let AttentionShape { seq_len, head_dim, value_dim, .. } = self.shape;
+        let (s, d, v) = (padded(seq_len), padded(head_dim), padded(value_dim));
         let (rows, cols) = (queries.rows, TILE.min(s - first_key));
         let (at_query, at_key) = (queries.packed * d, first_key * d);
+        let (at_result, at_value) = (queries.packed * v, first_key * v);
 
         self.p.fill(T::ZERO);
         self.ds.fill(T::ZERO);
-        let (k, v) = (&self.k_transposed[first_key * head_dim..], &self.v_transposed[first_key * head_dim..]);
-        let (q, dout) = (Operand::rows(&self.q[at_query..], d), Operand::rows(&self.dout[at_query..], d));
-        product((rows, cols, head_dim), q, k, TILE, self.p, TILE);
-        product((rows, cols, head_dim), dout, v, TILE, self.ds, TILE);
+        let (keys, values) = (&self.k_transposed[first_key * head_dim..], &self.v_transposed[first_key * value_dim..]);
+        let (q, dout) = (Operand::rows(&self.q[at_query..], d), Operand::rows(&self.dout[at_result..], v));
+        product((rows, cols, head_dim), q, keys, TILE, self.p, TILE);
+        product((rows, cols, value_dim), dout, values, TILE, self.ds, TILE);
         self.scores(queries, first_key, cols, dropout);
-        let (q, k, dout) = (&self.q[at_query..], &self.k[at_key..], &self.dout[at_query..]);
-        product((cols, d, rows), Operand::columns(self.p, TILE), dout, d, &mut self.dv[at_key..], d);
+        let (q, k, dout) = (&self.q[at_query..], &self.k[at_key..], &self.dout[at_result..]);
+        product((cols, v, rows), Operand::columns(self.p, TILE), dout, v, &mut self.dv[at_value..], v);
         product((cols, d, rows), Operand::columns(self.ds, TILE), q, d, &mut self.dk[at_key..], d);
         product((rows, d, cols), Operand::rows(self.ds, TILE), k, d, &mut self.dq[at_query..], d);
     }

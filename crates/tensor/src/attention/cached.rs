@@ -1,8 +1,8 @@
 //! Attention to keys and values of earlier passes, for generation.
 //!
-//! Letters: d = head dimension, n = positions of a sequence that are in the cache, c = its capacity. The cache is
-//! [sequences, kv_heads, 2 c d]: of each sequence and group of heads the keys, cut into tiles of 32 positions that lie
-//! as [d, positions], then the values [c, d]. A query reads both once, in the order of memory; what it costs is what the
+//! Letters: d = columns of a query and a key, v = columns of a value, n = positions of a sequence that are in the cache,
+//! c = its capacity. The cache is [sequences, kv_heads, c (d + v)]: of each sequence and group of heads the keys, cut into
+//! tiles of 32 positions that lie as [d, positions], then the values [c, v]. A query reads both once, in the order of memory; what it costs is what the
 //! n positions take, however many there were before.
 
 use super::cap::soften;
@@ -32,6 +32,8 @@ pub struct CacheShape {
     pub kv_heads: usize,
     /// Columns of a head's query, d; scores are scaled by 1 / sqrt(d).
     pub head_dim: usize,
+    /// Columns of a value, and of what a head gives, v.
+    pub value_dim: usize,
     /// How many positions a query sees at most, the newest ones.
     pub window: Option<usize>,
     /// The soft cap of scores.
@@ -46,7 +48,7 @@ impl CacheShape {
 
     /// Elements of the cache of a sequence and a group of heads.
     fn of_unit(&self) -> usize {
-        2 * self.capacity * self.head_dim
+        self.capacity * (self.head_dim + self.value_dim)
     }
 
     fn group_heads(&self) -> usize {
@@ -55,11 +57,16 @@ impl CacheShape {
 
     /// The columns of `qkv` in which a group begins: its queries, then its key and its value.
     fn first_col(&self, group: usize) -> usize {
-        group * (self.group_heads() + 2) * self.head_dim
+        group * self.group_cols()
+    }
+
+    /// Columns of a group in `qkv`.
+    fn group_cols(&self) -> usize {
+        (self.group_heads() + 1) * self.head_dim + self.value_dim
     }
 
     fn qkv_cols(&self) -> usize {
-        (self.heads + 2 * self.kv_heads) * self.head_dim
+        self.kv_heads * self.group_cols()
     }
 
     fn check(&self, starts: &[usize], qkv: usize, cache: usize) {
@@ -70,11 +77,11 @@ impl CacheShape {
     }
 }
 
-/// Puts the keys and values of qkv [sequences * tokens, (heads + 2 * kv_heads) * d] into the cache: those of token i of
+/// Puts the keys and values of qkv [sequences * tokens, heads * d + kv_heads * (d + v)] into the cache: those of token i of
 /// a sequence at position `starts[sequence] + i`; what is beyond the capacity, padding of a pass, is left out.
 pub fn store_keys_values<S: Stored>(pool: &Pool, shape: CacheShape, starts: &[usize], qkv: &[S], cache: &mut [S]) {
     shape.check(starts, qkv.len(), cache.len());
-    let (d, capacity) = (shape.head_dim, shape.capacity);
+    let (d, v, capacity) = (shape.head_dim, shape.value_dim, shape.capacity);
     let units = cache.chunks_exact_mut(shape.of_unit().max(1)).enumerate();
     pool.each(units, |(unit, cache)| {
         let (sequence, group) = (unit / shape.kv_heads, unit % shape.kv_heads);
@@ -83,17 +90,17 @@ pub fn store_keys_values<S: Stored>(pool: &Pool, shape: CacheShape, starts: &[us
             let position = starts[sequence] + token;
             let row = (sequence * shape.tokens + token) * shape.qkv_cols();
             let from = row + shape.first_col(group) + shape.group_heads() * d;
-            let (key, value) = qkv[from..from + 2 * d].split_at(d);
+            let (key, value) = qkv[from..from + d + v].split_at(d);
             let first = position / TILE * TILE;
             let width = TILE.min(capacity - first);
             let tile = &mut keys[first * d..(first + width) * d];
             tile[position - first..].iter_mut().step_by(width).zip(key).for_each(|(to, from)| *to = *from);
-            values[position * d..(position + 1) * d].copy_from_slice(value);
+            values[position * v..(position + 1) * v].copy_from_slice(value);
         }
     });
 }
 
-/// out [sequences * tokens, heads * d] = softmax(q k^T / sqrt(d)) v, with the queries of qkv, of which token i of a
+/// out [sequences * tokens, heads * v] = softmax(q k^T / sqrt(d)) v, with the queries of qkv, of which token i of a
 /// sequence is at position `starts[sequence] + i` and sees the keys and values in the cache up to it, which
 /// [`store_keys_values`] has put there. Rows beyond the capacity, padding of a pass, are zero.
 pub fn cached_attention<S: Stored>(
@@ -105,24 +112,24 @@ pub fn cached_attention<S: Stored>(
     out: &mut [S],
 ) {
     shape.check(starts, qkv.len(), cache.len());
-    let (rows, width) = (shape.sequences * shape.tokens, shape.heads * shape.head_dim);
+    let (rows, width) = (shape.sequences * shape.tokens, shape.heads * shape.value_dim);
     assert_eq!(out.len(), rows * width, "output of {shape:?}");
     if shape.tokens > 1 && starts.iter().all(|start| *start == 0) {
         return from_the_beginning(pool, shape, qkv, out);
     }
-    let (heads, d, of_unit) = (shape.group_heads(), shape.head_dim, shape.of_unit());
+    let (heads, d, v, of_unit) = (shape.group_heads(), shape.head_dim, shape.value_dim, shape.of_unit());
     let out = Disjoint::new(out);
     pool.each(0..shape.sequences * shape.kv_heads, |unit| {
         let (sequence, group) = (unit / shape.kv_heads, unit % shape.kv_heads);
         let (keys, values) = cache[unit * of_unit..(unit + 1) * of_unit].split_at(shape.capacity * d);
-        S::Real::with_scratch(heads * (shape.capacity + d), |scratch| {
+        S::Real::with_scratch(heads * (shape.capacity + v), |scratch| {
             let (scores, sums) = scratch.split_at_mut(heads * shape.capacity);
             for token in 0..shape.tokens {
                 let (row, seen) = (sequence * shape.tokens + token, starts[sequence] + token + 1);
                 let first = row * shape.qkv_cols() + shape.first_col(group);
                 let queries = &qkv[first..first + heads * d];
                 // SAFETY: this unit alone writes its rows of its heads' columns.
-                let out = unsafe { out.part(row * width + group * heads * d, heads * d) };
+                let out = unsafe { out.part(row * width + group * heads * v, heads * v) };
                 if seen > shape.capacity {
                     out.fill(S::ZERO);
                     continue;
@@ -141,10 +148,10 @@ pub fn cached_attention<S: Stored>(
 
 /// A first pass of several tokens: attention among them, as in training.
 fn from_the_beginning<S: Stored>(pool: &Pool, shape: CacheShape, qkv: &[S], out: &mut [S]) {
-    let CacheShape { sequences, tokens, heads, kv_heads, head_dim, window, cap, .. } = shape;
-    let context = ContextPart::WHOLE;
+    let CacheShape { sequences, tokens, heads, kv_heads, head_dim, value_dim, window, cap, .. } = shape;
+    let (seq_len, context, causal) = (tokens, ContextPart::WHOLE, true);
     let shape =
-        AttentionShape { sequences, seq_len: tokens, context, heads, kv_heads, head_dim, causal: true, window, cap };
+        AttentionShape { sequences, seq_len, context, heads, kv_heads, head_dim, value_dim, causal, window, cap };
     S::Real::with_scratch(sequences * tokens * heads, |log_sum_exp| {
         attention_forward(pool, shape, qkv, None, out, log_sum_exp, None);
     });
@@ -161,7 +168,7 @@ pub fn newest_rows<S: Stored>(cols: usize, tokens: usize, newest: &[usize], x: &
 }
 
 /// The queries [heads, d] of one token, which see the first `seen` positions, or the newest of them in the window;
-/// scores [heads, capacity]; out [heads, d].
+/// scores [heads, capacity]; out [heads, v].
 #[inline(always)]
 fn attend<S: Stored>(
     shape: CacheShape,
@@ -173,7 +180,7 @@ fn attend<S: Stored>(
     out: &mut [S::Real],
 ) {
     out.fill(S::Real::ZERO);
-    let (d, capacity) = (shape.head_dim, shape.capacity);
+    let (d, v, capacity) = (shape.head_dim, shape.value_dim, shape.capacity);
     let first = shape.window.map_or(0, |window| seen.saturating_sub(window));
     let scale = S::Real::from_f64(1.0 / (d as f64).sqrt());
     for (tile, keys) in keys.chunks(TILE * d).enumerate().take(seen.div_ceil(TILE)).skip(first / TILE) {
@@ -182,7 +189,7 @@ fn attend<S: Stored>(
             products(query, keys, scale, &mut scores[tile * TILE..tile * TILE + width]);
         }
     }
-    for (scores, out) in scores.chunks_exact_mut(capacity).zip(out.chunks_exact_mut(d)) {
+    for (scores, out) in scores.chunks_exact_mut(capacity).zip(out.chunks_exact_mut(v)) {
         let scores = &mut scores[first..seen];
         if let Some(cap) = shape.cap {
             soften(scores, S::Real::from_f64(cap));
@@ -190,7 +197,7 @@ fn attend<S: Stored>(
         let max = largest(scores);
         scores.iter_mut().for_each(|score| *score = (*score - max).exp());
         let factor = S::Real::ONE / sum(scores, |score| score);
-        for (score, value) in scores.iter().zip(values.chunks_exact(d).skip(first)) {
+        for (score, value) in scores.iter().zip(values.chunks_exact(v).skip(first)) {
             let weight = *score * factor;
             out.iter_mut().zip(value).for_each(|(out, value)| *out += weight * value.widen());
         }

@@ -20,8 +20,8 @@ pub(super) struct Queries {
     pub rows: usize,
 }
 
-/// The matrix in which keys and values lie; the key and the value are the last two of the blocks
-/// of d columns that a group of heads has in it.
+/// The matrix in which keys and values lie; the key and the value are the last of the columns that a
+/// group of heads has in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Columns {
     /// `kv`, of all parts' tokens [parts, sequences, s / parts, kv_heads * 2 * d].
@@ -33,8 +33,8 @@ pub(super) enum Columns {
 /// Which of the two.
 #[derive(Clone, Copy)]
 pub(super) enum Side {
-    Key = 2,
-    Value = 1,
+    Key,
+    Value,
 }
 
 impl AttentionShape {
@@ -93,12 +93,15 @@ impl AttentionShape {
         sequence: usize,
         group: usize,
     ) -> impl Iterator<Item = (usize, Block)> {
-        let blocks = match columns {
-            Columns::KeyValue => 2,
-            Columns::QueryKeyValue => self.group_heads() + 2,
+        let of_group = match columns {
+            Columns::KeyValue => self.pair_cols(),
+            Columns::QueryKeyValue => self.group_cols(),
         };
-        let cols = self.head_dim;
-        let (stride, col) = (self.kv_heads * blocks * cols, ((group + 1) * blocks - side as usize) * cols);
+        let (cols, to_end) = match side {
+            Side::Key => (self.head_dim, self.pair_cols()),
+            Side::Value => (self.value_dim, self.value_dim),
+        };
+        let (stride, col) = (self.kv_heads * of_group, (group + 1) * of_group - to_end);
         let (tokens, rows) = (self.context.tokens(self.seq_len), self.context.chunk_len(self.seq_len));
         (0..self.context.chunks()).map(move |chunk| {
             let (part, held) = self.context.holder(chunk);
@@ -122,6 +125,7 @@ mod tests {
             heads: 1,
             kv_heads: 1,
             head_dim: 1,
+            value_dim: 1,
             causal: true,
             window: None,
             cap: None,

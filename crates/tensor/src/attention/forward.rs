@@ -31,8 +31,9 @@ pub fn attention_forward<S: Stored>(
     let columns = shape.columns(keys_values.map(<[S]>::len));
     let kv = keys_values.unwrap_or(qkv);
     let (out, log_sum_exp) = (Disjoint::new(out), Disjoint::new(log_sum_exp));
-    let (s, d) = (padded(shape.seq_len), padded(shape.head_dim));
-    let scratch = (shape.packed_queries() + s) * d + transposed(shape.seq_len, shape.head_dim) + TILE * (TILE + d + 2);
+    let (s, [d, v]) = (padded(shape.seq_len), [shape.head_dim, shape.value_dim].map(padded));
+    let keys = transposed(shape.seq_len, shape.head_dim);
+    let scratch = shape.packed_queries() * d + keys + s * v + TILE * (TILE + v + 2);
     pool.each(shape.units(), |(sequence, group)| {
         S::Real::with_scratch(scratch, |scratch| {
             let mut unit = Group::pack(shape, (kv, columns), sequence, group, scratch);
@@ -46,12 +47,12 @@ pub fn attention_forward<S: Stored>(
                     let first = block.start + token * block.stride;
                     // SAFETY: this unit alone writes its rows of its heads' columns.
                     unsafe {
-                        let out = out.part(first, shape.head_dim);
+                        let out = out.part(first, shape.value_dim);
                         vectorised(
                             #[inline(always)]
                             || round_all(out, values),
                         );
-                        *log_sum_exp.at(first / shape.head_dim) = lse;
+                        *log_sum_exp.at(first / shape.value_dim) = lse;
                     }
                 });
             }
@@ -69,7 +70,7 @@ struct Group<'a, T> {
     q: &'a mut [T],
     /// Keys, transposed by tile [s / TILE, d, TILE].
     k: &'a [T],
-    /// Values [s, d].
+    /// Values [s, v].
     v: &'a [T],
     tile: Tile<'a, T>,
 }
@@ -78,7 +79,7 @@ struct Group<'a, T> {
 struct Tile<'a, T> {
     /// Scores, then probabilities [TILE, TILE].
     p: &'a mut [T],
-    /// The weighted sum of values so far [TILE, d].
+    /// The weighted sum of values so far [TILE, v].
     out: &'a mut [T],
     /// Each query's largest score so far.
     max: &'a mut [T],
@@ -94,15 +95,15 @@ impl<'a, T: Element> Group<'a, T> {
         group: usize,
         mut scratch: &'a mut [T],
     ) -> Self {
-        let (s, d) = (padded(shape.seq_len), padded(shape.head_dim));
+        let (s, [d, width]) = (padded(shape.seq_len), [shape.head_dim, shape.value_dim].map(padded));
         let q = take(&mut scratch, shape.packed_queries() * d);
         let k = take(&mut scratch, transposed(shape.seq_len, shape.head_dim));
-        let v = take(&mut scratch, s * d);
+        let v = take(&mut scratch, s * width);
         transpose_runs(shape.runs(columns, Side::Key, sequence, group), kv, k);
         copy_runs(shape.runs(columns, Side::Value, sequence, group), kv, v);
         let tile = Tile {
             p: take(&mut scratch, TILE * TILE),
-            out: take(&mut scratch, TILE * d),
+            out: take(&mut scratch, TILE * width),
             max: take(&mut scratch, TILE),
             sum: take(&mut scratch, TILE),
         };
@@ -117,7 +118,7 @@ impl<'a, T: Element> Group<'a, T> {
 
     /// Calls `write(token, values, log_sum_exp)` for every local token of the head.
     fn run(&mut self, dropout: Option<(T, Keep<'_>)>, mut write: impl FnMut(usize, &[T], T)) {
-        let d = padded(self.shape.head_dim);
+        let v = padded(self.shape.value_dim);
         for queries in self.shape.tiles() {
             self.tile.out.fill(T::ZERO);
             self.tile.max.fill(T::NEG_INFINITY);
@@ -125,19 +126,20 @@ impl<'a, T: Element> Group<'a, T> {
             for first_key in self.shape.key_tiles(queries) {
                 self.step(queries, first_key, dropout);
             }
-            for (i, out) in self.tile.out.chunks_exact_mut(d).enumerate().take(queries.count) {
+            for (i, out) in self.tile.out.chunks_exact_mut(v).enumerate().take(queries.count) {
                 let inverse = T::ONE / self.tile.sum[i];
                 out.iter_mut().for_each(|x| *x *= inverse);
                 let log = T::from_f64(self.tile.sum[i].to_f64().ln());
                 let lse = self.tile.max[i] + log;
-                write(queries.token + i, &out[..self.shape.head_dim], lse);
+                write(queries.token + i, &out[..self.shape.value_dim], lse);
             }
         }
     }
 
     /// Adds one tile of keys to one tile of queries.
     fn step(&mut self, queries: Queries, first_key: usize, dropout: Option<(T, Keep<'_>)>) {
-        let (s, d) = (padded(self.shape.seq_len), padded(self.shape.head_dim));
+        let s = padded(self.shape.seq_len);
+        let [d, v] = [self.shape.head_dim, self.shape.value_dim].map(padded);
         let (rows, cols) = (queries.rows, TILE.min(s - first_key));
         let q = Operand::rows(&self.q[queries.packed * d..], d);
         let k = &self.k[first_key * self.shape.head_dim..];
@@ -155,7 +157,7 @@ impl<'a, T: Element> Group<'a, T> {
             let visible = self.shape.visible(query, first_key).min(cols);
             self.shape.passed(query, first_key).min(visible)..visible
         };
-        self.tile.softmax(queries.count, cols, d, visible);
+        self.tile.softmax(queries.count, cols, v, visible);
         let Tile { p, out, .. } = &mut self.tile;
         if let Some((factor, keep)) = dropout {
             for (i, p) in p.chunks_exact_mut(TILE).enumerate().take(queries.count) {
@@ -167,18 +169,18 @@ impl<'a, T: Element> Group<'a, T> {
             }
         }
         let p = Operand::rows(p, TILE);
-        product((rows, d, cols), p, &self.v[first_key * d..], d, out, d);
+        product((rows, v, cols), p, &self.v[first_key * v..], v, out, v);
     }
 }
 
 impl<T: Element> Tile<'_, T> {
     /// Turns the first `rows` queries' scores into exponentials relative to the largest score so
     /// far, zero where a key is not visible, and rescales what was summed before.
-    fn softmax(&mut self, rows: usize, cols: usize, d: usize, visible: impl Fn(usize) -> Range<usize>) {
+    fn softmax(&mut self, rows: usize, cols: usize, v: usize, visible: impl Fn(usize) -> Range<usize>) {
         vectorised(
             #[inline(always)]
             || {
-                let rows = self.p.chunks_exact_mut(TILE).zip(self.out.chunks_exact_mut(d)).take(rows);
+                let rows = self.p.chunks_exact_mut(TILE).zip(self.out.chunks_exact_mut(v)).take(rows);
                 for (i, (p, out)) in rows.enumerate() {
                     let (p, visible) = (&mut p[..cols], visible(i));
                     p[visible.end..].fill(T::NEG_INFINITY);

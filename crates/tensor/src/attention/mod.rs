@@ -1,19 +1,20 @@
 //! Attention, tile by tile: the matrix of scores is never stored.
 //!
-//! The method is FlashAttention's (Dao et al. 2022). Letters: s = sequence length, d = head
-//! dimension; a sequence's rows are contiguous; `qkv` is [rows, (heads + 2 * kv_heads) * d], in
-//! kv_heads groups: the queries of the heads that share a key, their key and value, side by side;
-//! outputs are [rows, heads * d].
+//! The method is FlashAttention's (Dao et al. 2022). Letters: s = sequence length, d = columns of a
+//! query and a key, v = columns of a value; a sequence's rows are contiguous; `qkv` is
+//! [rows, heads * d + kv_heads * (d + v)], in kv_heads groups: the queries of the heads that share a
+//! key, their key and value, side by side; outputs are [rows, heads * v].
 //!
 //! Where a rank holds a part of each sequence (see [`ContextPart`]), rows are its own tokens.
 //! They attend to the keys and values of all tokens, `kv` [parts, sequences, s / parts,
-//! kv_heads * 2 * d]: what gathering every part's [`pack_keys_values`] gives.
+//! kv_heads * (d + v)]: what gathering every part's [`pack_keys_values`] gives.
 
 mod backward;
 mod cached;
 mod cap;
 mod chunks;
 mod forward;
+mod heads;
 mod keys_values;
 mod pack;
 mod tile;
@@ -26,6 +27,7 @@ use chunks::Columns;
 pub use backward::attention_backward;
 pub use cached::{CacheShape, cached_attention, newest_rows, store_keys_values};
 pub use forward::attention_forward;
+pub use heads::{join_heads, split_heads};
 pub use keys_values::{pack_keys_values, unpack_keys_values};
 
 /// What an attention kernel works on.
@@ -43,6 +45,8 @@ pub struct AttentionShape {
     pub kv_heads: usize,
     /// Columns of a head's query, d; scores are scaled by 1 / sqrt(d).
     pub head_dim: usize,
+    /// Columns of a value, and of what a head gives, v.
+    pub value_dim: usize,
     /// Whether a query sees only the keys up to its own position.
     pub causal: bool,
     /// How many of these keys a query sees at most, the newest ones; only where it sees no later ones.
@@ -63,7 +67,17 @@ impl AttentionShape {
 
     /// Columns of `qkv`.
     fn qkv_cols(&self) -> usize {
-        (self.heads + 2 * self.kv_heads) * self.head_dim
+        self.kv_heads * self.group_cols()
+    }
+
+    /// Columns of a group in `qkv`.
+    fn group_cols(&self) -> usize {
+        self.group_heads() * self.head_dim + self.pair_cols()
+    }
+
+    /// Columns of a key and its value.
+    fn pair_cols(&self) -> usize {
+        self.head_dim + self.value_dim
     }
 
     /// Heads that share a key and value.
@@ -73,7 +87,7 @@ impl AttentionShape {
 
     /// Columns of the output.
     fn out_cols(&self) -> usize {
-        self.heads * self.head_dim
+        self.heads * self.value_dim
     }
 
     /// Every (sequence, group of heads): the unit of work.
@@ -104,7 +118,7 @@ impl AttentionShape {
             assert_eq!(self.context.parts, 1, "a part attends to gathered keys and values");
             return Columns::QueryKeyValue;
         };
-        assert_eq!(kv, self.sequences * self.seq_len * self.kv_heads * 2 * self.head_dim, "kv of {self:?}");
+        assert_eq!(kv, self.sequences * self.seq_len * self.kv_heads * self.pair_cols(), "kv of {self:?}");
         Columns::KeyValue
     }
 }

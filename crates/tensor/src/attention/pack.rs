@@ -93,17 +93,17 @@ impl AttentionShape {
     /// A head's queries in `qkv`.
     pub(super) fn query_block(&self, sequence: usize, head: usize) -> Block {
         let (stride, rows) = (self.qkv_cols(), self.context.tokens(self.seq_len));
-        // Before the head's query lie its group's others, and two columns of every group before.
-        let before = head + 2 * (head / self.group_heads());
-        let start = sequence * rows * stride + before * self.head_dim;
+        // Before the head's query lie the groups before and its group's others.
+        let (group, others) = (head / self.group_heads(), head % self.group_heads());
+        let start = sequence * rows * stride + group * self.group_cols() + others * self.head_dim;
         Block { start, stride, rows, cols: self.head_dim }
     }
 
     /// A head's block in the output.
     pub(super) fn out_block(&self, sequence: usize, head: usize) -> Block {
         let (stride, rows) = (self.out_cols(), self.context.tokens(self.seq_len));
-        let start = sequence * rows * stride + head * self.head_dim;
-        Block { start, stride, rows, cols: self.head_dim }
+        let start = sequence * rows * stride + head * self.value_dim;
+        Block { start, stride, rows, cols: self.value_dim }
     }
 }
 

@@ -7,12 +7,17 @@ fn keep(sequence: usize, head: usize, query: usize, key: usize) -> bool {
     (sequence * 3 + head * 5 + query * 7 + key * 11) % 4 != 1
 }
 
+/// Columns of the queries that share a key, the key and the value.
+fn group(shape: AttentionShape) -> usize {
+    (shape.heads / shape.kv_heads + 1) * shape.head_dim + shape.value_dim
+}
+
 /// Where a row of `qkv` has of a head: part 0, its query; 1 and 2, the key and the value of its group.
 fn place(shape: AttentionShape, row: usize, head: usize, part: usize) -> usize {
     let AttentionShape { heads, kv_heads, head_dim, .. } = shape;
     let shared = heads / kv_heads;
     let block = if part == 0 { head % shared } else { shared + part - 1 };
-    (row * (heads + 2 * kv_heads) + head / shared * (shared + 2) + block) * head_dim
+    (row * kv_heads + head / shared) * group(shape) + block * head_dim
 }
 
 /// The keys that a query sees.
@@ -30,12 +35,12 @@ fn capped(shape: AttentionShape, score: f64) -> (f64, f64) {
 
 /// The gradient of `qkv` by loops over every score.
 fn plain_gradient(shape: AttentionShape, qkv: &[f64], dout: &[f64], dropout: bool) -> Vec<f64> {
-    let AttentionShape { sequences, seq_len, heads, head_dim: d, .. } = shape;
+    let AttentionShape { sequences, seq_len, heads, head_dim: d, value_dim, .. } = shape;
     let (mut gradient, scale) = (vec![0.0; qkv.len()], 1.0 / (d as f64).sqrt());
     for (sequence, head) in (0..sequences).flat_map(|s| (0..heads).map(move |h| (s, h))) {
         for query in 0..seq_len {
             let row = sequence * seq_len + query;
-            let (q, dout) = (place(shape, row, head, 0), &dout[(row * heads + head) * d..][..d]);
+            let (q, dout) = (place(shape, row, head, 0), &dout[(row * heads + head) * value_dim..][..value_dim]);
             let keys: Vec<[usize; 2]> = seen(shape, query)
                 .map(|key| [1, 2].map(|part| place(shape, sequence * seq_len + key, head, part)))
                 .collect();
@@ -48,7 +53,7 @@ fn plain_gradient(shape: AttentionShape, qkv: &[f64], dout: &[f64], dropout: boo
                 false => 1.0,
             };
             let slopes: Vec<f64> =
-                keys.iter().enumerate().map(|(key, [_, v])| factor(key) * dot(dout, &qkv[*v..v + d])).collect();
+                keys.iter().enumerate().map(|(key, [_, v])| factor(key) * dot(dout, &qkv[*v..v + value_dim])).collect();
             let mean = dot(&weights, &slopes) / sum;
             for (key, [k, v]) in keys.iter().enumerate() {
                 let p = weights[key] / sum;
@@ -57,6 +62,8 @@ fn plain_gradient(shape: AttentionShape, qkv: &[f64], dout: &[f64], dropout: boo
                 for i in 0..d {
                     gradient[q + i] += score * qkv[k + i];
                     gradient[k + i] += score * qkv[q + i];
+                }
+                for i in 0..value_dim {
                     gradient[v + i] += p * factor(key) * dout[i];
                 }
             }
@@ -67,9 +74,9 @@ fn plain_gradient(shape: AttentionShape, qkv: &[f64], dout: &[f64], dropout: boo
 
 /// Attention by loops, storing every score: out and log_sum_exp.
 fn plain(shape: AttentionShape, qkv: &[f64], dropout: bool) -> (Vec<f64>, Vec<f64>) {
-    let AttentionShape { sequences, seq_len, heads, head_dim, .. } = shape;
+    let AttentionShape { sequences, seq_len, heads, head_dim, value_dim, .. } = shape;
     let at = |row: usize, head: usize, part: usize, i: usize| qkv[place(shape, row, head, part) + i];
-    let mut out = vec![0.0; shape.rows() * heads * head_dim];
+    let mut out = vec![0.0; shape.rows() * heads * value_dim];
     let mut lse = vec![0.0; shape.rows() * heads];
     for (sequence, head) in (0..sequences).flat_map(|s| (0..heads).map(move |h| (s, h))) {
         for query in 0..seq_len {
@@ -84,8 +91,8 @@ fn plain(shape: AttentionShape, qkv: &[f64], dropout: bool) -> (Vec<f64>, Vec<f6
             lse[row * heads + head] = sum.ln();
             for key in keys.filter(|key| !dropout || keep(sequence, head, query, *key)) {
                 let p = score(key).exp() / sum * if dropout { 4.0 / 3.0 } else { 1.0 };
-                for i in 0..head_dim {
-                    out[(row * heads + head) * head_dim + i] += p * at(sequence * seq_len + key, head, 2, i);
+                for i in 0..value_dim {
+                    out[(row * heads + head) * value_dim + i] += p * at(sequence * seq_len + key, head, 2, i);
                 }
             }
         }
@@ -94,10 +101,9 @@ fn plain(shape: AttentionShape, qkv: &[f64], dropout: bool) -> (Vec<f64>, Vec<f6
 }
 
 fn check<T: Element>(shape: AttentionShape, dropout: bool) {
-    let (rows, width) = (shape.rows(), shape.heads * shape.head_dim);
+    let (rows, width) = (shape.rows(), shape.heads * shape.value_dim);
     let three = T::from_f64(3.0);
-    let qkv: Vec<T> =
-        random::<T>(1, rows * (shape.heads + 2 * shape.kv_heads) * shape.head_dim).iter().map(|x| *x * three).collect();
+    let qkv: Vec<T> = random::<T>(1, rows * shape.kv_heads * group(shape)).iter().map(|x| *x * three).collect();
     let dout = random::<T>(2, rows * width);
     let run = |pool: &Pool| {
         let dropout: Option<AttentionDropout<'_, T>> = dropout.then_some((T::from_f64(4.0 / 3.0), &keep));
@@ -154,12 +160,16 @@ fn attention_equals_loops_and_differences() {
                 heads,
                 kv_heads,
                 head_dim,
+                value_dim: head_dim,
                 causal,
                 window: None,
                 cap: None,
             };
-            check::<f32>(shape, dropout);
-            check::<f64>(shape, dropout);
+            // Values as wide as keys, narrower and wider.
+            for value_dim in [head_dim, head_dim.div_ceil(2), head_dim + 5] {
+                check::<f32>(AttentionShape { value_dim, ..shape }, dropout);
+                check::<f64>(AttentionShape { value_dim, ..shape }, dropout);
+            }
         }
     }
 }
@@ -178,6 +188,7 @@ fn windows_and_caps_equal_loops_and_differences() {
                 heads: 4,
                 kv_heads: 2,
                 head_dim: 3,
+                value_dim: 4,
                 causal: true,
                 window,
                 cap,
@@ -194,6 +205,7 @@ fn windows_and_caps_equal_loops_and_differences() {
         heads: 2,
         kv_heads: 1,
         head_dim: 2,
+        value_dim: 3,
         causal: false,
         window,
         cap,
@@ -210,6 +222,7 @@ fn scores_far_apart_do_not_overflow() {
         heads: 1,
         kv_heads: 1,
         head_dim: 1,
+        value_dim: 1,
         causal: true,
         window: None,
         cap: None,
@@ -232,6 +245,7 @@ fn no_tokens_are_no_work() {
         heads: 1,
         kv_heads: 1,
         head_dim: 4,
+        value_dim: 4,
         causal: true,
         window: None,
         cap: None,

@@ -29,12 +29,15 @@ fn rows_of<T: Copy>(shape: AttentionShape, x: &[T]) -> Vec<T> {
     (0..shape.rows()).flat_map(|local| x[row(local) * cols..][..cols].to_vec()).collect()
 }
 
+fn groups(shape: AttentionShape) -> GroupShape {
+    let AttentionShape { kv_heads: groups, heads, head_dim, value_dim, .. } = shape;
+    GroupShape { rows: shape.rows(), groups, heads: heads / groups, head_dim, value_dim }
+}
+
 fn whole<T: Element>(shape: AttentionShape, dropout: bool) -> Tensors<T> {
-    let (rows, width) = (shape.rows(), shape.heads * shape.head_dim);
-    let qkv: Vec<T> = random::<T>(1, rows * (shape.heads + 2 * shape.kv_heads) * shape.head_dim)
-        .iter()
-        .map(|x| *x * T::from_f64(3.0))
-        .collect();
+    let (rows, width) = (shape.rows(), shape.heads * shape.value_dim);
+    let qkv: Vec<T> =
+        random::<T>(1, rows * shape.kv_heads * groups(shape).group()).iter().map(|x| *x * T::from_f64(3.0)).collect();
     let dout = random::<T>(2, rows * width);
     let (mut out, mut log_sum_exp) = (vec![T::ZERO; rows * width], vec![T::ZERO; rows * shape.heads]);
     let mut dqkv = vec![T::ZERO; qkv.len()];
@@ -45,14 +48,8 @@ fn whole<T: Element>(shape: AttentionShape, dropout: bool) -> Tensors<T> {
 }
 
 fn packed<T: Element>(shape: AttentionShape, qkv: &[T]) -> Vec<T> {
-    let mut kv = vec![T::ONE; shape.rows() * shape.kv_heads * 2 * shape.head_dim];
-    let AttentionShape { kv_heads, heads, head_dim, .. } = shape;
-    pack_keys_values(
-        &Pool::new(1),
-        GroupShape { rows: shape.rows(), groups: kv_heads, heads: heads / kv_heads, head_dim },
-        qkv,
-        &mut kv,
-    );
+    let mut kv = vec![T::ONE; shape.rows() * shape.kv_heads * groups(shape).pair()];
+    pack_keys_values(&Pool::new(1), groups(shape), qkv, &mut kv);
     kv
 }
 
@@ -60,7 +57,7 @@ fn packed<T: Element>(shape: AttentionShape, qkv: &[T]) -> Vec<T> {
 /// tensors and dkv. Outputs start with ones, which must be overwritten where they are written.
 fn part<T: Element>(shape: AttentionShape, whole: &Tensors<T>, kv: &[T], dropout: bool) -> (Tensors<T>, Vec<T>) {
     let (qkv, dout) = (rows_of(shape, &whole.qkv), rows_of(shape, &whole.dout));
-    let (width, dropout) = (shape.heads * shape.head_dim, factor(dropout));
+    let (width, dropout) = (shape.heads * shape.value_dim, factor(dropout));
     let lengths = [shape.rows() * width, shape.rows() * shape.heads, qkv.len()];
     let all = on_any_threads(|pool| {
         let [mut out, mut lse, mut dqkv] = lengths.map(|len| vec![T::ONE; len]);
@@ -100,15 +97,7 @@ fn check<T: Element>(whole_shape: AttentionShape, parts: usize, dropout: bool) {
         let keys_values = packed(shape(i), &part.dqkv);
         assert!(keys_values.iter().all(|x| *x == T::ONE), "{}", what("untouched dk, dv"));
         let expected = rows_of(shape(i), &whole.dqkv);
-        let (pool, rows) = (Pool::new(2), shape(i).rows());
-        let expected_kv = packed(shape(i), &expected);
-        let AttentionShape { kv_heads, heads, head_dim, .. } = shape(i);
-        unpack_keys_values(
-            &pool,
-            GroupShape { rows, groups: kv_heads, heads: heads / kv_heads, head_dim },
-            &expected_kv,
-            &mut part.dqkv,
-        );
+        unpack_keys_values(&Pool::new(2), groups(shape(i)), &packed(shape(i), &expected), &mut part.dqkv);
         assert_same(&what("dq"), &part.dqkv, &expected);
         dkv_sum.iter_mut().zip(dkv).for_each(|(sum, x)| *sum += x);
     }
@@ -142,6 +131,7 @@ fn the_parts_of_a_sequence_together_equal_the_whole() {
                     heads,
                     kv_heads,
                     head_dim,
+                    value_dim: head_dim,
                     causal,
                     window: None,
                     cap: None,
@@ -152,6 +142,9 @@ fn the_parts_of_a_sequence_together_equal_the_whole() {
                     // Windows that end in other parts' tokens.
                     let window = Some(1 + seq_len * 2 / 3);
                     check::<f64>(AttentionShape { window, cap: Some(2.0), ..shape }, parts, dropout);
+                }
+                for value_dim in [head_dim.div_ceil(2), head_dim + 5] {
+                    check::<f64>(AttentionShape { value_dim, ..shape }, parts, dropout);
                 }
             }
         }
@@ -168,6 +161,7 @@ fn keys_that_no_query_of_a_part_sees_get_zero_gradients() {
         heads: 1,
         kv_heads: 1,
         head_dim: 2,
+        value_dim: 2,
         causal: true,
         window: None,
         cap: None,
@@ -185,23 +179,61 @@ fn keys_that_no_query_of_a_part_sees_get_zero_gradients() {
 }
 
 #[test]
+fn queries_and_keys_are_taken_out_and_put_back() {
+    for (rows, groups, heads, d, value_dim) in
+        [(0, 2, 1, 3, 3), (1, 1, 1, 1, 1), (5, 3, 1, 7, 7), (5, 2, 4, 3, 2), (9, 2, 2, 3, 8), (301, 4, 1, 64, 64)]
+    {
+        let shape = GroupShape { rows, groups, heads, head_dim: d, value_dim };
+        let group = (heads + 1) * d + value_dim;
+        let qkv = random::<f32>(1, rows * groups * group);
+        let split = on_any_threads(|pool| {
+            let (mut queries, mut keys) = (vec![0.0; rows * groups * heads * d], vec![0.0; rows * groups * d]);
+            split_heads(pool, shape, &qkv, &mut queries, &mut keys);
+            [queries, keys].concat()
+        });
+        let (queries, keys) = split.split_at(rows * groups * heads * d);
+        let joined = |beside: Option<&[f32]>| {
+            on_any_threads(|pool| {
+                let mut joined = vec![9.0; qkv.len()];
+                join_heads(pool, shape, queries, keys, beside, &mut joined);
+                joined
+            })
+        };
+        assert_eq!(joined(Some(&qkv)), qkv);
+        for (i, joined) in joined(None).into_iter().enumerate() {
+            let (unit, col) = (i / group, i % group);
+            let expected = match col / d {
+                head if head < heads => queries[unit * heads * d + col],
+                head if head == heads => keys[unit * d + col % d],
+                _ => 9.0,
+            };
+            assert_eq!(joined, expected);
+            assert!(joined == 9.0 || joined == qkv[i]);
+        }
+    }
+}
+
+#[test]
 fn keys_and_values_are_packed_beside_each_other_and_put_back() {
-    for (rows, groups, heads, head_dim) in [(0, 2, 1, 3), (1, 1, 1, 1), (5, 3, 1, 7), (5, 2, 4, 3), (301, 4, 1, 64)] {
-        let group = (heads + 2) * head_dim;
+    let sizes =
+        [(0, 2, 1, 3, 3), (1, 1, 1, 1, 1), (5, 3, 1, 7, 7), (5, 2, 4, 3, 2), (301, 4, 1, 64, 64), (301, 2, 1, 6, 9)];
+    for (rows, groups, heads, head_dim, value_dim) in sizes {
+        let shape = GroupShape { rows, groups, heads, head_dim, value_dim };
+        let (group, pair) = ((heads + 1) * head_dim + value_dim, head_dim + value_dim);
         let qkv = random::<f32>(1, rows * groups * group);
         let kv = on_any_threads(|pool| {
-            let mut kv = vec![0.0; rows * groups * 2 * head_dim];
-            pack_keys_values(pool, GroupShape { rows, groups, heads, head_dim }, &qkv, &mut kv);
+            let mut kv = vec![0.0; rows * groups * pair];
+            pack_keys_values(pool, shape, &qkv, &mut kv);
             kv
         });
         let back = on_any_threads(|pool| {
             let mut back = vec![9.0; qkv.len()];
-            unpack_keys_values(pool, GroupShape { rows, groups, heads, head_dim }, &kv, &mut back);
+            unpack_keys_values(pool, shape, &kv, &mut back);
             back
         });
         for i in 0..qkv.len() {
             let (unit, col) = (i / group, i % group);
-            let packed = col.checked_sub(heads * head_dim).map(|col| kv[unit * 2 * head_dim + col]);
+            let packed = col.checked_sub(heads * head_dim).map(|col| kv[unit * pair + col]);
             assert_eq!(packed.unwrap_or(qkv[i]), qkv[i]);
             assert_eq!(back[i], packed.unwrap_or(9.0));
         }
@@ -219,6 +251,7 @@ fn a_part_without_gathered_keys_is_refused() {
         heads: 1,
         kv_heads: 1,
         head_dim: 1,
+        value_dim: 1,
         causal: true,
         window: None,
         cap: None,

@@ -5,14 +5,14 @@ const WHOLE: ContextPart = ContextPart::WHOLE;
 
 /// Sequences of unequal length come in passes of `tokens`; the whole sequences' attention is the training kernel's.
 fn check<T: Element>(
-    [heads, kv_heads, head_dim]: [usize; 3],
+    [heads, kv_heads, head_dim, value_dim]: [usize; 4],
     capacity: usize,
     tokens: usize,
     (window, cap): (Option<usize>, Option<f64>),
 ) {
     let lengths = [capacity, capacity / 2 + 1, 1];
-    let cols = (heads + 2 * kv_heads) * head_dim;
-    let width = heads * head_dim;
+    let cols = heads * head_dim + kv_heads * (head_dim + value_dim);
+    let width = heads * value_dim;
     let whole = random::<T>(1, lengths.len() * capacity * cols);
     let shape = AttentionShape {
         sequences: lengths.len(),
@@ -21,6 +21,7 @@ fn check<T: Element>(
         heads,
         kv_heads,
         head_dim,
+        value_dim,
         causal: true,
         window,
         cap,
@@ -28,7 +29,8 @@ fn check<T: Element>(
     let (mut expected, mut lse) = (vec![T::ZERO; shape.rows() * width], vec![T::ZERO; shape.rows() * heads]);
     attention_forward(&Pool::new(1), shape, &whole, None, &mut expected, &mut lse, None);
 
-    let shape = CacheShape { sequences: lengths.len(), tokens, capacity, heads, kv_heads, head_dim, window, cap };
+    let sequences = lengths.len();
+    let shape = CacheShape { sequences, tokens, capacity, heads, kv_heads, head_dim, value_dim, window, cap };
     let run = |pool: &Pool| {
         // Whatever lies where nothing was stored must not be read.
         let mut cache = vec![T::from_f64(f64::NAN); shape.elements()];
@@ -65,11 +67,11 @@ fn check<T: Element>(
 
 #[test]
 fn cached_attention_is_attention() {
-    for (heads, kv_heads, head_dim) in [(1, 1, 1), (2, 2, 5), (6, 2, 8), (4, 1, 16), (3, 3, 64)] {
+    for sizes in [[1, 1, 1, 1], [2, 2, 5, 5], [6, 2, 8, 8], [4, 1, 16, 16], [3, 3, 64, 64], [4, 2, 6, 3], [2, 2, 3, 7]]
+    {
         for (capacity, tokens) in
             [(1, 1), (7, 1), (7, 3), (31, 1), (32, 5), (33, 1), (64, 16), (70, 1), (70, 70), (97, 40)]
         {
-            let sizes = [heads, kv_heads, head_dim];
             check::<f64>(sizes, capacity, tokens, (None, None));
             check::<f32>(sizes, capacity, tokens, (None, None));
             check::<f64>(sizes, capacity, tokens, (Some(1 + capacity / 3), Some(1.5)));
@@ -86,6 +88,7 @@ fn every_position_in_the_cache_matters() {
         heads: 2,
         kv_heads: 1,
         head_dim: 4,
+        value_dim: 4,
         window: None,
         cap: None,
     };

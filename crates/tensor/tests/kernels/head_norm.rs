@@ -4,18 +4,23 @@ use quadrille_tensor::*;
 /// Every normed head of a row, by its first column.
 fn heads(norm: HeadNorm) -> Vec<usize> {
     let of_group = |group: usize| {
-        let first = group * (norm.heads + 2);
-        if norm.keys { first + norm.heads..first + norm.heads + 1 } else { first..first + norm.heads }
+        let heads = if norm.keys { norm.heads..norm.heads + 1 } else { 0..norm.heads };
+        heads.map(move |head| group * group_cols(norm) + head * norm.head_dim)
     };
-    (0..norm.groups).flat_map(of_group).map(|head| head * norm.head_dim).collect()
+    (0..norm.groups).flat_map(of_group).collect()
+}
+
+fn group_cols(norm: HeadNorm) -> usize {
+    (norm.heads + 1) * norm.head_dim + norm.value_dim
 }
 
 /// The norm by loops.
 fn plain(norm: HeadNorm, x: &[f64], gamma: &[f64], beta: Option<&[f64]>) -> Vec<f64> {
     let (d, mut y) = (norm.head_dim, x.to_vec());
-    for row in 0..x.len() / (norm.groups * (norm.heads + 2) * d) {
+    let cols = norm.groups * group_cols(norm);
+    for row in 0..x.len() / cols {
         for head in heads(norm) {
-            let at = row * norm.groups * (norm.heads + 2) * d + head;
+            let at = row * cols + head;
             let of = &x[at..at + d];
             let mean = if norm.centered { of.iter().sum::<f64>() / d as f64 } else { 0.0 };
             let square = of.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / d as f64;
@@ -29,7 +34,7 @@ fn plain(norm: HeadNorm, x: &[f64], gamma: &[f64], beta: Option<&[f64]>) -> Vec<
 }
 
 fn check<T: Element>(norm: HeadNorm, rows: usize) {
-    let (d, len) = (norm.head_dim, rows * norm.groups * (norm.heads + 2) * norm.head_dim);
+    let (d, len) = (norm.head_dim, rows * norm.groups * group_cols(norm));
     let (x, dy, gamma) = (random::<T>(1, len), random::<T>(2, len), random::<T>(3, d));
     let beta = norm.centered.then(|| random::<T>(4, d));
     let all = on_any_threads(|pool| {
@@ -68,9 +73,11 @@ fn check<T: Element>(norm: HeadNorm, rows: usize) {
 fn head_norms_equal_loops_and_differences() {
     for (rows, groups, heads, head_dim) in [(1, 1, 1, 1), (3, 2, 1, 4), (5, 1, 3, 6), (2, 2, 2, 17), (0, 1, 1, 2)] {
         for (keys, centered) in [(false, false), (true, false), (false, true), (true, true)] {
-            let norm = HeadNorm { groups, heads, head_dim, keys, centered, eps: 0.1 };
-            check::<f32>(norm, rows);
-            check::<f64>(norm, rows);
+            for value_dim in [head_dim, head_dim + 3] {
+                let norm = HeadNorm { groups, heads, head_dim, value_dim, keys, centered, eps: 0.1 };
+                check::<f32>(norm, rows);
+                check::<f64>(norm, rows);
+            }
         }
     }
 }

@@ -10,6 +10,7 @@ mod embedding;
 mod experts;
 mod few_rows;
 mod head_norm;
+mod latent;
 mod matmul;
 mod norm;
 mod rms_norm;

@@ -36,7 +36,7 @@ fn check<T: Element>(shape: (usize, usize, usize), positions: &[usize]) {
             let mut y = x.to_vec();
             let turned = rotate(
                 pool,
-                GroupShape { rows, groups, heads, head_dim: d },
+                GroupShape { rows, groups, heads, head_dim: d, value_dim: d },
                 &rotary,
                 |row| rows - 1 - row,
                 &mut y,
@@ -74,7 +74,7 @@ fn scores_depend_on_distances_alone() {
         let mut rows = [&x[..], &x[..]].concat();
         rotate(
             &Pool::new(1),
-            GroupShape { rows: 2, groups: 1, heads: 1, head_dim: 8 },
+            GroupShape { rows: 2, groups: 1, heads: 1, head_dim: 8, value_dim: 8 },
             &rotary,
             |row| row,
             &mut rows,
@@ -90,11 +90,25 @@ fn scores_depend_on_distances_alone() {
 fn numbers_beyond_the_pairs_stay() {
     let (rotary, x) = (Rotary::<f64>::new(5, &frequencies(4), 3..4), random::<f64>(1, 15));
     let mut turned = x.clone();
-    rotate(&Pool::new(1), GroupShape { rows: 1, groups: 1, heads: 1, head_dim: 5 }, &rotary, |_| 0, &mut turned, false);
+    let shape = GroupShape { rows: 1, groups: 1, heads: 1, head_dim: 5, value_dim: 5 };
+    rotate(&Pool::new(1), shape, &rotary, |_| 0, &mut turned, false);
     let narrow: Vec<f64> = [0, 5, 10].iter().flat_map(|at| x[*at..at + 4].to_vec()).collect();
     let exact = plain((1, 1, 4), &[3], &narrow, false);
     for (head, at) in [0, 5, 10].into_iter().enumerate() {
         assert_close("what turns", &turned[at..at + 4], &exact[4 * head..4 * head + 4]);
         assert_eq!(turned[at + 4], x[at + 4]);
+    }
+}
+
+#[test]
+fn values_of_any_width_stay() {
+    let (rotary, x) = (Rotary::<f64>::new(4, &frequencies(4), 3..5), random::<f64>(1, 2 * 2 * 11));
+    let mut turned = x.clone();
+    let shape = GroupShape { rows: 2, groups: 2, heads: 1, head_dim: 4, value_dim: 3 };
+    rotate(&Pool::new(1), shape, &rotary, |row| row, &mut turned, false);
+    for (group, (turned, x)) in turned.chunks(11).zip(x.chunks(11)).enumerate() {
+        assert_eq!(turned[8..], x[8..]);
+        let narrow: Vec<f64> = x[..8].iter().copied().chain([0.0; 4]).collect();
+        assert_close("what turns", &turned[..8], &plain((1, 1, 4), &[3 + group / 2], &narrow, false)[..8]);
     }
 }

@@ -15,6 +15,7 @@ fn shape(rows: usize, cols: usize, parts: usize) -> AttentionShape {
         heads: 4,
         kv_heads: 2,
         head_dim: (cols % 97).max(1),
+        value_dim: (cols % 53).max(1),
         causal,
         window: (causal && rows.is_multiple_of(3)).then_some(20),
         cap: cols.is_multiple_of(2).then_some(3.0),
@@ -23,8 +24,9 @@ fn shape(rows: usize, cols: usize, parts: usize) -> AttentionShape {
 
 /// Elements of `qkv`, of the output and of a number for each head.
 fn sizes(shape: &AttentionShape) -> [usize; 3] {
-    let (rows, d) = (shape.rows(), shape.head_dim);
-    [rows * (shape.heads + 2 * shape.kv_heads) * d, rows * shape.heads * d, rows * shape.heads]
+    let AttentionShape { heads, kv_heads, head_dim, value_dim, .. } = *shape;
+    let qkv_cols = heads * head_dim + kv_heads * (head_dim + value_dim);
+    [qkv_cols, heads * value_dim, heads].map(|cols| shape.rows() * cols)
 }
 
 fn keep(sequence: usize, head: usize, query: usize, key: usize) -> bool {
@@ -43,20 +45,24 @@ kernel! { Whole(pool, rows, cols) stored [
 
 /// Elements of the keys and values of all parts.
 fn kv(shape: &AttentionShape) -> usize {
-    shape.sequences * shape.seq_len * shape.kv_heads * 2 * shape.head_dim
+    shape.sequences * shape.seq_len * shape.kv_heads * (shape.head_dim + shape.value_dim)
 }
 
 kernel! { Parts(pool, rows, cols) stored [
     qkv: sizes(&shape(rows, cols, 2))[0], kv: kv(&shape(rows, cols, 2)), made: sizes(&shape(rows, cols, 2))[1],
     out: sizes(&shape(rows, cols, 2))[1], dout: sizes(&shape(rows, cols, 2))[1], dqkv: sizes(&shape(rows, cols, 2))[0],
-    dkv: kv(&shape(rows, cols, 2)), packed: kv(&shape(rows, cols, 2)) / 2
+    dkv: kv(&shape(rows, cols, 2)), packed: kv(&shape(rows, cols, 2)) / 2,
+    queries: sizes(&shape(rows, cols, 2))[1], keys: kv(&shape(rows, cols, 2)) / 4
 ] real [made_lse: sizes(&shape(rows, cols, 2))[2], lse: sizes(&shape(rows, cols, 2))[2]] {
     let shape = shape(rows, cols, 2);
     attention_forward(pool, shape, qkv, Some(kv), made, made_lse, None);
     attention_backward(pool, shape, qkv, Some((kv, dkv)), out, lse, dout, dqkv, None);
-    let groups = GroupShape { rows: shape.rows(), groups: 2, heads: 2, head_dim: shape.head_dim };
+    let AttentionShape { head_dim, value_dim, .. } = shape;
+    let groups = GroupShape { rows: shape.rows(), groups: 2, heads: 2, head_dim, value_dim };
     pack_keys_values(pool, groups, qkv, packed);
     unpack_keys_values(pool, groups, packed, dqkv);
+    split_heads(pool, groups, dqkv, queries, keys);
+    join_heads(pool, groups, queries, keys, Some(qkv), dqkv);
 } }
 
 /// Up to 49.
@@ -74,6 +80,7 @@ fn cache(rows: usize, cols: usize, tokens: usize) -> CacheShape {
         heads: 4,
         kv_heads: 2,
         head_dim: head_dim(cols),
+        value_dim: head_dim(cols),
         window,
         cap,
     }

@@ -63,12 +63,12 @@ kernel! { RmsNorm(pool, rows, cols) stored [x: rows * cols, y: rows * cols, dy: 
 
 kernel! { Heads(pool, rows, cols) stored [x: rows * 4 * cols, normed: rows * 4 * cols, dy: rows * 4 * cols, turned: rows * 4 * cols]
     real [gamma: cols, beta: cols, dgamma: cols, dbeta: cols] {
-    let norm = HeadNorm { groups: 1, heads: 2, head_dim: cols, keys: rows.is_multiple_of(2), centered: rows.is_multiple_of(3), eps: EPS };
+    let norm = HeadNorm { groups: 1, heads: 2, head_dim: cols, value_dim: cols, keys: rows.is_multiple_of(2), centered: rows.is_multiple_of(3), eps: EPS };
     let centered = norm.centered;
     head_norm_forward(pool, norm, gamma, centered.then_some(&beta[..]), normed);
     head_norm_backward(pool, norm, x, gamma, dy, dgamma, centered.then_some(&mut dbeta[..]), true);
     let rotary = Rotary::new(cols, &vec![0.7; cols / 2], 0..rows);
-    rotate(pool, GroupShape { rows, groups: 1, heads: 2, head_dim: cols }, &rotary, |row| row, turned, rows.is_multiple_of(2));
+    rotate(pool, GroupShape { rows, groups: 1, heads: 2, head_dim: cols, value_dim: cols }, &rotary, |row| row, turned, rows.is_multiple_of(2));
 } }
 
 kernel! { Embedding(pool, rows, cols) stored [table: 9 * cols, y: rows * cols, x: rows * cols, dy: rows * cols, narrow: 9 * cols, places: 9 * cols]

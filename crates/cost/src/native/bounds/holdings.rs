@@ -54,13 +54,16 @@ pub(super) struct Holdings {
     pipelined: bool,
 }
 
+/// Forward, backward, gradients of weights that are put off, and the update.
+pub(super) const SECTIONS: usize = 4;
+
 /// Bytes that a piece of layers takes.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Held {
     /// Of one microbatch, by [`Life`].
     pub lives: [f64; Life::ALL.len()],
-    /// The most that there is at once of what lives within passes.
-    pub most: f64,
+    /// The most that there is at once of what lives within passes: in each of them, and in the update.
+    pub most: [f64; SECTIONS],
     /// The same with what lives from pass to pass, of a single microbatch; in a pipeline while it goes backward, since in
     /// other passes others are there, too.
     pub most_alone: f64,
@@ -122,7 +125,7 @@ impl Holdings {
                 }
                 if !event.kept {
                     now += change;
-                    held.most = held.most.max(now);
+                    held.most[section] = held.most[section].max(now);
                 }
             }
         }

@@ -1,13 +1,16 @@
 //! A number of a piece of layers, by how many blocks the piece has.
 
-use quadrille_spec::Blocks;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::makeups::{Makeups, Which};
 
 /// A number for every count of blocks, from those of a few.
 ///
 /// Collectives and computations follow each other on streams, so that what a pass takes is the longest of several ways
 /// through its tasks, each of which grows evenly with the blocks; and so it is with memory, the most of several moments. So
 /// none adds less than those before it, once a block has others on both sides.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Line {
     /// Of `first` blocks and the next few.
     few: Vec<f64>,
@@ -16,49 +19,38 @@ pub(super) struct Line {
     pub more: f64,
     /// What any block adds at most; the same where all are alike.
     pub more_at_most: f64,
+    /// Where blocks differ: of pieces that have any.
+    mixed: Option<Mixed>,
 }
 
-/// Which blocks of the model a piece may have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Which {
-    /// The first ones.
-    First,
-    /// Any that follow each other.
-    Between,
-    /// The last ones.
-    Last,
-    /// Any.
-    Any,
+/// A number of pieces whose blocks may differ.
+#[derive(Debug, Clone)]
+struct Mixed {
+    makeups: Arc<Makeups>,
+    which: Which,
+    /// What there is beside blocks.
+    beside: f64,
+    /// By kind: what a block adds.
+    adds: Vec<f64>,
 }
 
 impl Line {
     /// Of pieces whose blocks are alike.
     pub fn new(first: usize, few: Vec<f64>, more: f64) -> Self {
-        Self { few, first, more, more_at_most: more }
+        Self { few, first, more, more_at_most: more, mixed: None }
     }
 
     /// Of the least that pieces with such blocks of a model have, if blocks of each kind alone have what `alike` says, and each
     /// adds as much beside others as beside its like.
-    pub fn of_kinds(alike: &[&Self], blocks: &Blocks, which: Which) -> Self {
-        let adds = |kind: usize| alike[kind].more;
-        let all = || (0..alike.len()).map(adds);
-        let beside = alike.iter().map(|line| line.beside()).fold(f64::INFINITY, f64::min);
-        let sums = least_sums((0..blocks.len()).map(|place| adds(blocks.kind_of(place))).collect(), which);
+    pub fn of_kinds(alike: &[&Self], makeups: &Arc<Makeups>, which: Which) -> Self {
+        let least = |of: &dyn Fn(&Self) -> f64| alike.iter().map(|line| of(line)).fold(f64::INFINITY, f64::min);
+        let adds: Vec<f64> = alike.iter().map(|line| line.more).collect();
         Self {
-            few: sums.into_iter().map(|sum| beside + sum).collect(),
+            few: vec![least(&|line| line.at(0))],
             first: 0,
-            more: all().fold(f64::INFINITY, f64::min),
-            more_at_most: all().fold(f64::NEG_INFINITY, f64::max),
-        }
-    }
-
-    /// A part of it.
-    pub fn part(self, part: f64) -> Self {
-        Self {
-            few: self.few.into_iter().map(|number| part * number).collect(),
-            more: part * self.more,
-            more_at_most: part * self.more_at_most,
-            ..self
+            more: least(&|line| line.more),
+            more_at_most: adds.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            mixed: Some(Mixed { makeups: Arc::clone(makeups), which, beside: least(&Self::beside), adds }),
         }
     }
 
@@ -75,60 +67,31 @@ impl Line {
 
     /// With so many blocks.
     pub fn at(&self, blocks: usize) -> f64 {
+        if let Some(Mixed { makeups, which, beside, adds }) = self.mixed.as_ref().filter(|_| blocks > 0) {
+            return beside + makeups.least_sum(*which, blocks, adds);
+        }
         let last = (self.first + self.few.len()).saturating_sub(1);
         let known = blocks.min(last).saturating_sub(self.first);
         self.few.get(known).unwrap_or(&0.0) + blocks.saturating_sub(last) as f64 * self.more
     }
 
-    /// What there is at least beside blocks, if each adds what further ones do.
-    fn beside(&self) -> f64 {
-        let few = (self.first..).zip(&self.few);
-        few.map(|(blocks, number)| number - blocks as f64 * self.more).fold(f64::INFINITY, f64::min)
-    }
-}
-
-/// The least sums of none of these numbers, of one, of two, ..., of all.
-fn least_sums(mut numbers: Vec<f64>, which: Which) -> Vec<f64> {
-    match which {
-        Which::First | Which::Between => {}
-        Which::Last => numbers.reverse(),
-        Which::Any => numbers.sort_by(f64::total_cmp),
-    }
-    let sums = |numbers: &[f64]| {
-        let sum = |sum: &mut f64, number: &f64| {
-            *sum += number;
-            Some(*sum)
-        };
-        std::iter::once(0.0).chain(numbers.iter().scan(0.0, sum)).collect::<Vec<f64>>()
-    };
-    let mut least = sums(&numbers);
-    if which == Which::Between {
-        for from in 1..numbers.len() {
-            least.iter_mut().zip(sums(&numbers[from..])).for_each(|(least, sum)| *least = least.min(sum));
+    /// Of a piece with these blocks of the model.
+    pub fn of(&self, blocks: Range<usize>) -> f64 {
+        match &self.mixed {
+            Some(Mixed { makeups, beside, adds, .. }) if !blocks.is_empty() => beside + makeups.sum(blocks, adds),
+            _ => self.at(blocks.len()),
         }
     }
-    least
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sums_are_the_least_of_the_blocks_that_a_piece_may_have() {
-        let of = |which| least_sums(vec![4.0, 1.0, 2.0, 8.0], which);
-        assert_eq!(of(Which::First), [0.0, 4.0, 5.0, 7.0, 15.0]);
-        assert_eq!(of(Which::Last), [0.0, 8.0, 10.0, 11.0, 15.0]);
-        assert_eq!(of(Which::Between), [0.0, 1.0, 3.0, 7.0, 15.0]);
-        assert_eq!(of(Which::Any), [0.0, 1.0, 3.0, 7.0, 15.0]);
-        assert_eq!(least_sums(vec![1.0, 4.0, 2.0], Which::Any), [0.0, 1.0, 3.0, 7.0]);
-        assert_eq!(least_sums(vec![1.0, 4.0, 2.0], Which::Between), [0.0, 1.0, 5.0, 7.0]);
+    /// Whether blocks differ.
+    pub fn is_mixed(&self) -> bool {
+        self.mixed.is_some()
     }
 
-    #[test]
-    fn lines_go_on_as_they_ended() {
-        let line = Line::new(1, vec![5.0, 6.0, 9.0], 3.0);
-        assert_eq!([1, 2, 3, 4, 6].map(|blocks| line.at(blocks)), [5.0, 6.0, 9.0, 12.0, 18.0]);
-        assert_eq!(line.beside(), 0.0);
+    /// What there is at least beside blocks, where there are any, if each adds what further ones do.
+    fn beside(&self) -> f64 {
+        let none = usize::from(self.first == 0 && self.few.len() > 1);
+        let few = (self.first..).zip(&self.few).skip(none);
+        few.map(|(blocks, number)| number - blocks as f64 * self.more).fold(f64::INFINITY, f64::min)
     }
 }

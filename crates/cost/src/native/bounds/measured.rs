@@ -1,10 +1,13 @@
 //! What pieces of layers of given sizes take.
 
-use quadrille_spec::{Blocks, Grid, Layout};
+use std::sync::Arc;
+
+use quadrille_spec::{Grid, Layout};
 use quadrille_step::StorageInfo;
 
-use super::holdings::{Held, Life};
-use super::line::{Line, Which};
+use super::holdings::{Held, Life, SECTIONS};
+use super::line::Line;
+use super::makeups::{Makeups, Which};
 use super::tape::{Seconds, Tape};
 use super::template::{Alike, Elements, Piece, Template};
 use crate::native::machine::NativeMachine;
@@ -30,10 +33,18 @@ pub(super) struct Place {
     pub update: Line,
     /// Bytes by [`Life`].
     pub lives: [Line; Life::ALL.len()],
-    pub most: Line,
+    /// Bytes at once of what lives within passes, by pass.
+    pub most: [Line; SECTIONS],
     pub most_alone: Line,
     /// By [`Elements`].
     pub elements: [Line; Elements::ALL.len()],
+}
+
+impl Place {
+    /// The most bytes at once, in any pass, of what lives within passes.
+    pub fn most_of(&self, blocks: usize) -> f64 {
+        self.most.iter().map(|most| most.at(blocks)).fold(0.0, f64::max)
+    }
 }
 
 /// What pieces of a candidate's layers take.
@@ -51,8 +62,15 @@ impl Template {
     ///
     /// # Errors
     /// Sizes that are no grid.
-    pub fn measure(&mut self, problem: &Problem, c: &Candidate, of_any_zero: bool) -> Result<Measured, PriceError> {
+    pub fn measure(
+        &mut self,
+        problem: &Problem,
+        makeups: &Arc<Makeups>,
+        c: &Candidate,
+        of_any_zero: bool,
+    ) -> Result<Measured, PriceError> {
         let layout = Layout { grid: Grid::of_sizes(c.sizes)?, microbatch: c.microbatch, ..self.shapes.layout.clone() };
+        self.shapes.practice.imbalance = problem.imbalance_in(&layout);
         self.shapes.resize(&layout);
         let mut priced = self.script.told.price(&self.shapes, &NativeMachine::of(problem, *c));
         if of_any_zero {
@@ -64,7 +82,7 @@ impl Template {
             self.script.kinds.iter().map(|alike| self.places(alike, &bytes, &mut seconds)).collect();
         let sends = &self.script.kinds[0].places[0][0].sends;
         Ok(Measured {
-            places: of_kinds(alike, &problem.by_work.blocks),
+            places: of_kinds(alike, makeups, c.overlap_chunks > 1),
             message: sends.first().map_or(0, |value| self.shapes.local_bytes(*value)),
             messages: sends.len(),
         })
@@ -94,8 +112,9 @@ impl Template {
     }
 }
 
-/// The places of a model whose blocks may differ, from those of models whose blocks are all of one of its kinds.
-fn of_kinds(mut alike: Vec<[Place; 3]>, blocks: &Blocks) -> [Place; 3] {
+/// The places of a model whose blocks may differ, from those of models whose blocks are all of one of its kinds;
+/// `interleaved`: in overlap chunks.
+fn of_kinds(mut alike: Vec<[Place; 3]>, makeups: &Arc<Makeups>, interleaved: bool) -> [Place; 3] {
     if alike.len() == 1 {
         return alike.swap_remove(0);
     }
@@ -103,19 +122,24 @@ fn of_kinds(mut alike: Vec<[Place; 3]>, blocks: &Blocks) -> [Place; 3] {
         // Of all moments, where blocks differ: when the stage turns, all are in flight.
         let in_flight = place.lives[Life::InFlight as usize].more;
         place.most_alone.keep_more_below(in_flight);
+        // Through blocks that do not communicate the first chunk goes ahead of the others, and the weights of all of them
+        // are kept until these follow. Beside blocks that do, chunks take turns: of one block at a time it is sure.
+        if interleaved {
+            place.most.iter_mut().for_each(|most| most.keep_more_below(0.0));
+        }
     }
     [(0, Which::First), (1, Which::Between), (2, Which::Last)].map(|(at, which)| {
         let of = |line: &dyn Fn(&Place) -> &Line, which: Which| {
             let lines: Vec<&Line> = alike.iter().map(|places| line(&places[at])).collect();
-            Line::of_kinds(&lines, blocks, which)
+            Line::of_kinds(&lines, makeups, which)
         };
         Place {
             passes: std::array::from_fn(|pass| of(&|place| &place.passes[pass], which)),
             // Of all pieces of a stage.
             update: of(&|place| &place.update, Which::Any),
             lives: std::array::from_fn(|life| of(&|place| &place.lives[life], which)),
-            most: of(&|place| &place.most, which).part(1.0 - super::MIXED),
-            most_alone: of(&|place| &place.most_alone, which).part(1.0 - super::MIXED),
+            most: std::array::from_fn(|section| of(&|place| &place.most[section], which)),
+            most_alone: of(&|place| &place.most_alone, which),
             elements: std::array::from_fn(|kind| of(&|place| &place.elements[kind], which)),
         }
     })
@@ -138,15 +162,51 @@ fn place(pieces: &[Piece], first: usize, middle: Option<&Place>, bytes: &[f64], 
     let update = walk(&|piece| &piece.update, false, &|place| &place.update);
     let lives =
         Life::ALL.map(|life| line(all(&|held| held.lives[life as usize]), &|place| &place.lives[life as usize]));
-    let mut most = line(all(&|held| held.most), &|place| &place.most);
+    let mut most: [Line; SECTIONS] =
+        std::array::from_fn(|section| line(all(&|held| held.most[section]), &|place| &place.most[section]));
     let mut most_alone = line(all(&|held| held.most_alone), &|place| &place.most_alone);
     let in_flight = lives[Life::InFlight as usize].more;
     if middle.is_none() && pieces.len() < MOST {
         // The first neighbour may add more at a moment than the others: of those, what is kept is sure.
-        most.keep_more_below(0.0);
+        most.iter_mut().for_each(|most| most.keep_more_below(0.0));
         most_alone.keep_more_below(in_flight);
     } else if most_alone.slows() {
         most_alone.keep_more_below(in_flight);
     }
     Place { passes, update, lives, most, most_alone, elements: Default::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use quadrille_spec::{Blocks, Model};
+
+    use super::*;
+
+    /// Pieces whose blocks add this forward and backward.
+    fn adding(forward: f64, backward: f64) -> [Place; 3] {
+        let line = |more: f64| Line::new(1, vec![more, 2.0 * more, 3.0 * more], more);
+        let most = [line(forward), line(backward), line(0.0), line(0.0)];
+        let place = Place { most, ..Place::default() };
+        [place.clone(), place.clone(), place]
+    }
+
+    /// Of a block of each kind.
+    fn both(kinds: [[Place; 3]; 2], interleaved: bool) -> f64 {
+        let first = Model::gpt(1, 8, 1, 8, 8).blocks.kinds()[0];
+        let mut second = first;
+        second.attention.heads = 2;
+        let makeups = Arc::new(Makeups::of(&Blocks::new(first, [second])));
+        of_kinds(kinds.to_vec(), &makeups, interleaved)[1].most_of(2)
+    }
+
+    #[test]
+    fn what_kinds_hold_in_different_passes_they_do_not_hold_at_once() {
+        assert_eq!(both([adding(8.0, 0.0), adding(5.0, 0.0)], false), 13.0);
+        assert_eq!(both([adding(8.0, 0.0), adding(0.0, 5.0)], false), 8.0);
+    }
+
+    #[test]
+    fn chunks_that_take_turns_hold_one_block() {
+        assert_eq!(both([adding(8.0, 0.0), adding(5.0, 0.0)], true), 5.0);
+    }
 }

@@ -206,7 +206,7 @@ impl Segments {
     fn new(bounds: &Bounds, c: &Candidate, pieces: &Pieces, place: &Place, blocks: usize) -> Self {
         let at = |line: &Line| line.at(blocks);
         let lives = place.lives.each_ref().map(at);
-        let mut held = Self { lives, most: at(&place.most), most_alone: at(&place.most_alone) };
+        let mut held = Self { lives, most: place.most_of(blocks), most_alone: at(&place.most_alone) };
         let (Recompute::Full { every }, Some(whole)) = (c.recompute, &pieces.whole) else { return held };
         let life = Life::InFlight as usize;
         // Only segments begin with a stream that is kept; all blocks of one are made before the first gradient.

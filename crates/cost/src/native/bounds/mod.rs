@@ -9,6 +9,7 @@
 
 mod holdings;
 mod line;
+mod makeups;
 mod measured;
 mod memory;
 mod pipeline;
@@ -21,6 +22,7 @@ mod told;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use makeups::Makeups;
 use measured::Measured;
 use pipeline::Pipeline;
 use quadrille_spec::{Axis, EvenPieces, KeepWeights, Recompute, Zero};
@@ -40,10 +42,6 @@ const ROUNDING: f64 = 1e-9;
 /// (`cost/tests/native/bounds.rs`).
 const SEGMENTS: f64 = 0.02;
 
-/// By how much less lives at once, relatively, where blocks of several kinds follow each other than the sums of what each kind
-/// adds beside its like. Taken for enough, too, and held by random layouts.
-const MIXED: f64 = 0.07;
-
 /// Templates by what their candidates have in common.
 type Templates = FxHashMap<Candidate, Template>;
 
@@ -56,6 +54,7 @@ pub struct Bounds<'a> {
     sketches: FxHashMap<Candidate, Sketch>,
     /// All that have been made, for others on other threads.
     made: Arc<Mutex<Templates>>,
+    makeups: Arc<Makeups>,
 }
 
 /// What the pieces of layers of a candidate take at least, forward and backward. It serves candidates that differ in pipe,
@@ -74,13 +73,25 @@ pub struct Pieces {
 impl<'a> Bounds<'a> {
     /// No candidate is known yet.
     pub fn new(problem: &'a Problem) -> Self {
-        Self { problem, templates: FxHashMap::default(), sketches: FxHashMap::default(), made: Arc::default() }
+        Self {
+            problem,
+            templates: FxHashMap::default(),
+            sketches: FxHashMap::default(),
+            made: Arc::default(),
+            makeups: Arc::new(Makeups::of(&problem.by_work.blocks)),
+        }
     }
 
     /// Others that know what these have learned, and learn for them.
     #[must_use]
     pub fn beside(&self) -> Self {
-        Self { made: Arc::clone(&self.made), ..Self::new(self.problem) }
+        Self {
+            problem: self.problem,
+            templates: FxHashMap::default(),
+            sketches: FxHashMap::default(),
+            made: Arc::clone(&self.made),
+            makeups: Arc::clone(&self.makeups),
+        }
     }
 
     /// Seconds that a block of a legal candidate computes for a microbatch in the mean of all blocks, forward and backward,
@@ -169,7 +180,7 @@ impl<'a> Bounds<'a> {
                 new.insert(template)
             }
         };
-        template.measure(self.problem, c, of_any_data)
+        template.measure(self.problem, &self.makeups, c, of_any_data)
     }
 
     /// Seconds that a step of the candidate's program takes at least.

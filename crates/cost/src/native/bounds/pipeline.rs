@@ -28,6 +28,31 @@ pub(super) struct Pipeline {
     pieces: [Passes; 4],
     /// Pieces with one more.
     longer: Range<usize>,
+    /// Where blocks differ: seconds of every piece.
+    each: Option<Each>,
+}
+
+/// Seconds of every piece, and of all those before each one and of all.
+#[derive(Debug, Clone)]
+struct Each {
+    pieces: Vec<Passes>,
+    before: Vec<Passes>,
+}
+
+impl Each {
+    fn new(even: EvenPieces, pieces: usize, places: &[Place; 3]) -> Self {
+        let of = |piece: usize| {
+            let first = even.blocks_before(piece);
+            let place = &places[if piece == 0 { 0 } else { 1 + usize::from(piece + 1 == pieces) }];
+            place.passes.each_ref().map(|pass| pass.of(first..first + even.blocks_of(piece)))
+        };
+        let pieces: Vec<Passes> = (0..pieces).map(of).collect();
+        let mut before = vec![[0.0; 3]];
+        for (at, piece) in pieces.iter().enumerate() {
+            before.push(std::array::from_fn(|pass| before[at][pass] + piece[pass]));
+        }
+        Self { pieces, before }
+    }
 }
 
 /// Seconds that the passes of a step take at least.
@@ -75,7 +100,8 @@ impl Pipeline {
         let least = even.least();
         let last = even.blocks_of(stages * chunks - 1);
         let pieces = [at(0, even.blocks_of(0)), at(1, least), at(1, least + 1), at(2, last)];
-        Self { schedule, stages, chunks, microbatches, message, pieces, longer: even.longer() }
+        let each = places[0].passes[0].is_mixed().then(|| Each::new(even, stages * chunks, places));
+        Self { schedule, stages, chunks, microbatches, message, pieces, longer: even.longer(), each }
     }
 
     /// Seconds from the first pass on.
@@ -85,13 +111,7 @@ impl Pipeline {
             return Passed { first: seconds, any: seconds };
         }
         let mut passed = Passed::default();
-        let (last, longer) = (self.stages - 1, &self.longer);
-        let inner = if longer.is_empty() { [1; 2] } else { [longer.start, longer.end - 1] };
-        let stages = [0, last, inner[0] % self.stages, inner[1] % self.stages];
-        for (at, stage) in stages.into_iter().enumerate() {
-            if stages[..at].contains(&stage) {
-                continue;
-            }
+        for stage in self.differing_stages() {
             let around = self.around(stage);
             let here = self.stage(&around);
             // Weight gradients that are put off are done beside the way out, and the first stage's after it.
@@ -102,6 +122,19 @@ impl Pipeline {
         }
         passed.any = passed.any.max(passed.first);
         passed
+    }
+
+    /// Stages that take as long as any other does.
+    fn differing_stages(&self) -> Vec<usize> {
+        if self.each.is_some() {
+            return (0..self.stages).collect();
+        }
+        let longer = &self.longer;
+        let inner = if longer.is_empty() { [1; 2] } else { [longer.start, longer.end - 1] };
+        let mut stages = vec![0, self.stages - 1, inner[0] % self.stages, inner[1] % self.stages];
+        stages.sort_unstable();
+        stages.dedup();
+        stages
     }
 
     /// The lists of the schedule; `None` if messages drive it.
@@ -133,6 +166,9 @@ impl Pipeline {
 
     /// Seconds of a piece.
     fn piece(&self, piece: usize) -> &Passes {
+        if let Some(each) = &self.each {
+            return &each.pieces[piece];
+        }
         match piece {
             0 => &self.pieces[0],
             piece if piece + 1 == self.stages * self.chunks => &self.pieces[3],
@@ -142,6 +178,9 @@ impl Pipeline {
 
     /// Seconds of a pass through several pieces.
     fn sum(&self, pieces: Range<usize>, pass: usize) -> f64 {
+        if let Some(each) = &self.each {
+            return each.before[pieces.end.max(pieces.start)][pass] - each.before[pieces.start][pass];
+        }
         let all = self.stages * self.chunks;
         let ends = [0, all - 1].into_iter().take(all.min(2)).filter(|end| pieces.contains(end));
         let between = pieces.start.max(1)..pieces.end.min(all - 1);
@@ -155,8 +194,8 @@ impl Pipeline {
     /// for every further microbatch.
     fn gpipe(&self) -> f64 {
         let through = |pass: usize| {
-            let inner = [0, 1, self.longer.start, self.stages - 1].into_iter().filter(|piece| *piece < self.stages);
-            let longest = inner.map(|piece| self.piece(piece)[pass]).fold(0.0, f64::max);
+            let pieces = self.differing_stages().into_iter();
+            let longest = pieces.map(|piece| self.piece(piece)[pass]).fold(0.0, f64::max);
             let way = self.sum(0..self.stages, pass) + (self.stages - 1) as f64 * self.message;
             way + (self.microbatches - 1) as f64 * longest
         };

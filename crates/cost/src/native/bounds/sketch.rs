@@ -58,12 +58,12 @@ impl Sketch {
         let probe = |(kind, (count, _))| {
             let model = Model { blocks: problem.by_work.blocks.of_kind(kind, 1), ..problem.by_work.clone() };
             let share = count as f64 / problem.by_work.layers() as f64;
-            problem.framework.program(&model, &layout).map(|program| (share, program))
+            problem.folded_of(&model, &layout).map(|program| (share, program))
         };
         let probes = problem.by_work.blocks.counts().enumerate().map(probe).collect::<Result<Vec<_>, _>>()?;
-        let (mut shapes, mut counted) = (Shapes::like(&probes[0].1.stages[0]), Counted::default());
+        let (mut shapes, mut counted) = (Shapes::like(&probes[0].1.kinds[0]), Counted::default());
         for (share, program) in &probes {
-            let stage = &program.stages[0];
+            let stage = &program.kinds[0];
             let sections = stage.chunks.iter().flat_map(|chunk| chunk.sections());
             sections.flat_map(|section| &section.ops).for_each(|op| counted.add(op, *share, stage, &mut shapes));
         }
@@ -81,6 +81,7 @@ impl Sketch {
         let (microbatch, overlap_chunks) = (c.microbatch, c.overlap_chunks);
         let known = self.shapes.layout.clone();
         let layout = Layout { grid: Grid::of_sizes(sizes)?, microbatch, overlap_chunks, ..known };
+        self.shapes.practice.imbalance = problem.imbalance_in(&layout);
         self.shapes.resize(&layout);
         let Counted { told, works, collectives } = &self.counted;
         let priced = told.price(&self.shapes, &NativeMachine::of(problem, *c));

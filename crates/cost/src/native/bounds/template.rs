@@ -158,7 +158,7 @@ fn probe(problem: &Problem, c: &Candidate, kind: usize, blocks: usize) -> Result
         global_batch: c.batch_shares() * c.microbatch * STAGES,
         ..c.without_pieces(problem.global_batch, problem.seq_len)?
     };
-    Ok(problem.framework.folded(&model, &layout)?)
+    Ok(problem.folded_of(&model, &layout)?)
 }
 
 /// Whether a ZeRO stage may cut what the operation does shorter: where gradients of weights are scattered over data, shards of

@@ -4,7 +4,7 @@ use std::hash::Hash;
 
 use quadrille_spec::{AxisSet, CollectiveKind};
 use quadrille_step::{
-    BlockKind, Collective, Format, Layer, Members, Operation, Scalar, StageProgram, ValueId, payload_bytes,
+    BlockKind, Collective, Format, Layer, Members, Operation, Scalar, StageProgram, ValueId, most_elements,
 };
 use rustc_hash::FxHashMap;
 
@@ -94,9 +94,10 @@ impl Told {
             let (kind, axes, members, bytes, together) = match communication {
                 Communication::Values(collective, block) => {
                     let Collective { kind, axes, .. } = *collective;
+                    let bytes = most_elements(program, collective) as u64 * program.sent_element_bytes(collective);
                     let together = machine
                         .sent_at_once(program.format(collective.output), block.map(|block| block.of(&program.model)));
-                    (kind, axes, collective.size(program.grid()), payload_bytes(program, collective), together)
+                    (kind, axes, collective.size(program.grid()), bytes, together)
                 }
                 Communication::Scalars(axes, count) => {
                     let members = program.grid().size_of(*axes);

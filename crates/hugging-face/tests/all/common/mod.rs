@@ -9,9 +9,22 @@ use safetensors::tensor::{TensorView, serialize_to_file};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Every folder of weights beside the tests.
-pub const FOLDERS: [&str; 9] =
-    ["gpt2", "gpt2-f16", "gpt-neox", "llama", "llama-biases", "llama-bf16", "llama-sharded", "llama-tied", "mistral"];
+/// Every folder of weights beside the tests, but for those that have all experts in one tensor.
+pub const FOLDERS: [&str; 13] = [
+    "gpt2",
+    "gpt2-f16",
+    "gpt-neox",
+    "llama",
+    "llama-biases",
+    "llama-bf16",
+    "llama-sharded",
+    "llama-tied",
+    "mistral",
+    "mixtral",
+    "olmo2",
+    "olmoe",
+    "qwen3-moe",
+];
 
 /// One of [`FOLDERS`].
 pub fn fixture(name: &str) -> PathBuf {

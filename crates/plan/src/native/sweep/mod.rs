@@ -13,12 +13,13 @@ use super::{Nothing, Question, Ranked, stop_at};
 /// ```
 /// use quadrille_cost::native::Framework;
 /// use quadrille_plan::native::{Question, Reserve, Space, Sweep};
-/// use quadrille_spec::{Cluster, Model};
+/// use quadrille_spec::{Cluster, Imbalance, Model};
 ///
 /// let model = Model::preset("gpt2-124m")?;
 /// let question = Question {
 ///     cluster: Cluster::preset("selene")?,
 ///     framework: Framework::MEGATRON,
+///     imbalance: Imbalance::EQUAL,
 ///     devices: 4,
 ///     global_batch: 32,
 ///     seq_len: model.seq_len,

@@ -24,6 +24,10 @@ pub struct QuestionArguments {
     /// Prune this part of the matrices of blocks, as SAMO does, of --framework quadrille; what ranks keep of them is estimated
     #[arg(long, value_name = "PART")]
     pub sparsity: Option<Sparsity>,
+    /// Price the fullest rank, with so many times the mean of the rows of experts that drop nothing, or as often as experts were
+    /// chosen in a run, which has ended [default: 1]
+    #[arg(long, value_name = "TIMES|RUN")]
+    pub imbalance: Option<String>,
     /// Search layouts, too, that the framework cannot run; else only where --fix, --max, --min or the layout ask for them
     #[arg(long)]
     pub any_layout: bool,
@@ -64,12 +68,13 @@ type Typed = (&'static str, bool);
 
 impl QuestionArguments {
     /// Which of these flags were typed.
-    pub fn typed(&self) -> [Typed; 10] {
-        let Self { framework, sparsity, any_layout, fix, max, min, memory_reserve, time_limit, tokens, price_per_hour } =
-            self;
+    pub fn typed(&self) -> [Typed; 11] {
+        let Self { framework, sparsity, imbalance, any_layout, fix, max, min, .. } = self;
+        let Self { memory_reserve, time_limit, tokens, price_per_hour, .. } = self;
         [
             ("--framework", framework.is_some()),
             ("--sparsity", sparsity.is_some()),
+            ("--imbalance", imbalance.is_some()),
             ("--any-layout", *any_layout),
             ("--fix", !fix.is_empty()),
             ("--max", !max.is_empty()),
@@ -99,6 +104,7 @@ pub fn question(
         fast_domain: fast_domain.map(|devices| devices as usize),
         framework: question.framework.clone(),
         sparsity: question.sparsity,
+        imbalance: question.imbalance.clone(),
         any_layout: question.any_layout,
         constraints: constraints.collect(),
         reserve: question.memory_reserve,
@@ -141,6 +147,7 @@ pub const DOCUMENT: &str = "Examples:
   quadrille plan --model gpt3-175b --gpus 1024 --cluster selene --global-batch 1536
   quadrille plan --gpus 512 --fix pipe=8,schedule=interleaved --memory-reserve 5% --explain
   quadrille plan --model llama2-7b --gpus 64 --framework fsdp --fix x=1,y=1,pipe=1 --out layout.toml
+  quadrille plan --model mixtral-8x7b --gpus 64 --imbalance 1.3
   quadrille plan --gpus 64..1024 --pareto --global-batch 1536 --tokens 300e9 --price-per-hour 2
   quadrille plan --cost lbnl --strategy 2d --model gpt3-1t --gpus 16384 --cluster b200 --nvs 8
   quadrille plan --cost megatron --gpus 1024 --cluster selene --global-batch 1536
@@ -148,6 +155,8 @@ pub const DOCUMENT: &str = "Examples:
 
 Fields of --json (times in seconds, sizes in bytes):
   model, cluster, cost, framework, sparsity (null: not pruned), gpus, global_batch, seq_len
+  imbalance     how many times the mean of the rows of experts the fullest rank has, which is priced; of a run: by how
+                many ranks share experts
   device_memory_bytes, reserved_bytes    of a device (null: not known), and what --memory-reserve keeps free
   counts        grids, legal_grids; configurations (of legal grids), legal, priced, fitting, and those left out by bounds:
                 too_large (memory), too_slow (time); legal = priced + too_large + too_slow unless stopped

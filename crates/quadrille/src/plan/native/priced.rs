@@ -3,7 +3,8 @@
 use clap::Args;
 use quadrille_plan::native::{Question, Reserve};
 use quadrille_report::plan::PricedReport;
-use quadrille_run::{LayoutDefaults, framework};
+use quadrille_run::{LayoutDefaults, framework, imbalance};
+use quadrille_spec::Imbalance;
 
 use crate::explain::ExplainArguments;
 use crate::failure::Failure;
@@ -20,6 +21,10 @@ pub struct PriceArguments {
     /// What trains, as in `plan` [default: megatron with --price, else quadrille]
     #[arg(long, value_name = "NAME")]
     pub framework: Option<String>,
+    /// Price the fullest rank, with so many times the mean of the rows of experts that drop nothing, or as often as experts were
+    /// chosen in a run, which has ended [default: 1]
+    #[arg(long, value_name = "TIMES|RUN", requires = "price")]
+    pub imbalance: Option<String>,
     /// Memory of a device that stays free, e.g. 10% or 4GB [default: 5%]
     #[arg(long, value_name = "SIZE|PERCENT", value_parser = reserve, requires = "price")]
     pub memory_reserve: Option<Reserve>,
@@ -33,7 +38,8 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
     let price = &arguments.price;
     let framework = framework(price.framework.as_deref(), arguments.dtype, arguments.sparsity, &typed.said)?;
     let reserve = price.memory_reserve.unwrap_or(Reserve::USUAL);
-    let question = Question::of(model, typed.cluster, framework, &layout, reserve)?;
+    let imbalance = price.imbalance.as_deref().map_or(Ok(Imbalance::EQUAL), imbalance)?;
+    let question = Question { imbalance, ..Question::of(model, typed.cluster, framework, &layout, reserve)? };
     let explanation = question.explain(&layout)?;
     let report = PricedReport { question: &question, layout: &layout, explanation: &explanation };
     if arguments.json { print_json(&report.document()?) } else { print_text(&report.text()?) }
