@@ -245,9 +245,7 @@ fn medians_below_the_price(cases: Vec<Case>, framework: Framework, name: &str) -
         let Some(ratios) = ratios(&case, framework) else { continue };
         for (what, ratio) in BOUNDS.into_iter().zip(ratios) {
             let (of, layout) = (framework.name, &case.layout);
-            // In overlap chunks bounds of seconds are not exact: up to 1.6% above was seen.
-            let most = if layout.overlap_chunks > 1 { 1.03 } else { 1.0 };
-            assert!(ratio <= most, "{what} of {of} {name} {ratio}: {layout:?} of {:?}", case.model.blocks);
+            assert!(ratio <= 1.0, "{what} of {of} {name} {ratio}: {layout:?} of {:?}", case.model.blocks);
         }
         all.push(ratios);
     }

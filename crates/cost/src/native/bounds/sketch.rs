@@ -19,6 +19,8 @@ pub(super) fn alike(c: &Candidate) -> Candidate {
         linear: c.linear,
         summa_panels: if c.linear == Linear::Summa { c.summa_panels } else { 1 },
         overlap: c.overlap,
+        // A weight that the passes of all chunks use may be gathered less often.
+        overlap_chunks: c.overlap_chunks,
         recompute: if let Recompute::Full { .. } = recompute { Recompute::Full { every: 1 } } else { recompute },
         keep_communicated: c.keep_communicated,
         keep_weights: c.keep_weights,
@@ -27,9 +29,6 @@ pub(super) fn alike(c: &Candidate) -> Candidate {
         ..Candidate::PLAIN
     }
 }
-
-/// How often something happens on the rows of an overlap chunk, and how often for all of them.
-type Times = [f64; 2];
 
 /// The mean of all blocks.
 #[derive(Debug)]
@@ -43,9 +42,9 @@ pub(super) struct Sketch {
 #[derive(Debug, Default)]
 struct Counted {
     told: Told,
-    /// By number.
-    works: Vec<Times>,
-    collectives: Vec<Times>,
+    /// How often there is each, by number.
+    works: Vec<f64>,
+    collectives: Vec<f64>,
 }
 
 impl Sketch {
@@ -78,19 +77,17 @@ impl Sketch {
     pub fn seconds(&mut self, problem: &Problem, c: &Candidate) -> Result<f64, PriceError> {
         let mut sizes = c.sizes;
         sizes[Axis::Pipe as usize] = 1;
-        let (microbatch, overlap_chunks) = (c.microbatch, c.overlap_chunks);
-        let known = self.shapes.layout.clone();
-        let layout = Layout { grid: Grid::of_sizes(sizes)?, microbatch, overlap_chunks, ..known };
+        let layout =
+            Layout { grid: Grid::of_sizes(sizes)?, microbatch: c.microbatch, ..self.shapes.layout.clone() };
         self.shapes.practice.imbalance = problem.imbalance_in(&layout);
         self.shapes.resize(&layout);
         let Counted { told, works, collectives } = &self.counted;
         let priced = told.price(&self.shapes, &NativeMachine::of(problem, *c));
-        let count = |[of_chunk, once]: &Times| of_chunk * overlap_chunks as f64 + once;
         let mut streams = vec![0.0; priced.streams.len()];
         for (times, (seconds, stream)) in collectives.iter().zip(priced.collectives.iter().zip(&priced.streams)) {
-            streams[*stream] += count(times) * seconds;
+            streams[*stream] += times * seconds;
         }
-        let computed = works.iter().zip(&priced.works).map(|(times, seconds)| count(times) * seconds).sum();
+        let computed = works.iter().zip(&priced.works).map(|(times, seconds)| times * seconds).sum();
         Ok(streams.into_iter().fold(computed, f64::max))
     }
 }
@@ -116,13 +113,12 @@ impl Counted {
             }
             _ => return,
         };
-        times.resize(times.len().max(number + 1), [0.0; 2]);
-        let of_tokens = operands.all().iter().any(|value| stage.value(*value).chunk.is_some());
-        times[number][usize::from(!of_tokens)] += share;
+        times.resize(times.len().max(number + 1), 0.0);
+        times[number] += share;
     }
 }
 
-/// A layout of a single stage and block, without overlap chunks.
+/// A layout of a single stage and block.
 fn layout(problem: &Problem, c: &Candidate) -> Result<Layout, PriceError> {
     let mut sizes = c.sizes;
     (sizes[Axis::Data as usize], sizes[Axis::Pipe as usize]) = (1, 1);

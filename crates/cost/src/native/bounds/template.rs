@@ -162,9 +162,10 @@ fn probe(problem: &Problem, c: &Candidate, kind: usize, blocks: usize) -> Result
 }
 
 /// Whether a ZeRO stage may cut what the operation does shorter: where gradients of weights are scattered over data, shards of
-/// shards are added to them. All else that a stage does in passes it does beside what is done without it.
+/// shards are added to them, and panels of products are stored as they are sent instead of as gradients are kept. All else that
+/// a stage does in passes it does beside what is done without it.
 pub(super) fn is_shortened(op: &Op) -> bool {
-    op.weight_gradient && matches!(op.operation, Operation::Accumulate(_))
+    op.weight_gradient && matches!(op.operation, Operation::Accumulate(_) | Operation::StorePanel(_))
 }
 
 /// Pieces while they are told.
