@@ -11,6 +11,8 @@ pub enum Convention {
     Seconds,
     /// Tokens per second and device: `B s / (n v)`.
     Tokens,
+    /// Tokens per second and device in the notes, `8357 tok/s/GPU`, beside a count of FLOPs.
+    NotedTokens,
     /// 10^12 FLOP/s a device, FLOPs with full recomputation: `96 B s L h^2 (1 + s/(6h) + V/(16 L h)) / (n v 10^12)`
     /// (Narayanan et al. 2021, equation 3).
     MegatronHardware,
@@ -42,6 +44,7 @@ impl Convention {
             Metric::IterationSeconds => Ok(Self::Seconds),
             Metric::TokensPerSecond => Ok(Self::Tokens),
             Metric::Teraflops if text.starts_with("HW FLOPs incl. full recompute: F=96") => Ok(Self::MegatronHardware),
+            Metric::Teraflops if noted_tokens(row).is_some() => Ok(Self::NotedTokens),
             Metric::Teraflops if text.starts_with("8*P*T/(n*t)") => Ok(Self::EightPerParameter),
             Metric::Utilization if text.starts_with("72*B*L*s*h^2") => Ok(Self::MegatronModel { peak: 312 }),
             Metric::Utilization if text.starts_with("(6N+12*l*h*s)/token") => {
@@ -61,6 +64,7 @@ impl Convention {
         match self {
             Self::Seconds => "seconds",
             Self::Tokens => "tokens",
+            Self::NotedTokens => "noted-tokens",
             Self::MegatronHardware => "megatron-hardware",
             Self::EightPerParameter => "eight-per-parameter",
             Self::MegatronModel { .. } => "megatron-model",
@@ -85,6 +89,7 @@ impl Convention {
         Ok(match self {
             Self::Seconds => value,
             Self::Tokens => tokens()? / (devices()? * value),
+            Self::NotedTokens => tokens()? / (devices()? * noted_tokens(row).ok_or(Unmapped::Convention)?),
             Self::MegatronHardware => {
                 let [l, h, s, v] = model()?;
                 let flops = 96.0 * tokens()? * l * h * h * (1.0 + s / (6.0 * h) + v / (16.0 * l * h));
@@ -108,4 +113,10 @@ impl Convention {
             }
         })
     }
+}
+
+/// Tokens per second and device that the notes tell.
+fn noted_tokens(row: &Row) -> Option<f64> {
+    let before = row.notes.split_once(" tok/s/GPU")?.0;
+    before.rsplit([' ', ';', ',']).next()?.parse().ok().filter(|tokens| *tokens > 0.0)
 }

@@ -2,8 +2,9 @@
 
 use quadrille_cost::native::Candidate;
 use quadrille_plan::native::Rules;
-use quadrille_spec::{Activations, Cluster, Grid, KeepWeights, Model, Recompute, Rule, Schedule, Zero};
+use quadrille_spec::{Activations, Axis, AxisSet, Cluster, Grid, KeepWeights, Model, Recompute, Rule, Schedule, Zero};
 
+use crate::machine;
 use crate::row::{Recomputed, Row};
 use crate::sources::Facts;
 use crate::unmapped::Unmapped;
@@ -18,6 +19,7 @@ use crate::unmapped::Unmapped;
 /// | `recompute` full | every block; selective: what the framework's attention makes of it |
 /// | `zero_stage` 1, 2 with data | optimizer, gradients |
 /// | `zero_stage` 2, 3 of FSDP | z, weights kept for the step (2) or for a use (3) |
+/// | `ep` | ranks that share experts, from the inside out: those of tensor parallelism unless it cuts experts, of context, of data as expert (Megatron-Core's folding) |
 ///
 /// # Errors
 /// A size that is not said, sizes that do not fit to each other, a layout that breaks a rule.
@@ -28,7 +30,7 @@ pub fn candidate(row: &Row, facts: &Facts, model: &Model, cluster: &Cluster) -> 
     let cp = sizes.cp.unwrap_or(1);
     let microbatch = size("microbatch", sizes.microbatch.or(facts.microbatch))?;
     let global_batch = size("global_batch", sizes.global_batch)?;
-    let recompute = row.recompute.ok_or(Unmapped::Missing("recompute"))?;
+    let recompute = row.recompute.or(facts.recompute).ok_or(Unmapped::Missing("recompute"))?;
     let fully_sharded = facts.sharded;
     let hybrid = row.notes.starts_with("HSDP");
     let node = size("gpus_per_node", sizes.gpus_per_node)?;
@@ -38,16 +40,20 @@ pub fn candidate(row: &Row, facts: &Facts, model: &Model, cluster: &Cluster) -> 
         (true, true) => (node, dp / node),
     };
     let product = |sizes: &[usize]| sizes.iter().try_fold(1_usize, |product, size| product.checked_mul(*size));
-    let axes = [tp, 1, z, cp, 1, data, pp];
+    let (experts_over, expert) = spread(facts, [tp, cp, data], sizes.ep.unwrap_or(1)).ok_or(Unmapped::Layout)?;
+    let data = data / expert;
+    let axes = [tp, 1, z, cp, expert, data, pp];
     if [product(&[tp, pp, dp, cp]), product(&axes)].iter().any(|devices| *devices != sizes.n_gpus)
         || !global_batch.is_multiple_of(dp * microbatch)
         || pp > model.layers()
     {
         return Err(Unmapped::Layout);
     }
-    let order = "x,y,context,z,data,pipe".parse().map_err(|_| Unmapped::Layout)?;
+    let order = "x,y,context,z,expert,data,pipe".parse().map_err(|_| Unmapped::Layout)?;
     let grid = Grid::of_sizes(axes).map_err(|_| Unmapped::Layout)?.with_order(order);
-    let domain = cluster.tiers.first().and_then(|tier| tier.devices).unwrap_or(node).min(node);
+    let domain = cluster.tiers.first().and_then(|tier| tier.devices).unwrap_or(node);
+    // Of a rack that is one domain, runs use a power of two.
+    let domain = if machine::is_rack(row) { 1 << domain.ilog2() } else { domain.min(node) };
     let chunks = sizes.vpp.unwrap_or(facts.chunks);
     let stage = sizes.zero_stage.unwrap_or(0);
     let candidate = Candidate {
@@ -72,15 +78,30 @@ pub fn candidate(row: &Row, facts: &Facts, model: &Model, cluster: &Cluster) -> 
             2 if !fully_sharded => Zero::Gradients,
             _ => Zero::Off,
         },
+        experts_over,
         keep_weights: if fully_sharded && stage == 2 { KeepWeights::Step } else { KeepWeights::Use },
         ..Candidate::PLAIN
     };
     // What shards parameters shards them flat, whatever their sizes: z has no rules but those of the batch.
-    let unsharded = Candidate { sizes: [tp, 1, 1, cp, 1, data, pp], microbatch, ..candidate };
+    let unsharded = Candidate { sizes: [tp, 1, 1, cp, expert, data, pp], microbatch, ..candidate };
     let rules = Rules { model, global_batch: global_batch / z, seq_len: model.seq_len };
     match rules.check(&unsharded) {
         // Groups of microbatches are not in the rows; Megatron-LM also takes others than those as long as the pipeline.
         Ok(()) | Err(Rule::Interleaved) => Ok(candidate),
         Err(_) => Err(Unmapped::Layout),
     }
+}
+
+/// Over which axes `ep` ranks share experts, and how many of the data ranks they are; `None` if a part of an axis does.
+fn spread(facts: &Facts, [tp, cp, data]: [usize; 3], ep: usize) -> Option<(AxisSet, usize)> {
+    let tensor = if facts.experts.is_some_and(|experts| experts.cut) { 1 } else { tp };
+    let (mut over, mut left) = (AxisSet::EMPTY, ep);
+    for (axis, size) in [(Axis::X, tensor), (Axis::Context, cp)] {
+        if left > 1 && size > 1 {
+            left = left.is_multiple_of(size).then(|| left / size)?;
+            over = over.union(axis.only());
+        }
+    }
+    let over = if left > 1 { over.union(Axis::Expert.only()) } else { over };
+    data.is_multiple_of(left.max(1)).then_some((over, left.max(1)))
 }

@@ -48,8 +48,13 @@ const NETWORKS: [Between; 11] = [
     between("400 Gb/s NDR IB per GPU", 8, 50e9),
     between("400 Gb/s RDMA per GPU", 8, 50e9),
     between("400 Gb/s CX-7 per GPU", 8, 50e9),
-    between("NVL72", 1, 50e9),
+    between("NVL72", 72, 50e9),
 ];
+
+/// Whether the fast domains of the row's machine are racks of several nodes.
+pub fn is_rack(row: &Row) -> bool {
+    row.interconnect.contains("NVL72")
+}
 
 /// The cluster of a row. Runs on one node need no network between nodes.
 ///

@@ -1,9 +1,9 @@
 //! The model of a row.
 
-use quadrille_spec::{Activation, Classic, Model, ModelFile, Norm, Positions};
+use quadrille_spec::{Activation, Classic, Model, ModelFile, Norm, Positions, QkNorm};
 
 use crate::row::Row;
-use crate::sources::Facts;
+use crate::sources::{Facts, Mixture};
 use crate::unmapped::Unmapped;
 
 /// How the models of a row are built beyond their sizes.
@@ -17,6 +17,10 @@ enum Family {
     Llama,
     /// Layer norm, no biases, rotary positions, a perceptron without gate, head apart.
     Nemotron,
+    /// As Llama with GEGLU.
+    Grok,
+    /// As Llama with heads of 128 columns, whose queries and keys have norms.
+    Qwen3,
 }
 
 impl Family {
@@ -25,7 +29,9 @@ impl Family {
         let begins = |words: &[&str]| words.iter().any(|word| name.starts_with(word));
         match () {
             () if begins(&["mpt"]) => Some(Self::Mpt),
-            () if begins(&["llama", "internlm"]) => Some(Self::Llama),
+            () if begins(&["llama", "internlm", "mixtral"]) => Some(Self::Llama),
+            () if begins(&["grok"]) => Some(Self::Grok),
+            () if begins(&["qwen3"]) => Some(Self::Qwen3),
             // Megatron-LM's models of 7 B and 15 B are built as Nemotron.
             () if begins(&["nemotron", "gpt3_7b", "gpt3_15b"]) => Some(Self::Nemotron),
             () if begins(&["gpt", "megatron", "turing", "bloom", "mt-nlg"]) => Some(Self::Gpt),
@@ -60,14 +66,23 @@ pub fn model(row: &Row, facts: &Facts) -> Result<Model, Unmapped> {
         Family::Gpt if gated => Classic { activation: Activation::Swiglu, ..gpt },
         Family::Gpt => gpt,
         Family::Mpt => Classic { biases: false, ..gpt },
-        Family::Llama => Classic { norm: Norm::Rms, activation: Activation::Swiglu, ..rotary },
+        Family::Grok => Classic { norm: Norm::Rms, activation: Activation::Geglu, ..rotary },
+        Family::Llama | Family::Qwen3 => Classic { norm: Norm::Rms, activation: Activation::Swiglu, ..rotary },
         Family::Nemotron => rotary,
     };
-    checked(model)
+    let mut file = ModelFile::from(model);
+    if family == Family::Qwen3 {
+        (file.head_dim, file.qk_norm) = (Some(128), Some(QkNorm::Rms));
+    }
+    if let Some(Mixture { count, per_token, capacity, .. }) = facts.experts {
+        (file.experts, file.experts_per_token, file.capacity) = (Some(count), Some(per_token), capacity);
+        file.capacity_group = capacity.and(tokens_of_device(row));
+    }
+    file.validate().map_err(|_| Unmapped::Architecture("sizes that break a rule of models"))
 }
 
-/// The model, if it keeps the rules that a model file has to keep: heads divide hidden, keys divide heads, and sizes have
-/// bounds.
-fn checked(model: Classic) -> Result<Model, Unmapped> {
-    ModelFile::from(model).validate().map_err(|_| Unmapped::Architecture("sizes that break a rule of models"))
+/// Tokens of a sequence that a device has where places of experts are counted.
+fn tokens_of_device(row: &Row) -> Option<usize> {
+    let scattered = if row.sequence_parallel == Some(true) { row.sizes.tp? } else { 1 };
+    Some(row.sizes.seq_len? / (row.sizes.cp.unwrap_or(1).max(1) * scattered.max(1)))
 }

@@ -63,9 +63,6 @@ impl Run {
             | Metric::Configuration => return Err(Unmapped::Metric(row.metric.name())),
             _ => {}
         }
-        if row.sizes.ep.is_some_and(|experts| experts > 1) || row.model_name.contains("MoE") {
-            return Err(Unmapped::Experts);
-        }
         let times = !matches!(row.metric, Metric::PeakMemory | Metric::RestMemory);
         if times && narrow(&row.dtype) {
             return Err(Unmapped::Narrow);
@@ -73,6 +70,10 @@ impl Run {
         let source = Source::of(row)?;
         let facts = source.facts(row)?;
         let size = |column, size: Option<usize>| size.ok_or(Unmapped::Missing(column));
+        let has_experts = row.sizes.ep.is_some_and(|experts| experts > 1) || row.model_name.contains("MoE");
+        if has_experts && facts.experts.is_none() {
+            return Err(Unmapped::Experts);
+        }
         let model = model::model(row, &facts)?;
         let cluster = machine::cluster(row, &facts)?;
         let candidate = layout::candidate(row, &facts, &model, &cluster)?;

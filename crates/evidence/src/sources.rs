@@ -7,6 +7,10 @@ use quadrille_spec::Overlap;
 use crate::row::{Metric, Recomputed, Row};
 use crate::unmapped::Unmapped;
 
+mod experts;
+
+pub use experts::Mixture;
+
 /// A public source, or several of one project.
 #[derive(Debug, Clone, Copy)]
 pub struct Source {
@@ -44,6 +48,10 @@ pub struct Facts {
     pub adapters: Option<usize>,
     /// Token ids, where the column is empty.
     pub vocab: Option<usize>,
+    /// What is computed again, where the column is empty.
+    pub recompute: Option<Recomputed>,
+    /// The experts of its blocks, if they have some.
+    pub experts: Option<Mixture>,
 }
 
 /// How a source reads the memory of a device.
@@ -81,12 +89,14 @@ impl Facts {
             workspace: 0,
             adapters: None,
             vocab: None,
+            recompute: None,
+            experts: None,
         }
     }
 }
 
 /// Every source whose framework is described.
-pub const SOURCES: [Source; 13] = [
+pub const SOURCES: [Source; 16] = [
     Source { name: "PTD-P", prefix: "Narayanan et al. 2021", fitted: &[""], fitted_memory: &[], facts: ptd_p },
     Source {
         name: "Korthikanti",
@@ -134,12 +144,27 @@ pub const SOURCES: [Source; 13] = [
         facts: fms_fsdp,
     },
     Source {
+        name: "Grok-1",
+        prefix: "NVIDIA/dgxc-benchmarking tag v25.02 grok1",
+        fitted: &[],
+        fitted_memory: &[],
+        facts: experts::grok,
+    },
+    Source {
         name: "DGX Cloud",
         prefix: "NVIDIA/dgxc-benchmarking",
         fitted: &[""],
         fitted_memory: &[],
         facts: dgx_cloud,
     },
+    Source {
+        name: "Megatron-Bridge",
+        prefix: "NVIDIA-NeMo/Megatron-Bridge",
+        fitted: &[],
+        fitted_memory: &[],
+        facts: experts::bridge,
+    },
+    Source { name: "TED", prefix: "S. Singh dissertation", fitted: &[], fitted_memory: &[], facts: experts::ted },
     Source { name: "MT-NLG", prefix: "MT-NLG", fitted: &[], fitted_memory: &[], facts: mt_nlg },
     Source {
         name: "Megatron CI",
@@ -358,6 +383,7 @@ fn megatron_tests(row: &Row) -> Result<Facts, Unmapped> {
         ("bert", "an encoder"),
         ("t5", "an encoder and a decoder"),
         ("mla", "latent attention"),
+        ("deepseek", "latent attention"),
         ("modelopt", "two models"),
         ("fp8", "products in 8 bits"),
         ("mamba", "a state-space model"),
@@ -390,5 +416,6 @@ fn megatron_tests(row: &Row) -> Result<Facts, Unmapped> {
         (false, false, true) => 20_000_000,
         (false, false, false) => 110_000_000,
     };
-    Ok(Facts { dropout: 0.1, overlap, workspace, vocab: Some(50_257), ..Facts::of(framework) })
+    let experts = experts::megatron_tests(row)?;
+    Ok(Facts { dropout: 0.1, overlap, workspace, vocab: Some(50_257), experts, ..Facts::of(framework) })
 }

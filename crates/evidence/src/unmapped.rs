@@ -11,7 +11,7 @@ pub enum Unmapped {
     Metric(&'static str),
     /// A column is empty that the prediction needs, and the source's texts do not say it either.
     Missing(&'static str),
-    /// A mixture of experts.
+    /// Experts of which the source does not say how many a token chooses, or how tokens come to them.
     Experts,
     /// Products in 8 or 4 bits.
     Narrow,
@@ -39,7 +39,7 @@ impl fmt::Display for Unmapped {
             Self::NotMeasured => f.write_str("not measured: computed or simulated"),
             Self::Metric(name) => write!(f, "'{name}' is no time or memory of a step"),
             Self::Missing(column) => write!(f, "'{column}' is not said"),
-            Self::Experts => f.write_str("mixture of experts"),
+            Self::Experts => f.write_str("experts that are not described"),
             Self::Narrow => f.write_str("products in 8 or 4 bits"),
             Self::Convention => f.write_str("a count of FLOPs that gives no seconds"),
             Self::Source => f.write_str("a framework that is not described"),

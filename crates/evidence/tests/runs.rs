@@ -193,6 +193,98 @@ fn table_1_of_ptd_p_has_the_microbatches_and_chunks_of_its_script() {
     assert_eq!(reason(&cells("70", "1", "24", "192")), Unmapped::Missing("microbatch"));
 }
 
+/// Expert ranks lie inside out, as Megatron-Core folds them: in tensor parallelism unless it cuts experts, in context, in data.
+#[test]
+fn experts_are_spread_as_their_source_says() {
+    let grok = [
+        ("source", "NVIDIA/dgxc-benchmarking tag v25.02 grok1/README_314b.md"),
+        ("model_name", "Grok-1 314B (MoE 8x, top-2)"),
+        ("interconnect", "NVSwitch + 400 Gb/s NDR IB per GPU"),
+        ("gpu", "H100-80GB SXM"),
+        ("layers", "16"),
+        ("seq_len", "8192"),
+        ("n_gpus", "128"),
+        ("tp", "4"),
+        ("pp", "2"),
+        ("dp", "8"),
+        ("cp", "2"),
+        ("ep", "8"),
+        ("vpp", "8"),
+        ("recompute", "none"),
+    ];
+    let folded = run(&grok);
+    let c = folded.candidate;
+    assert_eq!((c.sizes, c.experts_over.to_string()), ([4, 1, 1, 2, 4, 2, 2], "context,expert".to_owned()));
+    let block = folded.model.blocks.first();
+    let experts = block.feed_forward.experts().unwrap();
+    assert_eq!((experts.count, experts.per_token, experts.shared.is_none()), (8, 2, true));
+    // Places are counted for the tokens of a device: a context rank's, scattered over tensor parallelism.
+    assert_eq!(experts.capacity.unwrap().group, Some(1024));
+    // Tensor parallelism of 4 has no room for 3 expert ranks, nor 8 data ranks for 3.
+    assert_eq!(reason(&[&grok[..11], &[("ep", "3")], &grok[12..]].concat()), Unmapped::Layout);
+    // Whole experts on ranks of tensor parallelism, and some more of data.
+    let test = [
+        ("source", "NVIDIA/Megatron-LM tests/functional_tests"),
+        ("table", "moe/gpt3_te_tp2_etp1_ep4/golden"),
+        ("metric", "memory_allocated_after_step_gb"),
+        ("notes", "transformer-impl=transformer_engine num-experts=8 more"),
+        ("n_gpus", "8"),
+        ("tp", "2"),
+        ("pp", "1"),
+        ("dp", "4"),
+        ("ep", "4"),
+        ("vpp", "1"),
+        ("recompute", "none"),
+    ];
+    let whole = run(&test).candidate;
+    assert_eq!((whole.sizes, whole.experts_over.to_string()), ([2, 1, 1, 1, 2, 2, 1], "x,expert".to_owned()));
+    let cut = run(&[&test[..1], &[("table", "moe/gpt3_te_tp2_ep4/golden")], &test[2..]].concat()).candidate;
+    assert_eq!((cut.sizes, cut.experts_over.to_string()), ([2, 1, 1, 1, 4, 1, 1], "expert".to_owned()));
+    // How tokens come to experts decides about their activations.
+    assert_eq!(reason(&[&test[..2], &[("metric", "memory_gb")], &test[3..]].concat()), Unmapped::Experts);
+}
+
+#[test]
+fn racks_are_domains_and_notes_tell_tokens() {
+    let qwen = [
+        ("source", "NVIDIA-NeMo/Megatron-Bridge docs/performance-summary"),
+        ("model_name", "Qwen3-235B-A22B"),
+        ("interconnect", "NVLink5 NVL72"),
+        ("gpu", "GB200-192GB"),
+        ("gpus_per_node", "4"),
+        ("layers", "94"),
+        ("hidden", "4096"),
+        ("heads", "64"),
+        ("kv_heads", "4"),
+        ("ffn_hidden", "1536"),
+        ("n_gpus", "256"),
+        ("tp", "1"),
+        ("pp", "8"),
+        ("dp", "32"),
+        ("ep", "32"),
+        ("vpp", "3"),
+        ("recompute", ""),
+        ("global_batch", "8192"),
+        ("dtype", "BF16"),
+        ("metric", "tflops_per_gpu"),
+        ("value", "728"),
+        ("flop_convention", "model FLOPs (no recompute)"),
+        ("notes", "Pre-Training Performance; 4916 tok/s/GPU; dropless"),
+    ];
+    let run = run(&qwen);
+    // 8192 * 2048 tokens over 256 devices at 4916 a second.
+    assert_seconds(run.measured, 13.331_163_5);
+    assert_eq!((run.candidate.sizes, run.candidate.domain()), ([1, 1, 1, 1, 32, 1, 8], 64));
+    let preset = quadrille_spec::Model::preset("qwen3-235b-a22b").unwrap();
+    assert_eq!(run.model.parameters(), preset.parameters());
+    for (name, why) in [("DeepSeek-V3", "latent attention"), ("GPT-OSS-120B", "sinks of attention")] {
+        let cells = [&qwen[..1], &[("model_name", name)], &qwen[2..]].concat();
+        assert_eq!(reason(&cells), Unmapped::Architecture(why));
+    }
+    let ted = [("source", "S. Singh dissertation"), ("table", "Table 7.1"), ("model_name", "MoE 16 experts")];
+    assert_eq!(reason(&ted), Unmapped::Missing("microbatch"));
+}
+
 #[test]
 fn rows_that_cannot_be_predicted_say_why() {
     use Unmapped::*;

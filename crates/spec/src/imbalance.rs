@@ -30,8 +30,10 @@ pub struct MeasuredLoads {
 /// where there are none.
 pub fn fullest_rank(loads: &[u64], ranks: usize) -> f64 {
     let of_rank = (loads.len() / ranks).max(1);
-    let fullest = loads.chunks(of_rank).map(|loads| loads.iter().sum::<u64>()).max().unwrap_or(0);
-    fullest as f64 * ranks as f64 / loads.iter().sum::<u64>() as f64
+    let sum = |loads: &[u64]| loads.iter().map(|load| u128::from(*load)).sum::<u128>();
+    let fullest = loads.chunks(of_rank).map(sum).max().unwrap_or(0);
+    let all = sum(loads).max(1);
+    fullest as f64 * ranks as f64 / all as f64
 }
 
 impl MeasuredLoads {
@@ -175,6 +177,7 @@ mod tests {
         assert_eq!([2, 4, 8].map(|ranks| measured.expert_rows(ranks)), [0, 0, 3]);
         let swapped = [0, 8, 0, 0, 4, 2, 1, 1];
         assert_eq!(fullest_rank(&swapped, 4), fullest_rank(&one, 4), "which expert of a rank does not matter");
+        assert_eq!([fullest_rank(&[0; 4], 2), fullest_rank(&[u64::MAX; 4], 2)], [0.0, 1.0]);
         assert_eq!(serde_json::to_value(&measured).unwrap()["8"], 2.5);
         assert_eq!(serde_json::to_value(Imbalance::Times(1.5)).unwrap(), 1.5);
     }
