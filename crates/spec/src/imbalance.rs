@@ -10,7 +10,8 @@ use crate::{Experts, Model, SpecError};
 /// How many times the mean the rank has whose experts are chosen most: of a layout, by how many ranks share its experts.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Imbalance {
-    /// So many times, at least 1, in every layout that spreads experts.
+    /// So many times, at least 1, in every layout that spreads experts; where tokens cannot choose so much of one rank, all that
+    /// they can.
     Times(f64),
     /// As tokens have chosen in a run.
     Measured(MeasuredLoads),
@@ -24,6 +25,18 @@ pub struct MeasuredLoads {
     /// By number of ranks that share the experts of a block: the load of the fullest as a multiple of the mean, and of that
     /// the mean over blocks.
     by_ranks: BTreeMap<usize, f64>,
+}
+
+/// How many times as many rows as equal loads bring one of `ranks` ranks can have that share `experts` experts, of which each
+/// token chooses `per_token`: as many as it can of this rank's.
+pub fn most_crowded(experts: usize, per_token: usize, ranks: usize) -> f64 {
+    (ranks * per_token.min(experts / ranks)) as f64 / per_token as f64
+}
+
+/// How many times the rows of equal loads a rank usually has room for where `most` times as many can come: for all of them if they
+/// are up to four times as many, else for twice as many.
+pub fn usual_room(most: f64) -> f64 {
+    if most <= 4.0 { most } else { 2.0 }
 }
 
 /// How many times the mean the fullest of `ranks` ranks has, which share experts with these loads, neighbours on one rank; 0
@@ -62,41 +75,35 @@ impl Imbalance {
     /// As many rows for every rank.
     pub const EQUAL: Self = Self::Times(1.0);
 
-    /// How many times the mean the fullest of `ranks` ranks has that share experts; 1 where so many cannot.
+    /// How many times the mean the fullest of `ranks` ranks has that share experts, if tokens can choose so much; 1 where so many
+    /// ranks cannot share them.
     pub fn times(&self, ranks: usize) -> f64 {
         match self {
+            Self::Times(_) if ranks <= 1 => 1.0,
             Self::Times(times) => *times,
             Self::Measured(loads) => loads.by_ranks.get(&ranks).copied().unwrap_or(1.0),
         }
     }
 
-    /// The room for rows of experts ([`Layout::expert_rows`](crate::Layout::expert_rows)) that `ranks` ranks need which share
-    /// experts; 0 where the usual room is enough.
-    pub fn expert_rows(&self, ranks: usize) -> usize {
-        match self.times(ranks) {
-            ..=2.0 => 0,
-            times => times.ceil() as usize,
-        }
+    /// The same of the experts of a model: no more than can come to a rank.
+    pub fn times_in(&self, model: &Model, ranks: usize) -> f64 {
+        self.crowds(model, ranks).map(|(times, _)| times).fold(1.0, f64::max)
     }
 
-    /// Makes sure that the room for so many times the rows of equal loads, where it is said, is enough for layouts that spread
-    /// experts over the fewest ranks.
-    ///
-    /// # Errors
-    /// Less room than these need.
-    pub fn check_room(&self, expert_rows: Option<usize>) -> Result<(), SpecError> {
-        let least = match self {
-            Self::Times(times) => *times,
-            Self::Measured(loads) => loads.by_ranks.range(2..).next().map_or(1.0, |(_, times)| *times),
-        };
-        match expert_rows {
-            Some(rows @ 1..) if least > rows as f64 => {
-                let rule = format!("the fullest rank has {least} times the rows of experts that equal loads bring");
-                let remedy = format!("use `layout.expert_rows` {}, or leave it out", least.ceil());
-                Err(SpecError::invalid("`layout.expert_rows`", rows, rule, remedy))
-            }
-            _ => Ok(()),
-        }
+    /// The room for rows of experts ([`Layout::expert_rows`](crate::Layout::expert_rows)) that `ranks` ranks need which share the
+    /// experts of a model; 0 where the usual room is enough.
+    pub fn expert_rows(&self, model: &Model, ranks: usize) -> usize {
+        let crowded = |(times, most): (f64, f64)| if times > usual_room(most) { times.ceil() as usize } else { 0 };
+        self.crowds(model, ranks).map(crowded).max().unwrap_or(0)
+    }
+
+    /// By kind of block with experts that drop nothing: how many times the mean the fullest rank has, and can have.
+    fn crowds<'a>(&'a self, model: &'a Model, ranks: usize) -> impl Iterator<Item = (f64, f64)> + 'a {
+        let experts = model.blocks.kinds().iter().filter_map(|block| block.feed_forward.experts());
+        experts.filter(|experts| experts.capacity.is_none()).map(move |experts| {
+            let most = most_crowded(experts.count, experts.per_token, ranks);
+            (self.times(ranks).min(most), most)
+        })
     }
 
     /// Whether it says something about a model: what is not equal is of experts that drop nothing, and loads are of as many.
@@ -126,13 +133,14 @@ impl Imbalance {
             return Err(SpecError::invalid(KEY, self, rule, leave));
         }
         let Self::Measured(loads) = self else { return Ok(()) };
-        match experts().filter(dropless).find(|experts| !loads.experts.contains(&experts.count)) {
-            None => Ok(()),
-            Some(Experts { count, .. }) => {
-                let rule = format!("{} has blocks of {count} experts, the run has none", model.name);
-                Err(SpecError::invalid(KEY, self, rule, "take a run of a model that has as many, or give a number"))
-            }
+        let counts: BTreeSet<usize> = experts().filter(dropless).map(|experts| experts.count).collect();
+        if counts == loads.experts {
+            return Ok(());
         }
+        let told = |counts: &BTreeSet<usize>| counts.iter().map(usize::to_string).collect::<Vec<_>>().join(" and ");
+        let [ours, theirs] = [&counts, &loads.experts].map(told);
+        let rule = format!("{} has blocks of {ours} experts, the run of {theirs}", model.name);
+        Err(SpecError::invalid(KEY, self, rule, "take a run of a model that has as many, or give a number"))
     }
 }
 
@@ -174,12 +182,29 @@ mod tests {
         // Of 16: the fullest expert has 8, of two 8, of four 8; blocks of equal loads beside it halve what is more than 1.
         let times = [1, 2, 4, 8, 3].map(|ranks| measured.times(ranks));
         assert_eq!(times, [1.0, 1.0, 1.5, 2.5, 1.0]);
-        assert_eq!([2, 4, 8].map(|ranks| measured.expert_rows(ranks)), [0, 0, 3]);
+        let eight = model("experts = 8\nexperts_per_token = 1\n");
+        assert_eq!([2, 4, 8].map(|ranks| measured.expert_rows(&eight, ranks)), [0, 0, 3]);
         let swapped = [0, 8, 0, 0, 4, 2, 1, 1];
         assert_eq!(fullest_rank(&swapped, 4), fullest_rank(&one, 4), "which expert of a rank does not matter");
         assert_eq!([fullest_rank(&[0; 4], 2), fullest_rank(&[u64::MAX; 4], 2)], [0.0, 1.0]);
         assert_eq!(serde_json::to_value(&measured).unwrap()["8"], 2.5);
         assert_eq!(serde_json::to_value(Imbalance::Times(1.5)).unwrap(), 1.5);
+    }
+
+    /// There is never less room than usual, and never less for loads that are more unequal.
+    #[test]
+    fn room_grows_with_what_comes_and_ends_with_what_can() {
+        let two_of_eight = model("experts = 8\nexperts_per_token = 2\n");
+        let rows = |times: f64, ranks| Imbalance::Times(times).expert_rows(&two_of_eight, ranks);
+        // All that can come is twice as much on two ranks and four times as much on others: there is room for it.
+        assert_eq!([1, 2, 4, 8].map(|ranks| rows(9.0, ranks)), [0; 4]);
+        let one_of_eight = model("experts = 8\nexperts_per_token = 1\n");
+        let rows = |times: f64| Imbalance::Times(times).expert_rows(&one_of_eight, 8);
+        assert_eq!([1.0, 2.0, 2.5, 3.0, 7.5, 9.0].map(rows), [0, 0, 3, 3, 8, 8]);
+        let times = |ranks| Imbalance::Times(3.0).times_in(&one_of_eight, ranks);
+        assert_eq!([1, 2, 4, 8].map(times), [1.0, 2.0, 3.0, 3.0]);
+        let places = model("experts = 8\ncapacity = 1.0\n");
+        assert_eq!((Imbalance::Times(3.0).expert_rows(&places, 8), Imbalance::Times(3.0).times_in(&places, 8)), (0, 1.0));
     }
 
     #[test]

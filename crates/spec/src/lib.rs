@@ -80,7 +80,7 @@ pub use field::Field;
 pub use field_value::{FieldValue, Kind};
 pub use formation::Formation;
 pub use grid::{Coordinate, Grid};
-pub use imbalance::{Imbalance, MeasuredLoads, fullest_rank};
+pub use imbalance::{Imbalance, MeasuredLoads, fullest_rank, most_crowded, usual_room};
 pub use layout::{Layout, LayoutRequest};
 pub use layout_file::LayoutFile;
 pub use ledger::{

@@ -23,7 +23,7 @@ use crate::{Blocks, Classic, ModelFile, Normalization};
 /// | `block.I.key_value_latent.weight`, `block.I.key_value_latent_norm.gamma`, `.beta` | `[hidden, l]`, `[1, l]` | yes, no |
 /// | `block.I.keys_values.weight` | `[l, heads (d - k + v)]`; of each head the rest of its key, then its value | yes |
 /// | `block.I.shared_key.weight` | `[hidden, k]`; the first columns of every head's key | yes |
-/// | `block.I.query_norm.gamma`, `.beta`, `block.I.key_norm.gamma`, `.beta` (norms of queries and keys) | `[1, d]` | no |
+/// | `block.I.query_norm.gamma`, `.beta`, `block.I.key_norm.gamma`, `.beta` (norms of queries and keys: of each head; of all together) | `[1, d]`; `[1, heads d]` and `[1, kv_heads d]` | no |
 /// | `block.I.projection.weight`, `.bias` | `[heads v, hidden]`, `[1, hidden]` | yes, no |
 /// | `block.I.norm2.gamma`, `.beta`; `block.I.norm2_after` of what the perceptron gives | `[1, hidden]` | no |
 /// | `block.I.up.weight`, `.bias` | `[hidden, up_width]`, `[1, up_width]`; gated: columns gate 0, up 0, gate 1, up 1, ... | yes, no |

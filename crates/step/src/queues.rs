@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use quadrille_spec::{Axis, AxisSet, CollectiveKind, Coordinate, Layout};
+use quadrille_spec::{Axis, AxisSet, CollectiveKind, Coordinate, Layout, most_crowded, usual_room};
 use serde::{Deserialize, Serialize};
 
 use crate::{Collective, Extent, StageProgram, Value, ValueId};
@@ -57,8 +57,7 @@ fn cuts_queues(layout: &Layout) -> bool {
 fn most(value: &Value, layout: &Layout) -> Most {
     let Extent::Queues { experts, per_token } = value.extents[0] else { return Most { whole: 1.0, here: 1.0 } };
     let ranks = value.blocks / value.local_blocks;
-    // Each token chooses as many experts as it can of one rank's.
-    let most = (ranks * per_token.min(experts / ranks)) as f64 / per_token as f64;
+    let most = most_crowded(experts, per_token, ranks);
     // A part of queues may be all of one rank's.
     let cut = cuts_queues(layout) && !layout.experts_over.contains(Axis::X) && value.sharding.rows.contains(&Axis::X);
     let here = if cut { (most * layout.grid.size(Axis::X) as f64).min(ranks as f64) } else { most };
@@ -75,15 +74,16 @@ struct Most {
 pub(crate) fn room(value: &Value, layout: &Layout) -> f64 {
     let Most { whole, here } = most(value, layout);
     match layout.expert_rows {
-        0 if whole <= 4.0 => here,
-        0 => here.min(2.0),
+        0 if usual_room(whole) < whole => here.min(usual_room(whole)),
+        0 => here,
         times => here.min(times as f64),
     }
 }
 
-/// How many times as many rows as equal loads bring the fullest rank has of a value, where experts get them so unequally.
+/// How many times as many rows as equal loads bring the fullest rank has of a value, where experts get them so unequally: of each
+/// part of queues as many as of the whole.
 pub(crate) fn crowd(value: &Value, layout: &Layout, imbalance: f64) -> f64 {
-    most(value, layout).here.min(imbalance)
+    most(value, layout).whole.min(imbalance)
 }
 
 /// Chunk `index` of `rows` in `parts`.

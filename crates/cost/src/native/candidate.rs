@@ -103,6 +103,11 @@ impl Candidate {
         self.experts_over.iter().filter(|axis| self.size(*axis) > 1).collect()
     }
 
+    /// Ranks that share the experts of a block.
+    pub fn expert_ranks(&self) -> usize {
+        self.experts_over.iter().map(|axis| self.size(axis)).product()
+    }
+
     /// The layout that it stands for: with the order of axes that puts `inside` of them into a domain, and so many
     /// ranks in a node.
     ///

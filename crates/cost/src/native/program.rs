@@ -1,6 +1,6 @@
 //! The price of a step from its program: the seconds of its discrete events, the bytes of its fullest rank.
 
-use quadrille_spec::{Axis, AxisSet, Blame, EvenPieces, Layout, SpecError};
+use quadrille_spec::{Axis, AxisSet, Blame, EvenPieces, Imbalance, Layout, SpecError};
 use quadrille_step::{FoldedProgram, Op, StageProgram, StepError};
 
 use super::machine::NativeMachine;
@@ -170,9 +170,10 @@ impl StageWork {
 /// Makes sure that there is room for the rows that experts get.
 fn check_rows(stages: &[StageProgram]) -> Result<(), SpecError> {
     let Some(stage) = stages.iter().find(|stage| stage.is_overfull()) else { return Ok(()) };
-    let imbalance = stage.practice.imbalance;
+    let (imbalance, ranks) = (stage.practice.imbalance, stage.grid().size_of(stage.layout.experts_over));
     let rule = "the fullest rank has so many times the rows of experts that equal loads bring, and no room for them";
-    let remedy = format!("use `layout.expert_rows` {}", imbalance.ceil());
+    let needed = Imbalance::Times(imbalance).times_in(&stage.model, ranks).ceil();
+    let remedy = format!("use `layout.expert_rows` {needed}");
     Err(SpecError::invalid("`search.imbalance`", imbalance, rule, remedy))
 }
 

@@ -166,7 +166,9 @@ fn variants(case: Case) -> impl Iterator<Item = Case> {
     let in_segments = changed(&case, |request| request.recompute = Recompute::Full { every: 4 });
     // Of some: prices of expert ranks are those of data ranks.
     let of_expert = (case.layout.grid.batch_shares() == 2).then(|| case.shared_out(2));
-    let crowded = [&case, &on_fast].map(|case| case.unequal(1.7)).into_iter().flatten().collect::<Vec<_>>();
+    let crowded = [(&case, 1.7), (&on_fast, 1.2)].map(|(case, times)| case.unequal(times));
+    let roomy = changed(&case, |request| request.expert_rows = 3).and_then(|case| case.unequal(3.0));
+    let crowded = crowded.into_iter().chain([roomy]).flatten().collect::<Vec<_>>();
     [case, on_fast].into_iter().chain(in_segments).chain(of_expert).chain(crowded)
 }
 

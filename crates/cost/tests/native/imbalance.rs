@@ -1,9 +1,11 @@
 //! Prices of the rank whose experts are chosen most.
 
 use quadrille_cost::native::{Framework, Price};
-use quadrille_spec::{Axis, Cluster, Imbalance, Layout, LayoutRequest, MeasuredLoads, Model, Schedule};
+use quadrille_spec::{
+    Activations, Axis, Cluster, Dispatch, Imbalance, Layout, LayoutRequest, MeasuredLoads, Model, Schedule,
+};
 
-use crate::case::{Case, fixed_mixed, frameworks};
+use crate::case::{Case, changed, fixed_mixed, frameworks};
 
 fn price(case: &Case, framework: Framework) -> Option<Price> {
     let problem = case.problem(framework);
@@ -71,6 +73,18 @@ fn what_tokens_choose_has_an_end() {
     // Each token chooses two experts: of two ranks one can have all of them, twice the mean.
     let [most, more] = [2.0, 9.0].map(|times| price(&case("", 2, 0).unequal(times).unwrap(), Framework::QUADRILLE));
     assert_eq!(most, more);
+    // The parts of queues that ranks along x send are no fuller than all that come.
+    let replicated = |times| {
+        let case = case("experts_per_token = 8\n", 4, 0);
+        let on_x = changed(&case, |request| {
+            request.grid = "x=2,expert=4".parse().unwrap();
+            request.activations = Activations::Replicated;
+            request.dispatch = Dispatch::Dropped;
+        });
+        price(&on_x.unwrap().unequal(times).unwrap(), Framework::QUADRILLE).unwrap()
+    };
+    let [less, most, more] = [1.5, 2.0, 9.0].map(replicated);
+    assert!(less.seconds < most.seconds && most == more);
 }
 
 #[test]

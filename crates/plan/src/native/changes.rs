@@ -209,6 +209,10 @@ impl Setting<'_> {
         let [x, y, .., pipe] = sizes;
         let interleaved = from.schedule == Schedule::Interleaved;
         let mut moved = Candidate { sizes, inside: [1; Axis::COUNT], ..*from };
+        // Other ranks may need more room; what was said stays.
+        if from.expert_rows == self.expert_rows(from) {
+            moved.expert_rows = self.expert_rows(&moved);
+        }
         if pipe == 1 {
             (moved.schedule, moved.chunks) = (Schedule::OneForwardOneBackward, 1);
         } else if interleaved && pipe * from.chunks > self.model.layers() + 2 {

@@ -107,7 +107,6 @@ impl Search<'_> {
         stop: &(dyn Fn() -> bool + Sync),
     ) -> Result<(Found, Option<Ranked>), PriceError> {
         let problem = self.setting.problem()?;
-        self.setting.imbalance.check_room(self.space.expert_rows)?;
         problem.check_devices(self.devices)?;
         let pool = Pool::new(&problem);
         let rules = self.setting.rules();

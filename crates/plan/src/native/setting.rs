@@ -63,6 +63,11 @@ impl Setting<'_> {
         problem.with_imbalance(self.imbalance)
     }
 
+    /// The room for rows of experts that a candidate needs, if it is not said.
+    pub(super) fn expert_rows(&self, candidate: &Candidate) -> usize {
+        self.imbalance.expert_rows(self.model, candidate.expert_ranks())
+    }
+
     pub(super) fn rules(&self) -> Rules<'_> {
         Rules { model: self.model, global_batch: self.global_batch, seq_len: self.seq_len }
     }

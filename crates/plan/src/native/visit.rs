@@ -197,8 +197,8 @@ impl<'a> Visit<'a> {
     fn passes(&self, microbatch: usize) -> Vec<Candidate> {
         let space = &self.search.space;
         let Some(End { sizes, inside, .. }) = self.ends.first() else { return Vec::new() };
-        let ranks = self.experts_over.iter().map(|axis| sizes[axis as usize]).product();
-        let expert_rows = space.expert_rows.unwrap_or_else(|| self.search.setting.imbalance.expert_rows(ranks));
+        let cut = Candidate { sizes: *sizes, experts_over: self.experts_over, ..Candidate::PLAIN };
+        let expert_rows = space.expert_rows.unwrap_or_else(|| self.search.setting.expert_rows(&cut));
         let mut passes = Vec::new();
         for (activations, linear, summa_panels) in space.products(sizes[0], sizes[1]) {
             for overlap_chunks in space.overlap_chunks() {

@@ -66,7 +66,9 @@ fn unequal_loads_find_layouts_with_room_for_them() {
         assert!(equal.ranked[0].price.seconds < bounded.ranked[0].price.seconds);
         let mut narrow = search.clone();
         narrow.space.constrain(Bound::Fix, "expert-rows=2").unwrap();
-        let message = narrow.run(&|| false).unwrap_err().to_string();
+        let nothing = narrow.run(&|| false).unwrap();
+        assert!(nothing.ranked.is_empty() && !nothing.stopped);
+        let message = narrow.why_nothing(&nothing, &|| false).to_string();
         assert!(
             message.contains("`layout.expert_rows` = 2") && message.contains("`layout.expert_rows` 3"),
             "{message}"

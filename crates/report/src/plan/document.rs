@@ -115,8 +115,8 @@ pub fn entry(question: &Question, setting: &Setting, ranked: &Ranked, layout: &L
         "hfu": derived.hfu,
         "tokens_per_s": derived.tokens_per_second,
     });
-    let spread: usize = candidate.spreading().iter().map(|axis| candidate.size(axis)).product();
-    let imbalance = (question.imbalance != Imbalance::EQUAL).then(|| question.imbalance.times(spread));
+    let of_layout = || question.imbalance.times_in(setting.model, candidate.expert_ranks());
+    let imbalance = (question.imbalance != Imbalance::EQUAL).then(of_layout);
     let optional = [
         ("imbalance", imbalance),
         ("days", derived.days),

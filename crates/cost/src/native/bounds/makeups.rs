@@ -42,7 +42,9 @@ impl Makeups {
         }
         let makeup = |from: usize, count: usize| -> Makeup { between(&before, from..from + count).collect() };
         let of_count = |count: usize| {
-            let between: BTreeSet<Makeup> = (0..=layers - count).map(|from| makeup(from, count)).collect();
+            // Blocks that are alike make up the same from wherever on.
+            let last = if blocks.kinds().len() > 1 { layers - count } else { 0 };
+            let between: BTreeSet<Makeup> = (0..=last).map(|from| makeup(from, count)).collect();
             [vec![makeup(0, count)], between.into_iter().collect(), vec![makeup(layers - count, count)]]
         };
         Self { by_blocks: (0..=layers).map(of_count).collect(), all: counts, before }
