@@ -155,15 +155,19 @@ pub const DOCUMENT: &str = "Examples:
 
 Fields of --json (times in seconds, sizes in bytes):
   model, cluster, cost, framework, sparsity (null: not pruned), gpus, global_batch, seq_len
-  imbalance     how many times the mean of the rows of experts the fullest rank has that is priced; of a run by how
-                many ranks share experts
-  device_memory_bytes, reserved_bytes    of a device (null: not known), and what --memory-reserve keeps free
-  counts        grids, legal_grids; configurations (of legal grids), legal, priced, fitting, and those left out by bounds:
-                too_large (memory), too_slow (time); legal = priced + too_large + too_slow unless stopped
+  imbalance     how many times the mean of the rows of experts the fullest rank has that is priced;
+                of a run by how many ranks share experts
+  device_memory_bytes, reserved_bytes
+                of a device (null: not known), and what --memory-reserve keeps free
+  counts        grids, legal_grids; configurations (of legal grids), legal, priced, fitting, and
+                those left out by bounds: too_large (memory), too_slow (time);
+                legal = priced + too_large + too_slow unless stopped
   refusals      rule, grids, configurations, example
   seconds       of the search; stopped: whether --time-limit ended it
-  plans         best first: layout (the fields of a layout file), devices, time_s, parts_s, memory_bytes, memory (of the
-                rank that needs most, by class, and its stage), model_flops, executed_flops, mfu, hfu, tokens_per_s;
-                with --imbalance that of the layout; with --tokens days, device_hours, and with --price-per-hour cost
-  pareto        with --pareto, likewise; stopped_gpus: the numbers of GPUs that --time-limit left incomplete
+  plans         best first: layout (the fields of a layout file), devices, time_s, parts_s,
+                memory_bytes, memory (of the rank that needs most, by class, and its stage),
+                model_flops, executed_flops, mfu, hfu, tokens_per_s; with --imbalance that of
+                the layout; with --tokens days, device_hours, and with --price-per-hour cost
+  pareto        with --pareto, likewise; stopped_gpus: the numbers of GPUs that --time-limit left
+                incomplete
   explanation   with --explain: binding, sensitivities, changes, runner_up";
