@@ -10,17 +10,24 @@ use super::legal::Rules;
 use super::placement::placements;
 use super::space::Space;
 
-/// Sizes and placement of x, y, z, context and expert, with every legal way to use the other devices by which as many ranks share
-/// the links of every domain.
+/// Sizes of x, y, z, context and expert, and how experts are spread, with every legal way to place them and to use the other
+/// devices.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Cut {
     /// Sizes of x, y, z, context and expert.
     pub sizes: [usize; 5],
-    /// Neighbours along them that share a node.
-    pub inside: [usize; 5],
     /// The axes over which experts are spread.
     pub experts_over: AxisSet,
     /// At least one.
+    pub places: Vec<Place>,
+}
+
+/// Where the ranks of a cut lie.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Place {
+    /// Neighbours along x, y, z, context and expert that share a node.
+    pub inside: [usize; 5],
+    /// By which as many ranks share the links of every domain; at least one.
     pub outer: Vec<Outer>,
 }
 
@@ -34,10 +41,23 @@ pub(super) struct Outer {
 }
 
 impl Cut {
-    /// Sizes and placement of all axes.
-    pub fn placed(&self, outer: &Outer) -> ([usize; Axis::COUNT], [usize; Axis::COUNT]) {
-        let with = |[x, y, z, context, expert]: [usize; 5], data, pipe| [x, y, z, context, expert, data, pipe];
-        (with(self.sizes, outer.data, outer.pipe), with(self.inside, outer.inside_data, outer.inside_pipe))
+    /// Sizes of all axes.
+    pub fn sizes_with(&self, data: usize, pipe: usize) -> [usize; Axis::COUNT] {
+        let [x, y, z, context, expert] = self.sizes;
+        [x, y, z, context, expert, data, pipe]
+    }
+
+    /// The cut with one of its places only.
+    pub fn at(&self, place: &Place) -> Self {
+        Self { places: vec![place.clone()], ..*self }
+    }
+}
+
+impl Place {
+    /// Placement of all axes.
+    pub fn inside_with(&self, outer: &Outer) -> [usize; Axis::COUNT] {
+        let [x, y, z, context, expert] = self.inside;
+        [x, y, z, context, expert, outer.inside_data, outer.inside_pipe]
     }
 }
 
@@ -52,9 +72,11 @@ pub(super) struct Cuts {
 /// Grids between two questions whether to stop; from then on, one of so many is looked at.
 const STRIDE: usize = 64;
 
-/// What the cuts are grouped by: sizes, neighbours that share a node, the ranks that share a domain of each tier, and how
-/// experts are spread.
-type Key = ([usize; 5], [usize; 5], Vec<usize>, AxisSet);
+/// What cuts differ by: sizes, and how experts are spread.
+type OfCut = ([usize; 5], AxisSet);
+
+/// What their places differ by: neighbours that share a node, and the ranks that share a domain of each tier.
+type OfPlace = ([usize; 5], Vec<usize>);
 
 /// Every cut of `devices` devices in nodes of `domain`; grids that break a rule are tallied. If `stop` says so, those of a
 /// sample of the grids that are left.
@@ -67,7 +89,7 @@ pub(super) fn cuts(
     tally: &mut Tally,
     stop: &dyn Fn() -> bool,
 ) -> Cuts {
-    let mut grouped: BTreeMap<Key, Vec<Outer>> = BTreeMap::new();
+    let mut grouped: BTreeMap<OfCut, BTreeMap<OfPlace, Vec<Outer>>> = BTreeMap::new();
     let mut stopped = false;
     for (index, grid) in Grid::all_over(devices, space.open_axes()).into_iter().enumerate() {
         let asks = index % STRIDE == STRIDE - 1;
@@ -89,14 +111,20 @@ pub(super) fn cuts(
         for inside in placements(sizes, domain) {
             let [ix, iy, iz, ic, ie, inside_data, inside_pipe] = inside;
             let (of_block, near) = ([x, y, z, context, expert], [ix, iy, iz, ic, ie]);
+            let by_tier = problem.ranks_by_tier(sizes, inside);
             for spread in &spreadings {
-                let key = (of_block, near, problem.ranks_by_tier(sizes, inside), *spread);
-                grouped.entry(key).or_default().push(Outer { data, pipe, inside_data, inside_pipe });
+                let places = grouped.entry((of_block, *spread)).or_default();
+                let place = places.entry((near, by_tier.clone())).or_default();
+                place.push(Outer { data, pipe, inside_data, inside_pipe });
             }
         }
     }
-    let cut = |((sizes, inside, _, experts_over), outer)| Cut { sizes, inside, experts_over, outer };
-    Cuts { cuts: grouped.into_iter().map(cut).collect(), stopped }
+    let place = |((inside, _), outer)| Place { inside, outer };
+    let cuts = grouped.into_iter().map(|((sizes, experts_over), places)| {
+        let places = places.into_iter().map(place).collect();
+        Cut { sizes, experts_over, places }
+    });
+    Cuts { cuts: cuts.collect(), stopped }
 }
 
 /// The ways to spread experts that a grid may have; a grid that has none is tallied.

@@ -194,7 +194,8 @@ impl Search<'_> {
         // Shares of the batch and stages of every legal grid.
         let of_cut = |cut: &Cut| {
             let [.., expert] = cut.sizes;
-            cut.outer.iter().map(move |outer| (expert * outer.data, outer.pipe)).collect::<Vec<_>>()
+            let outer = cut.places.iter().flat_map(|place| &place.outer);
+            outer.map(move |outer| (expert * outer.data, outer.pipe)).collect::<Vec<_>>()
         };
         let mut ends: Vec<(usize, usize)> = cuts.cuts.iter().flat_map(of_cut).collect();
         ends.sort_unstable();

@@ -13,7 +13,7 @@ use quadrille_spec::{Layout, Rule, SpecError};
 use rayon::prelude::*;
 
 use super::count::{Counts, Refused, Tally};
-use super::cuts::{Cut, Cuts, cuts};
+use super::cuts::{Cut, Cuts, Place, cuts};
 use super::placement::node;
 use super::pool::Pool;
 use super::ranking::{Kept, Ranked, comparable};
@@ -63,7 +63,10 @@ pub struct Found {
     pub stopped: bool,
 }
 
-/// Cuts of which a usual layout is still looked at when the time is up and none was found that fits.
+/// Places whose usual layouts are looked at before anything else: those whose blocks alone take least.
+const USUAL: usize = 512;
+
+/// Places of which a usual layout is still looked at when the time is up and none was found that fits.
 const LATE: usize = 64;
 
 /// Likely layouts that are priced by their programs before anything else.
@@ -114,12 +117,11 @@ impl Search<'_> {
         let domain = node(self.setting.cluster, self.setting.per_node, self.devices);
         let Cuts { cuts, mut stopped } = cuts(&problem, &rules, &self.space, self.devices, domain, &mut tally, stop);
         let visit = |cut: &Cut, kept: &Kept| Visit::new(self, &pool, rules, cut, kept.clone());
-        let ordered = self.likely(&cuts, &pool, |cut| visit(cut, &kept), stop)?;
+        let (ordered, likely) = self.likely(&cuts, &pool, |cut| visit(cut, &kept), stop)?;
         stopped |= stop();
         // Where the time is up they are all that is known, else they tell what is good.
-        let first = if stopped { ordered.len() } else { FIRST.min(ordered.len()) };
-        let likely = ordered[..first].iter().filter_map(|(likely, _)| *likely);
-        let likely: Vec<Candidate> = likely.map(|likely| likely.candidate).collect();
+        let first = if stopped { likely.len() } else { FIRST.min(likely.len()) };
+        let likely: Vec<Candidate> = likely[..first].iter().map(|likely| likely.candidate).collect();
         let mut is_known = false;
         for part in likely.chunks(FIRST) {
             // Something that fits is looked for in any case.
@@ -134,7 +136,7 @@ impl Search<'_> {
         let (mut rest, mut wave) = (ordered.as_slice(), 0);
         while !rest.is_empty() && !stopped {
             let (now, later) = rest.split_at(WAVES[wave.min(WAVES.len() - 1)].min(rest.len()));
-            let run = |(_, cut): &(_, &Cut)| pool.with(|bounds| visit(cut, &kept).run(bounds, stop));
+            let run = |cut: &&Cut| pool.with(|bounds| visit(cut, &kept).run(bounds, stop));
             let parts: Vec<Visit> = now.par_iter().map(run).collect::<Result<_, _>>()?;
             let mut survivors = Survivors::default();
             for part in parts {
@@ -158,26 +160,41 @@ impl Search<'_> {
         Ok((Found { ranked, front, counts: tally.counts, refused: tally.refused, stopped }, smallest))
     }
 
-    /// The cuts, those first that are probably best, each with its usual layout.
+    /// The cuts, those first that are probably best, and the usual layouts of the places that are, likewise.
     fn likely<'a, 'b>(
         &self,
         cuts: &'a [Cut],
         pool: &Pool,
         visit: impl Fn(&Cut) -> Visit<'b> + Sync,
         stop: &(dyn Fn() -> bool + Sync),
-    ) -> Result<Vec<(Option<Likely>, &'a Cut)>, PriceError> {
-        let (is_found, late) = (AtomicBool::new(false), AtomicUsize::new(0));
-        let rough = |cut: &'a Cut| {
-            if stop() && (is_found.load(Relaxed) || late.fetch_add(1, Relaxed) >= LATE) {
-                return Ok((None, cut));
-            }
-            let likely = pool.with(|bounds| visit(cut).rough(bounds))?;
-            is_found.fetch_or(likely.is_some(), Relaxed);
-            Ok((likely, cut))
+    ) -> Result<(Vec<&'a Cut>, Vec<Likely>), PriceError> {
+        let of_blocks = |cut: &'a Cut| match stop() {
+            true => Ok((cut, vec![f32::INFINITY; cut.places.len()])),
+            false => Ok((cut, pool.with(|bounds| visit(cut).least_of_blocks(bounds))?)),
         };
-        let mut ordered: Vec<_> = cuts.par_iter().map(rough).collect::<Result<_, PriceError>>()?;
-        let seconds = |likely: &Option<Likely>| likely.map_or(f32::INFINITY, |likely| comparable(likely.seconds));
-        ordered.sort_by(|(a, _), (b, _)| seconds(a).total_cmp(&seconds(b)));
-        Ok(ordered)
+        let least: Vec<(&Cut, Vec<f32>)> = cuts.par_iter().map(of_blocks).collect::<Result<_, PriceError>>()?;
+        let places = |(cut, least): &(&'a Cut, Vec<f32>)| {
+            let cut = *cut;
+            cut.places.iter().zip(least.clone()).map(move |(place, least)| (least, cut, place)).collect::<Vec<_>>()
+        };
+        let mut places: Vec<(f32, &Cut, &Place)> = least.iter().flat_map(places).collect();
+        places.sort_by(|(a, ..), (b, ..)| a.total_cmp(b));
+        let (is_found, late) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let rough = |(_, cut, place): &(f32, &Cut, &Place)| {
+            if stop() && (is_found.load(Relaxed) || late.fetch_add(1, Relaxed) >= LATE) {
+                return Ok(None);
+            }
+            let likely = pool.with(|bounds| visit(&cut.at(place)).rough(bounds))?;
+            is_found.fetch_or(likely.is_some(), Relaxed);
+            Ok(likely)
+        };
+        let usual = &places[..USUAL.min(places.len())];
+        let likely: Vec<_> = usual.par_iter().map(rough).collect::<Result<_, PriceError>>()?;
+        let mut likely: Vec<Likely> = likely.into_iter().flatten().collect();
+        likely.sort_by(|a, b| comparable(a.seconds).total_cmp(&comparable(b.seconds)));
+        let of_cut = |least: &[f32]| least.iter().copied().fold(f32::INFINITY, f32::min);
+        let mut ordered: Vec<(f32, &Cut)> = least.iter().map(|(cut, least)| (of_cut(least), *cut)).collect();
+        ordered.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        Ok((ordered.into_iter().map(|(_, cut)| cut).collect(), likely))
     }
 }

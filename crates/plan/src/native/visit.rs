@@ -1,17 +1,22 @@
-//! The search of one cut: every configuration whose x, y, z, context and expert have given sizes and places.
+//! The search of one cut: every configuration whose x, y, z, context and expert have given sizes, wherever its ranks lie.
+
+use std::collections::BTreeMap;
 
 use quadrille_cost::native::{Bounds, Candidate, PriceError};
 use quadrille_spec::{Axis, AxisSet, EvenPieces, KeepWeights, Overlap, Recompute, Rule, Schedule, Scope, Zero};
 
 use super::bounds::state_bytes;
 use super::count::Tally;
-use super::cuts::{Cut, Outer};
+use super::cuts::{Cut, Outer, Place};
 use super::legal::Rules;
 use super::pool::Pool;
-use super::ranking::Kept;
+use super::ranking::{Kept, comparable};
 use super::search::Search;
 use super::space::{Space, divisors};
 use super::survivors::Survivors;
+
+/// How many microbatches tell roughly what a cut takes.
+const SMALL_MICROBATCHES: usize = 3;
 
 /// A cut on its way through the search.
 pub(super) struct Visit<'a> {
@@ -19,6 +24,7 @@ pub(super) struct Visit<'a> {
     pub pool: &'a Pool<'a>,
     rules: Rules<'a>,
     pub ends: Vec<End>,
+    places: Vec<Vec<Placed>>,
     experts_over: AxisSet,
     pub keep_weights: &'a [KeepWeights],
     /// What was counted.
@@ -33,11 +39,19 @@ pub(super) struct Visit<'a> {
     pub is_rough: bool,
 }
 
-/// Sizes and places of data and pipe with what depends on them alone.
+/// An end, by its number, and where its ranks lie in a place.
+#[derive(Clone, Copy)]
+struct Placed {
+    end: usize,
+    inside: [usize; Axis::COUNT],
+}
+
+/// Sizes of data and pipe with what depends on them alone.
 pub(super) struct End {
     /// Of all axes.
     sizes: [usize; Axis::COUNT],
-    inside: [usize; Axis::COUNT],
+    /// In how many places it is.
+    placed: u64,
     /// Sequences of a (data, expert) rank in a step.
     share: usize,
     pipelines: Vec<Pipeline>,
@@ -66,9 +80,9 @@ pub(super) struct Pipeline {
 }
 
 impl End {
-    fn new(search: &Search, rules: &Rules, cut: &Cut, outer: &Outer) -> Self {
-        let (sizes, inside) = cut.placed(outer);
-        let [x, y, z, context, expert, data, pipe] = sizes;
+    fn new(search: &Search, rules: &Rules, cut: &Cut, data: usize, pipe: usize) -> Self {
+        let sizes = cut.sizes_with(data, pipe);
+        let [x, y, z, context, expert, ..] = sizes;
         let (space, layers) = (&search.space, search.setting.model.layers());
         let pipelines = space.schedules(layers, pipe).into_iter().map(|(schedule, chunks)| {
             let blocks = EvenPieces::new(layers, pipe, chunks).most();
@@ -95,7 +109,7 @@ impl End {
         zero.retain(|(_, bytes)| !search.prune || fits(*bytes));
         Self {
             sizes,
-            inside,
+            placed: 0,
             share: search.setting.global_batch / (expert * data),
             pipelines: pipelines.collect(),
             too_large: (all - zero.len()) as u64,
@@ -107,30 +121,47 @@ impl End {
 
 /// A legal combination of an end with one of its pipelines, by their numbers.
 #[derive(Clone, Copy)]
-pub(super) struct Open {
+struct Legal {
     end: usize,
     pipeline: usize,
 }
 
+/// The same in a place.
+#[derive(Clone, Copy)]
+pub(super) struct Open {
+    legal: Legal,
+    inside: [usize; Axis::COUNT],
+}
+
 impl Open {
-    pub fn of(self, ends: &[End]) -> (&End, &Pipeline) {
-        let end = &ends[self.end];
-        (end, &end.pipelines[self.pipeline])
+    pub fn of<'a>(&self, ends: &'a [End]) -> (&'a End, &'a Pipeline) {
+        let end = &ends[self.legal.end];
+        (end, &end.pipelines[self.legal.pipeline])
     }
 
-    pub fn placed(self, shared: &Candidate, ends: &[End]) -> Candidate {
-        let (End { sizes, inside, .. }, Pipeline { schedule, chunks, .. }) = self.of(ends);
-        Candidate { sizes: *sizes, inside: *inside, schedule: *schedule, chunks: *chunks, ..*shared }
+    pub fn placed(&self, shared: &Candidate, ends: &[End]) -> Candidate {
+        let (End { sizes, .. }, Pipeline { schedule, chunks, .. }) = self.of(ends);
+        Candidate { sizes: *sizes, inside: self.inside, schedule: *schedule, chunks: *chunks, ..*shared }
     }
 }
 
 impl<'a> Visit<'a> {
     pub fn new(search: &'a Search, pool: &'a Pool<'a>, rules: Rules<'a>, cut: &Cut, kept: Kept) -> Self {
-        let ends = cut.outer.iter().map(|outer| End::new(search, &rules, cut, outer)).collect();
+        let (mut ends, mut numbers): (Vec<End>, BTreeMap<(usize, usize), usize>) = Default::default();
+        let mut placed = |place: &Place, outer: &Outer| {
+            let end = *numbers.entry((outer.data, outer.pipe)).or_insert_with(|| {
+                ends.push(End::new(search, &rules, cut, outer.data, outer.pipe));
+                ends.len() - 1
+            });
+            ends[end].placed += 1;
+            Placed { end, inside: place.inside_with(outer) }
+        };
+        let places =
+            cut.places.iter().map(|place| place.outer.iter().map(|outer| placed(place, outer)).collect()).collect();
         let keep_weights = Space::where_it_counts(&search.space.keep_weights, cut.sizes[2] > 1);
         let (tally, survivors) = (Tally::default(), Survivors::default());
         let (experts_over, stopped, is_rough) = (cut.experts_over, false, false);
-        Self { search, pool, rules, ends, experts_over, keep_weights, tally, kept, survivors, stopped, is_rough }
+        Self { search, pool, rules, ends, places, experts_over, keep_weights, tally, kept, survivors, stopped, is_rough }
     }
 
     /// Looks at everything, until `stop` says so.
@@ -140,18 +171,48 @@ impl<'a> Visit<'a> {
     pub fn run(mut self, bounds: &mut Bounds, stop: &(dyn Fn() -> bool + Sync)) -> Result<Self, PriceError> {
         for microbatch in self.microbatches() {
             for pass in self.passes(microbatch) {
-                if stop() {
-                    self.stopped = true;
-                    return Ok(self);
+                let legal = self.legal(&pass);
+                for place in 0..self.places.len() {
+                    if stop() {
+                        self.stopped = true;
+                        return Ok(self);
+                    }
+                    let open = self.open(&legal, place);
+                    self.visit_pass(&pass, open, bounds, stop)?;
                 }
-                let open = self.open(&pass);
-                self.visit_pass(&pass, open, bounds, stop)?;
             }
         }
         Ok(self)
     }
 
-    /// The best of a few usual layouts that may fit, to begin with what is probably good.
+    /// By place, seconds that a step takes at least for what its blocks compute or send, in the least of the smallest
+    /// microbatches.
+    ///
+    /// # Errors
+    /// What has no program.
+    pub fn least_of_blocks(mut self, bounds: &mut Bounds) -> Result<Vec<f32>, PriceError> {
+        let (mut least, mut left) = (vec![f32::INFINITY; self.places.len()], SMALL_MICROBATCHES);
+        for microbatch in self.microbatches() {
+            let Some(pass) = self.passes(microbatch).first().copied() else { continue };
+            let legal = self.legal(&pass);
+            if legal.is_empty() {
+                continue;
+            }
+            for (place, least) in least.iter_mut().enumerate() {
+                let Some(open) = self.open(&legal, place).first().copied() else { continue };
+                let plain = open.placed(&pass, &self.ends);
+                let block = bounds.block_seconds(&plain)?;
+                *least = least.min(comparable(bounds.seconds_of_blocks(&plain, block)));
+            }
+            left -= 1;
+            if left == 0 {
+                break;
+            }
+        }
+        Ok(least)
+    }
+
+    /// The best of a few usual layouts of the first place that may fit, to begin with what is probably good.
     ///
     /// # Errors
     /// What cannot be priced.
@@ -162,7 +223,8 @@ impl<'a> Visit<'a> {
         let recompute = self.usual_recompute();
         for microbatch in self.microbatches() {
             let Some(pass) = self.passes(microbatch).first().copied() else { continue };
-            let open = self.open(&pass);
+            let legal = self.legal(&pass);
+            let open = self.open(&legal, 0);
             for (recompute, keep_communicated) in &recompute {
                 let (recompute, keep_communicated) = (*recompute, *keep_communicated);
                 let shared = Candidate { recompute, keep_communicated, keep_weights, ..pass };
@@ -196,7 +258,11 @@ impl<'a> Visit<'a> {
     /// Ways to cut a microbatch in a pass; data, pipe and what follows from them are still to be set.
     fn passes(&self, microbatch: usize) -> Vec<Candidate> {
         let space = &self.search.space;
-        let Some(End { sizes, inside, .. }) = self.ends.first() else { return Vec::new() };
+        let (Some(End { sizes, .. }), Some([Placed { inside, .. }, ..])) =
+            (self.ends.first(), self.places.first().map(Vec::as_slice))
+        else {
+            return Vec::new();
+        };
         let cut = Candidate { sizes: *sizes, experts_over: self.experts_over, ..Candidate::PLAIN };
         let expert_rows = space.expert_rows.unwrap_or_else(|| self.search.setting.expert_rows(&cut));
         let mut passes = Vec::new();
@@ -222,20 +288,21 @@ impl<'a> Visit<'a> {
         passes
     }
 
-    /// What goes with a way to cut a microbatch and is legal; everything is counted.
-    fn open(&mut self, pass: &Candidate) -> Vec<Open> {
-        let mut open = Vec::new();
+    /// What goes with a way to cut a microbatch and is legal, end after end; everything is counted, in all places.
+    fn legal(&mut self, pass: &Candidate) -> Vec<Legal> {
+        let mut legal = Vec::new();
         for (index, end) in self.ends.iter().enumerate() {
             if !end.share.is_multiple_of(pass.microbatch) {
                 continue;
             }
-            let placed = Candidate { sizes: end.sizes, inside: end.inside, ..*pass };
+            let placed = Candidate { sizes: end.sizes, ..*pass };
             // One layout for all pipelines: rules are asked millions of times.
             let Ok(mut layout) = self.rules.layout(&placed) else { continue };
             let cut = layout.broken_rule(self.rules.model, Scope::Pass);
             for (number, Pipeline { schedule, chunks, recompute, refused }) in end.pipelines.iter().enumerate() {
                 let candidate = Candidate { schedule: *schedule, chunks: *chunks, ..placed };
-                let each = (end.zero.len() as u64 + end.too_large) * self.keep_weights.len() as u64;
+                let placed = end.placed * self.keep_weights.len() as u64;
+                let each = (end.zero.len() as u64 + end.too_large) * placed;
                 let configurations = each * recompute.len() as u64;
                 if let Some((recompute, keep_communicated)) = refused.first().copied() {
                     let example = Candidate { recompute, keep_communicated, ..candidate };
@@ -249,13 +316,23 @@ impl<'a> Visit<'a> {
                 let counts = &mut self.tally.counts;
                 counts.enumerated += configurations;
                 counts.legal += configurations;
-                counts.too_large += (recompute.len() * self.keep_weights.len()) as u64 * end.too_large;
+                counts.too_large += recompute.len() as u64 * placed * end.too_large;
                 if configurations > 0 && !end.zero.is_empty() {
-                    open.push(Open { end: index, pipeline: number });
+                    legal.push(Legal { end: index, pipeline: number });
                 }
             }
         }
-        open
+        legal
+    }
+
+    /// Those of a place.
+    fn open(&self, legal: &[Legal], place: usize) -> Vec<Open> {
+        let of = |Placed { end, inside }: Placed| {
+            let first = legal.partition_point(|legal| legal.end < end);
+            let legal = legal[first..].iter().take_while(move |legal| legal.end == end);
+            legal.map(move |legal| Open { legal: *legal, inside })
+        };
+        self.places[place].iter().flat_map(|placed| of(*placed)).collect()
     }
 
     /// Everything that cuts a microbatch alike.

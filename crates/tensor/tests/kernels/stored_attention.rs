@@ -52,7 +52,7 @@ kernel! { Parts(pool, rows, cols) stored [
     qkv: sizes(&shape(rows, cols, 2))[0], kv: kv(&shape(rows, cols, 2)), made: sizes(&shape(rows, cols, 2))[1],
     out: sizes(&shape(rows, cols, 2))[1], dout: sizes(&shape(rows, cols, 2))[1], dqkv: sizes(&shape(rows, cols, 2))[0],
     dkv: kv(&shape(rows, cols, 2)), packed: kv(&shape(rows, cols, 2)) / 2,
-    queries: sizes(&shape(rows, cols, 2))[1], keys: kv(&shape(rows, cols, 2)) / 4
+    queries: 4 * keys(&shape(rows, cols, 2)), keys: 2 * keys(&shape(rows, cols, 2))
 ] real [made_lse: sizes(&shape(rows, cols, 2))[2], lse: sizes(&shape(rows, cols, 2))[2]] {
     let shape = shape(rows, cols, 2);
     attention_forward(pool, shape, qkv, Some(kv), made, made_lse, None);
@@ -64,6 +64,11 @@ kernel! { Parts(pool, rows, cols) stored [
     split_heads(pool, groups, dqkv, queries, keys);
     join_heads(pool, groups, queries, keys, Some(qkv), dqkv);
 } }
+
+/// Elements of a head's keys or queries.
+fn keys(shape: &AttentionShape) -> usize {
+    shape.rows() * shape.head_dim
+}
 
 /// Up to 49.
 fn head_dim(cols: usize) -> usize {

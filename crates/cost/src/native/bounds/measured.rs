@@ -8,10 +8,12 @@ use quadrille_step::StorageInfo;
 use super::holdings::{Held, Life, SECTIONS};
 use super::line::Line;
 use super::makeups::{Makeups, Which};
-use super::tape::{Seconds, Tape};
-use super::template::{Alike, Elements, Piece, Template};
+use super::tape::{Seconds, Tape, runs};
+use super::template::{Alike, Elements, Piece, Sized, Template};
+use super::told::Links;
 use crate::native::machine::NativeMachine;
 use crate::native::{Candidate, PriceError, Problem};
+use crate::simulation::Machine;
 
 /// Most numbers of blocks that are measured.
 const MOST: usize = 3;
@@ -69,22 +71,48 @@ impl Template {
         c: &Candidate,
         of_any_zero: bool,
     ) -> Result<Measured, PriceError> {
-        let layout = Layout { grid: Grid::of_sizes(c.sizes)?, microbatch: c.microbatch, ..self.shapes.layout.clone() };
-        self.shapes.practice.imbalance = problem.imbalance_in(&layout);
-        self.shapes.resize(&layout);
-        let mut priced = self.script.told.price(&self.shapes, &NativeMachine::of(problem, *c));
-        if of_any_zero {
-            self.script.shortened.iter().for_each(|work| priced.works[*work] = 0.0);
-        }
-        let mut seconds = Seconds::new(&self.script.runs.all, priced, self.script.flights);
-        let bytes: Vec<f64> = self.shapes.storages.iter().map(|info: &StorageInfo| info.bytes() as f64).collect();
+        let machine = NativeMachine::of(problem, *c);
+        let sized = match self.sized.take() {
+            Some(known) if known.is_of(c, of_any_zero) => known,
+            _ => self.size(problem, c, of_any_zero, &machine)?,
+        };
+        let mut links = Links::new(&machine);
+        let collectives = sized.transfers.iter().map(|transfer| links.seconds(transfer)).collect();
+        let mut seconds = Seconds::new(&sized.runs, collectives, machine.host_seconds(), self.script.flights);
+        let bytes = &sized.bytes;
         let alike: Vec<[Place; 3]> =
-            self.script.kinds.iter().map(|alike| self.places(alike, &bytes, &mut seconds)).collect();
+            self.script.kinds.iter().map(|alike| self.places(alike, bytes, &mut seconds)).collect();
+        self.sized = Some(sized);
         let sends = &self.script.kinds[0].places[0][0].sends;
         Ok(Measured {
             places: of_kinds(alike, makeups, c.overlap_chunks > 1),
             message: sends.first().map_or(0, |value| self.shapes.local_bytes(*value)),
             messages: sends.len(),
+        })
+    }
+
+    /// What there is of a candidate of this structure wherever its ranks lie.
+    fn size(
+        &mut self,
+        problem: &Problem,
+        c: &Candidate,
+        of_any_zero: bool,
+        machine: &NativeMachine,
+    ) -> Result<Sized, PriceError> {
+        let layout = Layout { grid: Grid::of_sizes(c.sizes)?, microbatch: c.microbatch, ..self.shapes.layout.clone() };
+        self.shapes.practice.imbalance = problem.imbalance_in(&layout);
+        self.shapes.resize(&layout);
+        let mut computed = self.script.told.computed(&self.shapes, machine);
+        if of_any_zero {
+            self.script.shortened.iter().for_each(|work| computed.works[*work] = 0.0);
+        }
+        Ok(Sized {
+            sizes: c.sizes,
+            microbatch: c.microbatch,
+            of_any_zero,
+            runs: runs(&self.script.runs.all, &computed),
+            transfers: self.script.told.transfers(&self.shapes, machine),
+            bytes: self.shapes.storages.iter().map(|info: &StorageInfo| info.bytes() as f64).collect(),
         })
     }
 

@@ -6,7 +6,7 @@ use quadrille_step::{Layer, Op, Operation, StageProgram, ValueId, When};
 
 use super::shapes::Shapes;
 use super::template::is_shortened;
-use super::told::{Communication, Told};
+use super::told::{Communication, Links, Told, Transfer};
 use crate::native::machine::NativeMachine;
 use crate::native::{Candidate, PriceError, Problem};
 
@@ -36,6 +36,18 @@ pub(super) struct Sketch {
     /// The shapes of values, in the sizes of the candidate that was asked about last.
     shapes: StageProgram,
     counted: Counted,
+    /// What is known of that candidate, wherever its ranks lie.
+    sized: Option<Sized>,
+}
+
+/// The mean of all blocks in some sizes.
+#[derive(Debug)]
+struct Sized {
+    sizes: [usize; Axis::COUNT],
+    microbatch: usize,
+    /// Seconds of all computations.
+    computed: f64,
+    transfers: Vec<Transfer>,
 }
 
 /// The computations and collectives of a block, in the mean.
@@ -66,7 +78,7 @@ impl Sketch {
             let sections = stage.chunks.iter().flat_map(|chunk| chunk.sections());
             sections.flat_map(|section| &section.ops).for_each(|op| counted.add(op, *share, stage, &mut shapes));
         }
-        Ok(Self { shapes: shapes.program, counted })
+        Ok(Self { shapes: shapes.program, counted, sized: None })
     }
 
     /// Seconds that a block of the candidate computes, or sends on one stream, for a microbatch, whichever is longest, all
@@ -75,20 +87,40 @@ impl Sketch {
     /// # Errors
     /// Sizes that are no grid.
     pub fn seconds(&mut self, problem: &Problem, c: &Candidate) -> Result<f64, PriceError> {
+        let machine = NativeMachine::of(problem, *c);
+        // Data and pipe change nothing.
         let mut sizes = c.sizes;
-        sizes[Axis::Pipe as usize] = 1;
-        let layout =
-            Layout { grid: Grid::of_sizes(sizes)?, microbatch: c.microbatch, ..self.shapes.layout.clone() };
+        (sizes[Axis::Data as usize], sizes[Axis::Pipe as usize]) = (1, 1);
+        let sized = match self.sized.take() {
+            Some(known) if (known.sizes, known.microbatch) == (sizes, c.microbatch) => known,
+            _ => self.size(problem, sizes, c.microbatch, &machine)?,
+        };
+        let (mut streams, mut links) = (Vec::new(), Links::new(&machine));
+        for (times, transfer) in self.counted.collectives.iter().zip(&sized.transfers) {
+            let (seconds, stream) = links.seconds(transfer);
+            streams.resize(streams.len().max(stream + 1), 0.0);
+            streams[stream] += times * seconds;
+        }
+        let longest = streams.into_iter().fold(sized.computed, f64::max);
+        self.sized = Some(sized);
+        Ok(longest)
+    }
+
+    /// What there is wherever ranks lie.
+    fn size(
+        &mut self,
+        problem: &Problem,
+        sizes: [usize; Axis::COUNT],
+        microbatch: usize,
+        machine: &NativeMachine,
+    ) -> Result<Sized, PriceError> {
+        let layout = Layout { grid: Grid::of_sizes(sizes)?, microbatch, ..self.shapes.layout.clone() };
         self.shapes.practice.imbalance = problem.imbalance_in(&layout);
         self.shapes.resize(&layout);
-        let Counted { told, works, collectives } = &self.counted;
-        let priced = told.price(&self.shapes, &NativeMachine::of(problem, *c));
-        let mut streams = vec![0.0; priced.streams.len()];
-        for (times, (seconds, stream)) in collectives.iter().zip(priced.collectives.iter().zip(&priced.streams)) {
-            streams[*stream] += times * seconds;
-        }
-        let computed = works.iter().zip(&priced.works).map(|(times, seconds)| times * seconds).sum();
-        Ok(streams.into_iter().fold(computed, f64::max))
+        let Counted { told, works, .. } = &self.counted;
+        let each = told.computed(&self.shapes, machine).works;
+        let computed = works.iter().zip(&each).map(|(times, seconds)| times * seconds).sum();
+        Ok(Sized { sizes, microbatch, computed, transfers: told.transfers(&self.shapes, machine) })
     }
 }
 

@@ -1,6 +1,8 @@
 //! The passes of a piece of layers as short lists.
 
-use super::told::Priced;
+use std::sync::Arc;
+
+use super::told::Computed;
 
 /// Something that a rank does in a pass. Searches hold many millions of them: numbers are short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,12 +20,23 @@ pub(super) enum Task {
 /// What a rank does in a pass or in the update, after a step's first microbatch.
 pub(super) type Tape = Vec<Task>;
 
+/// Seconds of computations that follow each other, on the device and for the host.
+pub(super) type Run = [f64; 2];
+
+/// Of runs of computations by their numbers.
+pub(super) fn runs(runs: &[Vec<usize>], computed: &Computed) -> Arc<[Run]> {
+    let sum = |run: &[usize], of: &[f64]| run.iter().map(|work| of[*work]).sum();
+    runs.iter().map(|run| [sum(run, &computed.works), sum(run, &computed.hosts)]).collect()
+}
+
 /// Seconds of what tapes are made of.
 #[derive(Debug)]
 pub(super) struct Seconds {
-    /// Of runs, on the device and for the host.
-    runs: Vec<[f64; 2]>,
-    priced: Priced,
+    runs: Arc<[Run]>,
+    /// Of each collective, and its communication stream.
+    collectives: Vec<(f64, usize)>,
+    /// For which the host is busy with a collective.
+    host: f64,
     /// When each collective under way is done.
     ends: Vec<f64>,
     /// When each communication stream is free.
@@ -31,12 +44,10 @@ pub(super) struct Seconds {
 }
 
 impl Seconds {
-    /// Of tapes with so many collectives that are told apart; `runs`: the numbers of computations that follow each other.
-    pub fn new(runs: &[Vec<usize>], priced: Priced, flights: usize) -> Self {
-        let sum = |run: &[usize], of: &[f64]| run.iter().map(|work| of[*work]).sum();
-        let runs = runs.iter().map(|run| [sum(run, &priced.works), sum(run, &priced.hosts)]).collect();
-        let streams = priced.streams.iter().max().map_or(0, |last| last + 1);
-        Self { runs, priced, ends: vec![0.0; flights], streams: vec![0.0; streams] }
+    /// Of tapes with so many collectives that are told apart.
+    pub fn new(runs: &Arc<[Run]>, collectives: Vec<(f64, usize)>, host: f64, flights: usize) -> Self {
+        let streams = collectives.iter().map(|(_, stream)| stream + 1).max().unwrap_or(0);
+        Self { runs: Arc::clone(runs), collectives, host, ends: vec![0.0; flights], streams: vec![0.0; streams] }
     }
 
     /// Seconds of a tape that begins with free communication streams; `hosted`: the host is not there at once. What it does
@@ -56,10 +67,10 @@ impl Seconds {
                     }
                 }
                 Task::Issue { collective, flight } => {
-                    host += if hosted { self.priced.host } else { 0.0 };
-                    let collective = collective as usize;
-                    let free = &mut self.streams[self.priced.streams[collective]];
-                    *free = free.max(now) + self.priced.collectives[collective];
+                    host += if hosted { self.host } else { 0.0 };
+                    let (seconds, stream) = self.collectives[collective as usize];
+                    let free = &mut self.streams[stream];
+                    *free = free.max(now) + seconds;
                     self.ends[flight as usize] = *free;
                 }
                 Task::Wait { flight } => now = now.max(self.ends[flight as usize]),

@@ -11,8 +11,8 @@ use quadrille_step::{
 
 use super::holdings::Holdings;
 use super::shapes::Shapes;
-use super::tape::{Tape, Task};
-use super::told::{Communication, Numbered, Told};
+use super::tape::{Run, Tape, Task};
+use super::told::{Communication, Numbered, Told, Transfer};
 use crate::native::{Candidate, PriceError, Problem};
 
 /// Stages of a pipeline that stands for all.
@@ -82,6 +82,27 @@ pub(super) struct Template {
     /// The shapes of values and storages, in the sizes of the candidate that was measured last.
     pub shapes: StageProgram,
     pub script: Arc<Script>,
+    /// What is known of that candidate.
+    pub sized: Option<Sized>,
+}
+
+/// What the pieces of a structure take in some sizes, wherever ranks lie.
+#[derive(Debug, Clone)]
+pub(super) struct Sized {
+    pub sizes: [usize; Axis::COUNT],
+    pub microbatch: usize,
+    /// Whether what a ZeRO stage may cut shorter takes nothing.
+    pub of_any_zero: bool,
+    pub runs: Arc<[Run]>,
+    pub transfers: Vec<Transfer>,
+    /// Of every storage.
+    pub bytes: Vec<f64>,
+}
+
+impl Sized {
+    pub fn is_of(&self, c: &Candidate, of_any_zero: bool) -> bool {
+        (self.sizes, self.microbatch, self.of_any_zero) == (c.sizes, c.microbatch, of_any_zero)
+    }
 }
 
 /// What the pieces of a structure do, in shapes.
@@ -132,7 +153,7 @@ impl Template {
             }
             telling.script.kinds.push(alike);
         }
-        Ok(Self { shapes: telling.shapes.program, script: Arc::new(telling.script) })
+        Ok(Self { shapes: telling.shapes.program, script: Arc::new(telling.script), sized: None })
     }
 }
 

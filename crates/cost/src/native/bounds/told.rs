@@ -66,51 +66,87 @@ pub(super) struct Told {
     pub collectives: Numbered<Communication>,
 }
 
-/// What computations and collectives take on a machine, by their numbers.
-#[derive(Debug, Default)]
-pub(super) struct Priced {
-    /// Seconds of each computation, on the device and for the host.
+/// What computations take in the sizes of a program, by their numbers: wherever its ranks lie.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Computed {
+    /// Seconds on the device.
     pub works: Vec<f64>,
+    /// And for the host.
     pub hosts: Vec<f64>,
-    /// Seconds of each collective, and its communication stream.
-    pub collectives: Vec<f64>,
-    pub streams: Vec<usize>,
-    /// Seconds for which the host is busy with a collective.
-    pub host: f64,
+}
+
+/// A collective in the sizes of a program.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Transfer {
+    kind: CollectiveKind,
+    axes: AxisSet,
+    members: usize,
+    bytes: u64,
+    together: Option<f64>,
+}
+
+/// The links of groups where the ranks of a candidate lie, each made once.
+pub(super) struct Links<'a> {
+    machine: &'a NativeMachine<'a>,
+    known: Vec<(AxisSet, Link)>,
+}
+
+impl<'a> Links<'a> {
+    /// None is known yet.
+    pub fn new(machine: &'a NativeMachine<'a>) -> Self {
+        Self { machine, known: Vec::new() }
+    }
+
+    /// Seconds of a collective, and its communication stream.
+    pub fn seconds(&mut self, transfer: &Transfer) -> (f64, usize) {
+        let Transfer { kind, axes, members, bytes, together } = *transfer;
+        let known = self.known.iter().position(|(known, _)| *known == axes).unwrap_or_else(|| {
+            self.known.push((axes, self.machine.link(axes)));
+            self.known.len() - 1
+        });
+        let seconds = self.machine.seconds_on(&self.known[known].1, kind, axes, members, bytes, together);
+        (seconds, if self.machine.streams_by_group() { known } else { 0 })
+    }
 }
 
 impl Told {
-    /// On a machine, in the sizes of a program.
-    pub fn price(&self, program: &StageProgram, machine: &NativeMachine) -> Priced {
-        let host = machine.host_seconds();
-        let mut priced = Priced { host, ..Priced::default() };
+    /// What computations take on a machine, in the sizes of a program.
+    pub fn computed(&self, program: &StageProgram, machine: &NativeMachine) -> Computed {
+        let (mut computed, host) = (Computed::default(), machine.host_seconds());
         for work in &self.works.all {
             let (taken, kernels) = machine.cost(program, work);
-            priced.works.push(taken.seconds());
-            priced.hosts.push(kernels * host);
+            computed.works.push(taken.seconds());
+            computed.hosts.push(kernels * host);
         }
-        let mut links: Vec<(AxisSet, Link)> = Vec::new();
-        for communication in &self.collectives.all {
-            let (kind, axes, members, bytes, together) = match communication {
-                Communication::Values(collective, block) => {
-                    let Collective { kind, axes, .. } = *collective;
-                    let bytes = most_elements(program, collective) as u64 * program.sent_element_bytes(collective);
-                    let together = machine
-                        .sent_at_once(program.format(collective.output), block.map(|block| block.of(&program.model)));
-                    (kind, axes, collective.size(program.grid()), bytes, together)
+        computed
+    }
+
+    /// Collectives in the sizes of a program.
+    pub fn transfers(&self, program: &StageProgram, machine: &NativeMachine) -> Vec<Transfer> {
+        self.collectives.all.iter().map(|communication| communication.transfer(program, machine)).collect()
+    }
+}
+
+impl Communication {
+    fn transfer(&self, program: &StageProgram, machine: &NativeMachine) -> Transfer {
+        match self {
+            Self::Values(collective, block) => {
+                let (format, block) = (program.format(collective.output), block.map(|block| block.of(&program.model)));
+                Transfer {
+                    kind: collective.kind,
+                    axes: collective.axes,
+                    members: collective.size(program.grid()),
+                    bytes: most_elements(program, collective) as u64 * program.sent_element_bytes(collective),
+                    together: machine.sent_at_once(format, block),
                 }
-                Communication::Scalars(axes, count) => {
-                    let members = program.grid().size_of(*axes);
-                    (CollectiveKind::AllReduce, *axes, members, *count as u64 * Scalar::BYTES, None)
-                }
-            };
-            let known = links.iter().position(|(known, _)| *known == axes).unwrap_or_else(|| {
-                links.push((axes, machine.link(axes)));
-                links.len() - 1
-            });
-            priced.collectives.push(machine.seconds_on(&links[known].1, kind, axes, members, bytes, together));
-            priced.streams.push(if machine.streams_by_group() { known } else { 0 });
+            }
+            Self::Scalars(axes, count) => Transfer {
+                kind: CollectiveKind::AllReduce,
+                axes: *axes,
+                members: program.grid().size_of(*axes),
+                bytes: *count as u64 * Scalar::BYTES,
+                together: None,
+            },
         }
-        priced
     }
 }
