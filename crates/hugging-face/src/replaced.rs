@@ -38,7 +38,21 @@ pub(crate) fn check_replaced(model: &Model, family: Family) -> Result<(), SpecEr
             let rule = format!("a {family} has norms before attention and perceptron");
             ("norm_place", block.norm_place.to_string(), rule)
         }
-        _ => ("positions", "learned".to_owned(), format!("a {family} has no table of positions")),
+        "query_latent"
+        | "query_latent_norm"
+        | "queries"
+        | "key_value_latent"
+        | "key_value_latent_norm"
+        | "keys_values"
+        | "shared_key" => {
+            let width = block.attention.latent.map_or(0, |latent| latent.keys_values);
+            ("key_value_latent", width.to_string(), format!("a {family} has no latent attention"))
+        }
+        "embedding" => ("positions", "learned".to_owned(), format!("a {family} has no table of positions")),
+        other => {
+            let rule = format!("a {family} has no weights of it");
+            return Err(SpecError::invalid("layer", other, rule, "leave out what of `model` asks for it"));
+        }
     };
     let remedy = format!("leave `model.{field}` out");
     Err(SpecError::invalid(field, value, rule, remedy))

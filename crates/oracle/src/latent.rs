@@ -1,4 +1,4 @@
-//! Latent attention: queries, keys and values by way of narrow, normed rows (DeepSeek-V2, arXiv 2405.04434, equations 9 to 13).
+//! Latent attention: queries, keys and values by way of narrow, normed rows (DeepSeek-V2, arXiv 2405.04434, section 2.1).
 //! The first numbers of every key are the same for all heads.
 
 use quadrille_spec::Latent;

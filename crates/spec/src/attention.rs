@@ -45,31 +45,6 @@ pub struct Latent {
     pub shared_key: usize,
 }
 
-/// A linear layer on the way from the stream to queries, keys and values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct InputLayer {
-    /// Its name in a block: `qkv`, or, of latent attention, `query_latent`, `queries`, `key_value_latent`, `keys_values`,
-    /// `shared_key`.
-    pub name: &'static str,
-    /// Columns that it reads.
-    pub inputs: usize,
-    /// Columns that it gives.
-    pub outputs: usize,
-    /// Whether these are of heads, one after the other; else all heads share them.
-    pub is_of_heads: bool,
-}
-
-impl InputLayer {
-    /// The name of the norm of its result, if that is normed: narrow rows of which others are made are.
-    pub fn norm(&self) -> Option<&'static str> {
-        match self.name {
-            "query_latent" => Some("query_latent_norm"),
-            "key_value_latent" => Some("key_value_latent_norm"),
-            _ => None,
-        }
-    }
-}
-
 /// Norms of queries and keys, each with vectors of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct QueryKeyNorm {
@@ -180,21 +155,5 @@ impl Attention {
     /// FLOPs of the scores and of the sums that they weight, for a token and each token that it sees: `2 (d + v)` a head.
     pub fn flops_of_pair(&self) -> usize {
         2 * (self.queries_width() + self.width())
-    }
-
-    /// The linear layers that make queries, keys and values of a stream of `hidden` columns.
-    pub fn input_layers(&self, hidden: usize) -> impl Iterator<Item = InputLayer> + use<> {
-        let layer = |name, inputs, outputs, is_of_heads| Some(InputLayer { name, inputs, outputs, is_of_heads });
-        let layers = match self.latent {
-            None => [layer("qkv", hidden, self.qkv_width(), true), None, None, None, None],
-            Some(Latent { queries, keys_values, shared_key }) => [
-                queries.and_then(|narrow| layer("query_latent", hidden, narrow, false)),
-                layer("queries", queries.unwrap_or(hidden), self.queries_width(), true),
-                layer("key_value_latent", hidden, keys_values, false),
-                layer("keys_values", keys_values, self.heads * (self.pair_width() - shared_key), true),
-                layer("shared_key", hidden, shared_key, false),
-            ],
-        };
-        layers.into_iter().flatten()
     }
 }

@@ -414,7 +414,7 @@ impl Layout {
         attention.heads / self.kv_heads(attention)
     }
 
-    /// Columns of the product that makes queries, keys and values, on all ranks along x together.
+    /// Columns of queries, keys and values, on all ranks along x together: with copies of keys.
     pub fn qkv_width(&self, attention: &Attention) -> usize {
         attention.queries_width() + self.kv_heads(attention) * attention.pair_width()
     }

@@ -38,6 +38,7 @@ mod hf;
 mod hf_experts;
 mod hf_fields;
 mod imbalance;
+mod inputs;
 mod layout;
 mod layout_file;
 mod ledger;
@@ -62,7 +63,7 @@ mod targets;
 mod toml_text;
 mod unusable;
 
-pub use attention::{Attention, InputLayer, Latent, NormedOver, QueryKeyNorm, Rotary, RotaryScaling};
+pub use attention::{Attention, Latent, NormedOver, QueryKeyNorm, Rotary, RotaryScaling};
 pub use axis::{Axis, AxisOrder, AxisSet};
 pub use block::{Block, FeedForward, Normalization, Perceptron, Residual};
 pub use block_list::Blocks;
@@ -81,6 +82,7 @@ pub use field_value::{FieldValue, Kind};
 pub use formation::Formation;
 pub use grid::{Coordinate, Grid};
 pub use imbalance::{Imbalance, MeasuredLoads, fullest_rank, most_crowded, usual_room};
+pub use inputs::{InputKind, InputLayer, LatentLayers};
 pub use layout::{Layout, LayoutRequest};
 pub use layout_file::LayoutFile;
 pub use ledger::{

@@ -167,9 +167,9 @@ impl Model {
 
 /// Of a layer that makes queries, keys and values, and of the norm of its result if that is what others are made of.
 fn input_parameters(layer: InputLayer, attention: Attention, norm: Normalization) -> [[Option<ModelParameter>; 2]; 2] {
-    let InputLayer { name, inputs, outputs, .. } = layer;
-    let of_norm = layer.norm().map_or([None, None], |named| norm_vectors(named, norm, outputs));
-    [linear(name, [inputs, outputs], attention.qkv_bias, DEVIATION), of_norm]
+    let InputLayer { kind, inputs, outputs } = layer;
+    let of_norm = kind.norm().map_or([None, None], |named| norm_vectors(named, norm, outputs));
+    [linear(kind.name(), [inputs, outputs], attention.qkv_bias, DEVIATION), of_norm]
 }
 
 fn linear(layer: &'static str, shape: [usize; 2], has_bias: bool, deviation: f64) -> [Option<ModelParameter>; 2] {

@@ -100,9 +100,9 @@ fn attention_half(b: &mut Builder, index: usize, x: ValueId) -> Built<ValueId> {
     let Block { attention, .. } = b.model.blocks[index];
     let name = |what: &str| format!("block.{index}.{what}");
     let normed = norm_before(b, &name("norm1"), index, x)?;
-    let qkv = match &attention.latent {
+    let qkv = match attention.latent_layers(b.model.hidden) {
         None => queries_keys_values(b, index, attention, normed)?,
-        Some(latent) => latent::queries_keys_values(b, index, latent, normed)?,
+        Some(layers) => latent::queries_keys_values(b, index, layers, normed)?,
     };
     let qkv = head_norms(b, index, qkv)?;
     let qkv = rotate(b, &name("qkv"), index, qkv);

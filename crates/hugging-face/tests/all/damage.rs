@@ -56,6 +56,25 @@ fn experts_are_not_put_into_folders_of_perceptrons() {
     assert!(message.contains("experts = 4: the folder's weights are of perceptrons"), "{message}");
 }
 
+/// Latent attention was refused as a table of positions.
+#[test]
+fn fields_that_ask_for_other_weights_are_named() {
+    let mut settings = config(&fixture("llama"));
+    settings["num_key_value_heads"] = settings["num_attention_heads"].clone();
+    let whole = folder(&settings, &raw(&fixture("llama")));
+    let refused = |fields: &[(&str, &str)]| {
+        let fields: Vec<_> = fields.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        full(&Source::open(whole.path(), &fields).map(|_| ()).unwrap_err())
+    };
+    let latent = [("key_value_latent", "8"), ("shared_key", "2")];
+    for fields in [&latent[..], &[&latent[..], &[("query_latent", "4")]].concat()] {
+        let message = refused(fields);
+        assert!(message.contains("key_value_latent = 8: a llama has no latent attention; leave"), "{message}");
+    }
+    assert!(refused(&[("positions", "learned")]).contains("positions = learned: a llama has no table of positions"));
+    assert!(refused(&[("qk_norm", "rms")]).contains("qk_norm = rms: a llama has no norms of queries and keys"));
+}
+
 #[test]
 fn tensors_that_do_not_fit_are_named() {
     let (llama, settings) = (raw(&fixture("llama")), config(&fixture("llama")));

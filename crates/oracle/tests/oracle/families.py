@@ -1,5 +1,5 @@
-"""Prints families.txt: loss and gradients of small Llamas, vision transformers and mixtures of experts, of scalars that remember what they
-were computed from. Needs nothing but Python 3.
+"""Prints families.txt: loss and gradients of small Llamas, vision transformers, mixtures of experts and models with latent attention,
+of scalars that remember what they were computed from. Needs nothing but Python 3.
 
     python families.py > families.txt
 
@@ -68,21 +68,35 @@ def has_experts(case, i):
     return case.get("experts", 0) > 0 and (i + 1) % case["every"] == 0
 
 
+def widths(case):
+    """Columns of a query and a key, and of a value."""
+    d = case.get("head_dim", case["hidden"] // case["heads"])
+    return d, case.get("value_dim", d)
+
+
 def shapes(case):
-    h, f, d = case["hidden"], case["ffn"], case["hidden"] // case["heads"]
-    beta = lambda name: [(f"{name}.beta", (1, h))] if case["norm"] == "layer" else []
-    norm = lambda name: [(f"{name}.gamma", (1, h))] + beta(name)
+    h, f, a, (d, v) = case["hidden"], case["ffn"], case["heads"], widths(case)
+    beta = lambda name, width: [(f"{name}.beta", (1, width))] if case["norm"] == "layer" else []
+    norm = lambda name, width=h: [(f"{name}.gamma", (1, width))] + beta(name, width)
     bias = lambda name, width: [(f"{name}.bias", (1, width))] if case["biases"] else []
     linear = lambda name, i, o: [(f"{name}.weight", (i, o))] + bias(name, o)
-    qkv = d * (case["heads"] + 2 * case["kv_heads"])
+    narrow = lambda name, width: linear(name, h, width) + norm(f"{name}_norm", width)
     up = 2 * f if case["activation"] == "swiglu" else f
     values, table = case["patch_values"], (case["vocab"], h)
     out = linear("embedding", values, h) if values else [("embedding.table", table)]
     out += [("embedding.positions", (case["max_len"], h))] if case["positions"] == "learned" else []
     for i in range(case["layers"]):
         b = f"block.{i}."
-        out += norm(b + "norm1") + linear(b + "qkv", h, qkv) + linear(b + "projection", h, h)
-        out += norm(b + "norm2")
+        out += norm(b + "norm1")
+        if "key_value_latent" in case:
+            wide, shared = case["key_value_latent"], case["shared_key"]
+            out += narrow(b + "query_latent", case["query_latent"]) if case["query_latent"] else []
+            out += linear(b + "queries", case["query_latent"] or h, a * d)
+            out += narrow(b + "key_value_latent", wide) + linear(b + "keys_values", wide, a * (d - shared + v))
+            out += linear(b + "shared_key", h, shared)
+        else:
+            out += linear(b + "qkv", h, a * d + case["kv_heads"] * (d + v))
+        out += linear(b + "projection", a * v, h) + norm(b + "norm2")
         if has_experts(case, i):
             count, shared = case["experts"], case["shared"]
             out += [(f"{b}router.weight", (h, count))]
@@ -132,29 +146,47 @@ def softmax(scores):
     return [power * inverse for power in powers]
 
 
-def attention(rows, case):
-    """The heads' results side by side, for each row of one sequence."""
-    d = case["hidden"] // case["heads"]
+def cut(row, width):
+    return [row[at : at + width] for at in range(0, len(row), width)]
+
+
+def heads(p, name, row, case):
+    """Queries, keys and values that a normed row makes, each a list of heads; keys and values once for every query."""
+    d, v = widths(case)
+    if "key_value_latent" in case:
+        narrow = lambda layer: norm(p, f"{name}.{layer}_norm", linear(p, f"{name}.{layer}", row), case)
+        queries = linear(p, f"{name}.queries", narrow("query_latent") if case["query_latent"] else row)
+        shared = linear(p, f"{name}.shared_key", row)
+        own = d - len(shared)
+        pairs = cut(linear(p, f"{name}.keys_values", narrow("key_value_latent")), own + v)
+        return cut(queries, d), [shared + pair[:own] for pair in pairs], [pair[own:] for pair in pairs]
     in_group = case["heads"] // case["kv_heads"]
+    q, k, of_values = [], [], []
+    for group in cut(linear(p, f"{name}.qkv", row), in_group * d + d + v):
+        q += cut(group[: in_group * d], d)
+        k += [group[in_group * d : in_group * d + d]] * in_group
+        of_values += [group[in_group * d + d :]] * in_group
+    return q, k, of_values
+
+
+def attention(p, name, rows, case):
+    """The heads' results side by side, for each normed row of one sequence."""
+    d, v = widths(case)
     queries, keys, values = [], [], []  # [row][head of queries][number]
     for position, row in enumerate(rows):
-        heads = [list(row[at : at + d]) for at in range(0, len(row), d)]
-        q, k, v = [], [], []
-        while heads:
-            q += heads[:in_group]
-            k += [heads[in_group]] * in_group
-            v += [heads[in_group + 1]] * in_group
-            heads = heads[in_group + 2 :]
+        q, k, of_values = heads(p, name, row, case)
         if case["positions"] == "rotary":
-            q, k = ([turn(head, position, case["base"]) for head in part] for part in (q, k))
-        queries.append(q), keys.append(k), values.append(v)
+            turned = case.get("rotary_dim", d)
+            turn_first = lambda head: turn(head[:turned], position, case["base"]) + head[turned:]
+            q, k = ([turn_first(head) for head in part] for part in (q, k))
+        queries.append(q), keys.append(k), values.append(of_values)
     out = []
     for position in range(len(rows)):
         seen = range(position + 1) if case["causal"] else range(len(rows))
         out.append([])
         for head in range(case["heads"]):
             weights = softmax([dot(queries[position][head], keys[key][head]).scale(d**-0.5) for key in seen])
-            out[-1] += [dot(weights, [values[key][head][j] for key in seen]) for j in range(d)]
+            out[-1] += [dot(weights, [values[key][head][j] for key in seen]) for j in range(v)]
     return out
 
 
@@ -233,8 +265,8 @@ def router_losses(routed, case):
 def block(p, name, x, case, routed=None):
     """The rows of one sequence; experts append to `routed`."""
     add = lambda x, y: [[a + b for a, b in zip(*rows)] for rows in zip(x, y)]
-    qkv = [linear(p, f"{name}.qkv", norm(p, f"{name}.norm1", row, case)) for row in x]
-    x = add(x, [linear(p, f"{name}.projection", row) for row in attention(qkv, case)])
+    normed = [norm(p, f"{name}.norm1", row, case) for row in x]
+    x = add(x, [linear(p, f"{name}.projection", row) for row in attention(p, name, normed, case)])
     normed = [norm(p, f"{name}.norm2", row, case) for row in x]
     if routed is not None:
         return add(x, experts(p, name, normed, case, routed))
@@ -288,6 +320,11 @@ CASES = dict(
     | MOE
     | dict(experts=5, k=3, every=2, shared=4, router="sigmoid", scale=2.5, balance="batch", capacity=0.5, drop="score"),
     plain=LLAMA | MOE | dict(k=1, normalize=False, router="sigmoid", balance_loss=0.2, z_loss=0.0, capacity=1.3),
+    latent=LLAMA
+    | dict(kv_heads=4, epsilon=0.1, head_dim=7, value_dim=5)
+    | dict(key_value_latent=6, query_latent=5, shared_key=4, rotary_dim=4),
+    latent_keys=GPT
+    | dict(epsilon=0.1, head_dim=5, value_dim=6, key_value_latent=7, query_latent=0, shared_key=2),
 )
 
 for name, case in CASES.items():

@@ -6,7 +6,7 @@ use proptest::sample::Index;
 use quadrille_oracle::{DropoutSeed, Tensors, loss_and_gradients};
 use quadrille_spec::{Activation, Model, Norm, Positions, RandomStream};
 
-use crate::small::{Sample, largest, llama, loss, model, parameters, vit};
+use crate::small::{LATENT, Sample, changed, largest, llama, loss, model, parameters, vit};
 
 /// Differences of the loss per unit along `direction` in the tensor `name`, exact to the fourth order in the width.
 fn slope(
@@ -128,6 +128,20 @@ fn every_element_of_mixed_families() {
         m.causal = true;
     });
     check_every_element(&rotary, None);
+}
+
+#[test]
+fn every_element_of_latent_attention() {
+    check_every_element(&changed(LATENT, &[]), None);
+    check_every_element(&changed(LATENT, &[("query_latent", "3"), ("norm", "rms")]), None);
+    // Learned positions, biases, and values wider than keys; the second block makes keys of the stream.
+    let mixed = [
+        ("positions", "learned"),
+        ("value_dim", "8"),
+        ("blocks.1.key_value_latent", "0"),
+        ("blocks.1.shared_key", "0"),
+    ];
+    check_every_element(&changed(&LATENT.replace("rotary_dim = 4\n", ""), &mixed), None);
 }
 
 /// A divisor of `number` that `index` picks.

@@ -3,8 +3,8 @@
 
 use quadrille_oracle::{Batch, DropoutSeed, Samples, Tensors, objective, parameter_shapes};
 use quadrille_spec::{
-    Activation, BalanceScope, Blocks, Capacity, DropOrder, Experts, FeedForward, Model, Norm, Perceptron, Positions,
-    Router, RouterScores,
+    Activation, BalanceScope, Blocks, Capacity, DropOrder, Experts, FeedForward, Latent, Model, Norm, Perceptron,
+    Positions, Router, RouterScores,
 };
 
 /// `reference.py`'s starting values.
@@ -152,6 +152,31 @@ fn mixtures_of_experts() {
         experts.capacity = experts.capacity.map(|capacity| Capacity { factor: 1.3, ..capacity });
     });
     check(PYTHON, "plain", &plain, None);
+}
+
+/// The model with latent attention in heads of so many columns of keys and of values; what all heads share turns, if
+/// positions turn.
+fn narrowed(model: &Model, [head_dim, value_dim]: [usize; 2], latent: Latent) -> Model {
+    let model = model.reshaped(|m| {
+        m.kv_heads = m.heads;
+        m.norm_epsilon = 0.1;
+    });
+    let blocks = model.blocks.each(|block| {
+        let attention = &mut block.attention;
+        (attention.head_dim, attention.value_dim, attention.latent) = (head_dim, value_dim, Some(latent));
+        if let Some(rotary) = &mut attention.rotary {
+            rotary.columns = latent.shared_key;
+        }
+    });
+    Model { blocks, ..model }
+}
+
+#[test]
+fn latent_attention() {
+    let latent = Latent { queries: Some(5), keys_values: 6, shared_key: 4 };
+    check(PYTHON, "latent", &narrowed(&llama(), [7, 5], latent), None);
+    let latent = Latent { queries: None, keys_values: 7, shared_key: 2 };
+    check(PYTHON, "latent_keys", &narrowed(&gpt(), [5, 6], latent), None);
 }
 
 #[test]

@@ -39,6 +39,11 @@ pub fn vit() -> Model {
 pub const MOE: &str = "name = \"moe\"\nlayers = 2\nhidden = 6\nheads = 2\nffn = 5\nvocab = 11\nseq_len = 6\n\
     tied_head = false\nnorm_epsilon = 0.1\nexperts = 4\ncapacity = 0.7\n";
 
+/// Latent attention with values of other widths than keys, whose shared columns are two pairs of numbers, which turn.
+pub const LATENT: &str = "name = \"latent\"\nlayers = 2\nhidden = 6\nheads = 2\nffn = 5\nvocab = 11\nseq_len = 6\n\
+    tied_head = false\nnorm_epsilon = 0.1\npositions = \"rotary\"\nrotary_base = 9.0\nhead_dim = 7\nvalue_dim = 3\n\
+    key_value_latent = 5\nshared_key = 4\nrotary_dim = 4\n";
+
 /// [`MOE`] with other fields.
 pub fn moe(overrides: &[(&str, &str)]) -> Model {
     changed(MOE, overrides)

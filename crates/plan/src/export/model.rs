@@ -56,14 +56,12 @@ fn plain(model: &Model, experts: Option<&Experts>) -> Model {
         if attention.qk_norm == first.qk_norm && attention.qk_norm == Some(of_heads) {
             attention.qk_norm = None;
         }
-        if attention.head_dim == first.head_dim {
+        // Columns of a head say nothing of values of another width, which are refused.
+        if attention.head_dim == first.head_dim && attention.value_dim == first.head_dim {
             for rotary in attention.rotary.iter_mut().filter(|rotary| rotary.columns == first.head_dim) {
                 rotary.columns = usual;
             }
-            if attention.value_dim == attention.head_dim {
-                attention.value_dim = usual;
-            }
-            attention.head_dim = usual;
+            (attention.head_dim, attention.value_dim) = (usual, usual);
         }
         if let (FeedForward::Experts(_), Some(Experts { expert, .. })) = (block.feed_forward, experts) {
             let biases = attention.qkv_bias;

@@ -290,6 +290,24 @@ const TORCHTITAN_PARALLELISM: [&str; 10] = [
     "module_fqns_per_model_part",
 ];
 
+/// Values of `hidden / heads` columns beside keys of others were exported as if they were as wide as keys.
+#[test]
+fn values_of_another_width_than_keys_are_refused() {
+    let set = |fields: &[(&str, &str)]| {
+        let fields: Vec<_> = fields.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        Model::from_toml(Model::preset_text("gpt2-124m").unwrap(), &fields).unwrap()
+    };
+    let alike = set(&[("head_dim", "128")]);
+    for framework in [Framework::Megatron, Framework::Nemo, Framework::Torchtitan] {
+        assert!(try_of(framework, &alike, &request("x=2", 4)).is_ok());
+        for (key, value) in [("128", "64"), ("64", "128"), ("128", "96")] {
+            let model = set(&[("head_dim", key), ("value_dim", value)]);
+            let message = try_of(framework, &model, &request("x=2", 4)).unwrap_err().to_string();
+            assert!(message.starts_with(&format!("value_dim = {value}")), "{message}");
+        }
+    }
+}
+
 /// DeepSpeed counts every rank of tensor parallelism in a batch, and refused what said that they share sequences.
 #[test]
 fn deepspeed_is_told_no_batch_that_it_counts_otherwise() {

@@ -46,7 +46,7 @@ impl ModelFile {
             causal,
             window: self.window(causal)?,
             cap: cap("attention_cap", self.attention_cap)?,
-            rotary: self.rotary(head_dim)?,
+            rotary: self.rotary(head_dim, latent)?,
             qk_norm: qk_norm.map(normed).transpose()?,
             qkv_bias: self.qkv_bias.unwrap_or(self.biases && latent.is_none()),
             projection_bias: self.projection_bias.unwrap_or(self.biases),
@@ -73,7 +73,7 @@ impl ModelFile {
 
     /// Columns of a value.
     fn value_dim(&self, heads: usize, head_dim: usize) -> Result<usize, SpecError> {
-        let value_dim = self.value_dim.unwrap_or(head_dim);
+        let Some(value_dim) = self.value_dim else { return Ok(head_dim) };
         check_size("value_dim", value_dim, MAX_HEAD_DIM)?;
         let width = heads.saturating_mul(value_dim);
         if width > MAX_HEADS {
@@ -105,17 +105,22 @@ impl ModelFile {
         queries.map_or(Ok(()), |width| check_size("query_latent", width, MAX_HIDDEN))?;
         if let Some(kv_heads) = self.kv_heads.filter(|kv_heads| *kv_heads != self.heads) {
             let rule = format!("in latent attention each of the {} heads has a key", self.heads);
-            return Err(SpecError::invalid("kv_heads", kv_heads, rule, "leave it out"));
+            return Err(SpecError::invalid("kv_heads", kv_heads, rule, format!("use {}", self.heads)));
         }
         if self.qkv_bias == Some(true) {
             let rule = "queries, keys and values of latent attention have no biases";
-            return Err(SpecError::invalid("qkv_bias", true, rule, "leave it out"));
+            return Err(SpecError::invalid("qkv_bias", true, rule, "use false"));
+        }
+        if head_dim < 2 {
+            let rule = "all heads share a part of a key's columns, so that there are 2 at least";
+            return Err(SpecError::invalid("head_dim", head_dim, rule, "use a larger one"));
         }
         let shared_key = shared.unwrap_or(0);
         if !(1..head_dim).contains(&shared_key) {
             let rule =
                 format!("it is a part of a key's {head_dim} columns (`model.head_dim`), the one that all heads share");
-            return Err(SpecError::invalid("shared_key", shared_key, rule, "use e.g. a third of them"));
+            let remedy = format!("use a number above 0 and below {head_dim}");
+            return Err(SpecError::invalid("shared_key", shared_key, rule, remedy));
         }
         Ok(Some(Latent { queries, keys_values, shared_key }))
     }
@@ -131,7 +136,8 @@ impl ModelFile {
         }
     }
 
-    fn rotary(&self, head_dim: usize) -> Result<Option<Rotary>, SpecError> {
+    /// The turning of a head's columns; of latent attention, if nothing else is said, of those that all heads share.
+    fn rotary(&self, head_dim: usize, latent: Option<Latent>) -> Result<Option<Rotary>, SpecError> {
         let base = self.rotary_base.unwrap_or(ROTARY_BASE);
         if !(1.0..=1e12).contains(&base) {
             return Err(SpecError::invalid("rotary_base", base, "it must lie in 1..=1e12", "use e.g. 10000 or 500000"));
@@ -139,7 +145,21 @@ impl ModelFile {
         if self.positions != Positions::Rotary {
             return Ok(None);
         }
-        let columns = self.rotary_dim.filter(|columns| *columns > 0).unwrap_or(head_dim);
+        let (columns, shared) = match (self.rotary_dim, latent) {
+            (None, Some(latent)) => (latent.shared_key, true),
+            (None | Some(0), _) => (head_dim, false),
+            (Some(columns), _) => (columns, false),
+        };
+        if shared && !columns.is_multiple_of(2) {
+            let rule =
+                "rotary positions turn pairs of the numbers that all heads share, if `model.rotary_dim` is left out";
+            return Err(SpecError::invalid(
+                "shared_key",
+                columns,
+                rule,
+                "use an even number, or give `model.rotary_dim`",
+            ));
+        }
         if columns > head_dim || self.rotary_dim.is_some() && !columns.is_multiple_of(2) {
             let rule = format!("pairs of a head's numbers turn, and a head has {head_dim}");
             return Err(SpecError::invalid("rotary_dim", columns, rule, "use an even number, or 0 for all"));

@@ -119,7 +119,7 @@ pub struct ModelFile {
     /// none if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub qk_norm: Option<QkNorm>,
-    /// How many columns of a head turn, the first ones; 0, or left out: all.
+    /// How many columns of a head turn, the first ones; 0: all. Left out: all, in latent attention those of `shared_key`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rotary_dim: Option<usize>,
     /// `none`, `linear` or `llama3`; none if left out.

@@ -123,6 +123,9 @@ fn attention_may_go_by_way_of_narrow_rows() {
     }
 
     let refused = |more: &[(&str, &str)]| with(&[&latent[..], more].concat()).unwrap_err().to_string();
+    let bare = with(&[("head_dim", "1"), ("key_value_latent", "8"), ("shared_key", "1")]).unwrap_err().to_string();
+    assert!(bare.starts_with("head_dim = 1: all heads share a part of a key's columns"), "{bare}");
+    assert!(refused(&[("shared_key", "0")]).ends_with("use a number above 0 and below 6"));
     assert!(
         refused(&[("kv_heads", "1")]).starts_with("kv_heads = 1: in latent attention each of the 3 heads has a key")
     );
@@ -133,6 +136,45 @@ fn attention_may_go_by_way_of_narrow_rows() {
     assert!(
         with(&[("query_latent", "4")]).unwrap_err().to_string().starts_with("query_latent = 4: it is said of latent")
     );
+}
+
+/// Remedies said "leave it out" of fields that all blocks have, which a table can only give another value.
+#[test]
+fn remedies_of_latent_attention_can_be_followed_in_a_table() {
+    let of_all = [("heads", "6"), ("kv_heads", "2"), ("qkv_bias", "true")];
+    let mut said = vec![("blocks.1.key_value_latent", "8"), ("blocks.1.shared_key", "1")];
+    for (field, remedy, value) in [("kv_heads", "use 6", "6"), ("qkv_bias", "use false", "false")] {
+        let message = with(&[&of_all[..], &said].concat()).unwrap_err().to_string();
+        assert!(message.starts_with(field) && message.ends_with(remedy), "{message}");
+        said.push((if field == "kv_heads" { "blocks.1.kv_heads" } else { "blocks.1.qkv_bias" }, value));
+    }
+    let model = with(&[&of_all[..], &said].concat()).unwrap();
+    assert_eq!([0, 1].map(|block| model.blocks[block].attention.kv_heads), [2, 6]);
+}
+
+/// The columns that turn, of latent attention where `rotary_dim` is left out those that all heads share.
+#[test]
+fn shared_columns_of_keys_turn() {
+    let latent = [("head_dim", "6"), ("key_value_latent", "8"), ("shared_key", "2"), ("positions", "rotary")];
+    let turning = |more: &[(&str, &str)]| {
+        let model = with(&[&latent[..], more].concat()).unwrap();
+        let again = toml::to_string(&model).unwrap();
+        assert_eq!(Model::from_toml(&again, &[]).as_ref(), Ok(&model), "{again}");
+        [0, 1].map(|block| model.blocks[block].attention.rotary.map(|rotary| rotary.columns))
+    };
+    let other = ("blocks.0.key_value_latent", "0");
+    assert_eq!(turning(&[]), [Some(2); 2]);
+    assert_eq!(turning(&[("rotary_dim", "4")]), [Some(4); 2]);
+    assert_eq!(turning(&[("rotary_dim", "0")]), [Some(6); 2]);
+    assert_eq!(turning(&[other]), [Some(6), Some(2)]);
+    assert_eq!(turning(&[other, ("rotary_dim", "0")]), [Some(6); 2]);
+    assert_eq!(turning(&[other, ("blocks.1.rotary_dim", "6")]), [Some(6); 2]);
+    assert_eq!(turning(&[("blocks.1.key_value_latent", "0")]), [Some(2), Some(6)]);
+    assert_eq!(turning(&[("blocks.0.positions", "none")]), [None, Some(2)]);
+    assert_eq!(turning(&[("blocks.1.shared_key", "4")]), [Some(2), Some(4)]);
+    let odd = with(&[&latent[..], &[("shared_key", "3")]].concat()).unwrap_err().to_string();
+    assert!(odd.starts_with("shared_key = 3: rotary positions turn pairs") && odd.contains("rotary_dim"), "{odd}");
+    assert_eq!(turning(&[("shared_key", "3"), ("rotary_dim", "2")]), [Some(2); 2]);
 }
 
 #[test]

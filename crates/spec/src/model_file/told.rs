@@ -18,9 +18,11 @@ impl ModelFile {
         // Left out they follow the columns of keys, in tables those of the table.
         let own = model.blocks.kinds().iter().any(|block| block.attention.value_dim != block.attention.head_dim);
         file.value_dim = own.then_some(attention.value_dim);
-        // Heads of an odd number of columns turn in part only.
-        let part = attention.rotary.filter(|rotary| rotary.columns != attention.head_dim);
-        file.rotary_dim = part.map(|rotary| rotary.columns);
+        // Heads of an odd number of columns turn in part only. Left out it follows `shared_key` where there is one.
+        let latent = model.blocks.kinds().iter().any(|block| block.attention.latent.is_some());
+        let columns = attention.rotary.map(|rotary| rotary.columns);
+        let part = columns.filter(|columns| *columns != attention.head_dim);
+        file.rotary_dim = part.or(columns.filter(|_| latent).map(|_| 0));
         file.tell_blocks(model);
         file
     }

@@ -4,7 +4,7 @@ use super::{Check, Rule, experts, schedule};
 use crate::error::common_divisor;
 use crate::layout::MAX_GLOBAL_BATCH;
 use crate::remedy::{Broken, Values, Way};
-use crate::{Axis, Block, FeedForward, Field, InputLayer, Layout, Model, Perceptron};
+use crate::{Axis, Block, FeedForward, Field, InputKind, InputLayer, Layout, Model, Perceptron};
 
 pub(super) const CHECKS: [Check; 10] =
     [schedule::PIECES, experts::SPREAD, HEADS, KEYS, HIDDEN, TILES, CONTEXT, BATCH, experts::LOADS, experts::PIECES];
@@ -104,16 +104,10 @@ fn tiles<'a>(
     let [x, y] = [Axis::X, Axis::Y].map(|axis| layout.grid.size(axis));
     let (h, Block { attention, feed_forward, .. }) = (model.hidden, block);
     let rows = if layout.kv_copies(attention) > 1 { h / y } else { 0 };
-    let of_inputs = attention.input_layers(h).map(move |InputLayer { name, inputs, outputs, is_of_heads }| {
-        let tile = inputs / y * if is_of_heads { outputs / x } else { outputs };
-        match name {
-            "qkv" => ("the tile of the qkv weight", (h / y) * (layout.qkv_width(attention) / x)),
-            "queries" => ("the tile of the queries' weight", tile),
-            "keys_values" => ("the tile of the keys' and values' weight", tile),
-            "query_latent" => ("the tile of the query latent's weight", tile),
-            "key_value_latent" => ("the tile of the key and value latent's weight", tile),
-            _ => ("the tile of the shared key's weight", tile),
-        }
+    let of_inputs = attention.input_layers(h).map(move |InputLayer { kind, inputs, outputs }| {
+        // With the copies of keys.
+        let columns = if kind == InputKind::Qkv { layout.qkv_width(attention) } else { outputs };
+        (kind.tile(), (inputs / y) * if kind.is_of_heads() { columns / x } else { columns })
     });
     let of_projection = [("the tile of the projection weight", (attention.width() / x) * (h / y))];
     let perceptron = |[up, down]: [&'static str; 2], count: usize, x: usize, perceptron: &Perceptron| {

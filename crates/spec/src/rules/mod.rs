@@ -24,7 +24,7 @@ pub(crate) type Kept = Result<(), Broken>;
 pub enum Rule {
     /// x cuts heads and perceptrons, and keys in whole heads.
     X,
-    /// y cuts the residual stream.
+    /// y cuts the residual stream, and what attention narrows it to.
     Y,
     /// z cuts every weight's tile.
     Z,
@@ -52,7 +52,7 @@ impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::X => "x divides the heads and the perceptron's width, and cuts keys and values in whole heads",
-            Self::Y => "y divides the hidden size",
+            Self::Y => "y divides the hidden size, and the widths of latents",
             Self::Z => "z divides every weight's tile",
             Self::Context => "context cuts sequences into two equal pieces a rank",
             Self::Data => "data, and expert with it, divides the global batch",

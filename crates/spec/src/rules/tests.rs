@@ -257,5 +257,5 @@ fn y_cuts_narrow_rows_too_and_panels_do_not() {
     assert!(refused(&request("z=5", 5)).contains("the tile of the query latent's weight = 96"));
     let summa = LayoutRequest { linear: Linear::Summa, ..request("x=2,y=2", 4) };
     assert!(refused(&summa).contains("latent attention has no panels"));
-    assert!(Layout::new(&model, &request("x=2,y=2,z=2", 8)).is_ok());
+    assert!(Layout::new(&model, &request("x=2,y=2,z=3", 12)).is_ok());
 }

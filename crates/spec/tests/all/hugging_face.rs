@@ -164,7 +164,11 @@ fn what_changes_the_computation_is_refused_by_name() {
             "model_type = qwen2: Qwen2 has biases on queries, keys and values only",
         ),
         (LLAMA_3, json!({"model_type": "vit"}), "model_type = vit: "),
-        (LLAMA_3, json!({"model_type": "olmoe"}), "model_type = olmoe: OLMoE's norms of queries and keys go over all"),
+        (
+            LLAMA_3,
+            json!({"model_type": "olmoe"}),
+            "architectures = [\"LlamaForCausalLM\"]: it is [\"OlmoeForCausalLM\"]",
+        ),
         (
             LLAMA_3,
             json!({"model_type": "phi"}),

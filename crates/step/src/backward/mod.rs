@@ -15,7 +15,7 @@ use quadrille_spec::{Axis, AxisSet, Schedule};
 use self::products::{HEAD, LINEAR, WHOLE, linear, open_tile, weight_gradient};
 pub(crate) use self::tape::{HeadNormNode, JoinNode, Node, NormNode, RouteNode};
 use crate::builder::Builder;
-use crate::operation::{NormOf, Write};
+use crate::operation::Write;
 use crate::program::{Boundaries, Boundary};
 use crate::value::{Format, Home};
 use crate::weights::reduce_weight;
@@ -331,7 +331,7 @@ fn norm(b: &mut Builder, known: &mut Gradients, node: NormNode) -> Result<(), St
     let (output, write) = match residual {
         Some(residual) => (b.place_to_add(residual)?, Write::Accumulate),
         None => {
-            let name = if matches!(of, NormOf::Heads(_)) { "d heads" } else { "d residual" };
+            let name = format!("d {}", b.values[input.0].name);
             (b.like(name, input)?, Write::Overwrite)
         }
     };

@@ -202,7 +202,7 @@ impl BlockKind {
 pub enum NormOf {
     /// The one before the head.
     Final,
-    /// Of the residual stream, in blocks of a kind.
+    /// Of the residual stream, and of what attention narrows it to, in blocks of a kind.
     Stream(BlockKind),
     /// Of queries or keys, in blocks of a kind that norms them.
     Heads(BlockKind),

@@ -24,7 +24,7 @@ pub(super) struct Queries {
 /// group of heads has in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Columns {
-    /// `kv`, of all parts' tokens [parts, sequences, s / parts, kv_heads * 2 * d].
+    /// `kv`, of all parts' tokens [parts, sequences, s / parts, kv_heads * (d + v)].
     KeyValue,
     /// `qkv`, of this part's tokens, which are all tokens.
     QueryKeyValue,
