@@ -152,6 +152,8 @@ impl Problem {
 /// Makes sure that the largest value of a step can be counted in 64 bits: of activations, logits or stored scores.
 fn check_counts(model: &Model, framework: &Framework, global_batch: usize, seq_len: usize) -> Result<(), SpecError> {
     let of_block = |Block { attention, feed_forward, .. }: &Block| {
+        let layers = attention.input_layers(model.hidden).map(|layer| layer.outputs);
+        let attended = layers.fold(attention.qkv_width(), usize::max);
         // Places for a token, whoever has them.
         let places = |experts: &Experts| {
             let placed = experts.capacity.map_or(0, |capacity| {
@@ -163,9 +165,9 @@ fn check_counts(model: &Model, framework: &Framework, global_batch: usize, seq_l
         let chosen = feed_forward.experts().map_or(1, places);
         let widest = feed_forward.perceptrons().map(|perceptron| chosen * perceptron.up_width()).max().unwrap_or(0);
         let scores = if framework.attention == AttentionKernel::Stored { attention.heads * seq_len } else { 0 };
-        [widest, attention.qkv_width(), scores]
+        [widest, attended, scores]
     };
-    let widest = model.blocks.kinds().iter().flat_map(of_block).fold(model.vocab, usize::max);
+    let widest = model.blocks.kinds().iter().flat_map(of_block).fold(model.vocab.max(model.hidden), usize::max);
     let bytes = 8.0 * global_batch as f64 * seq_len as f64 * widest as f64;
     if bytes <= MOST_BYTES {
         return Ok(());

@@ -36,6 +36,12 @@ fn counts_that_would_overflow_are_refused() {
         let message = refusal(&selene, global_batch, seq_len);
         assert!(message.contains("has at most 1e18 bytes"), "{message}");
     }
+    // Rows that attention narrows the stream to, wider than all else.
+    let latent = "name = 'wide'\nlayers = 1\nhidden = 64\nheads = 4\nvocab = 128\nseq_len = 32\nkey_value_latent = 1048576\n\
+        shared_key = 4\n";
+    let model = Model::from_toml(latent, &[]).unwrap();
+    let refused = Problem::new(&model, &selene, Framework::MEGATRON_STORED, 1 << 32, 32).unwrap_err().to_string();
+    assert!(refused.contains("32 tokens a sequence and 1048576 columns has at most"), "{refused}");
 }
 
 #[test]
