@@ -204,7 +204,10 @@ mod tests {
         let times = |ranks| Imbalance::Times(3.0).times_in(&one_of_eight, ranks);
         assert_eq!([1, 2, 4, 8].map(times), [1.0, 2.0, 3.0, 3.0]);
         let places = model("experts = 8\ncapacity = 1.0\n");
-        assert_eq!((Imbalance::Times(3.0).expert_rows(&places, 8), Imbalance::Times(3.0).times_in(&places, 8)), (0, 1.0));
+        assert_eq!(
+            (Imbalance::Times(3.0).expert_rows(&places, 8), Imbalance::Times(3.0).times_in(&places, 8)),
+            (0, 1.0)
+        );
     }
 
     #[test]

@@ -161,7 +161,20 @@ impl<'a> Visit<'a> {
         let keep_weights = Space::where_it_counts(&search.space.keep_weights, cut.sizes[2] > 1);
         let (tally, survivors) = (Tally::default(), Survivors::default());
         let (experts_over, stopped, is_rough) = (cut.experts_over, false, false);
-        Self { search, pool, rules, ends, places, experts_over, keep_weights, tally, kept, survivors, stopped, is_rough }
+        Self {
+            search,
+            pool,
+            rules,
+            ends,
+            places,
+            experts_over,
+            keep_weights,
+            tally,
+            kept,
+            survivors,
+            stopped,
+            is_rough,
+        }
     }
 
     /// Looks at everything, until `stop` says so.
