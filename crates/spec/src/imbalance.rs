@@ -93,8 +93,14 @@ impl Imbalance {
     /// The room for rows of experts ([`Layout::expert_rows`](crate::Layout::expert_rows)) that `ranks` ranks need which share the
     /// experts of a model; 0 where the usual room is enough.
     pub fn expert_rows(&self, model: &Model, ranks: usize) -> usize {
-        let crowded = |(times, most): (f64, f64)| if times > usual_room(most) { times.ceil() as usize } else { 0 };
-        self.crowds(model, ranks).map(crowded).max().unwrap_or(0)
+        if self.has_room(model, ranks, 0) { 0 } else { self.times_in(model, ranks).ceil() as usize }
+    }
+
+    /// Whether `ranks` ranks that share the experts of a model have room for the rows of the fullest, with so much room
+    /// ([`Layout::expert_rows`](crate::Layout::expert_rows)).
+    pub fn has_room(&self, model: &Model, ranks: usize, expert_rows: usize) -> bool {
+        let room = |most: f64| if expert_rows == 0 { usual_room(most) } else { expert_rows as f64 };
+        self.crowds(model, ranks).all(|(times, most)| times <= room(most))
     }
 
     /// By kind of block with experts that drop nothing: how many times the mean the fullest rank has, and can have.
@@ -201,6 +207,8 @@ mod tests {
         let one_of_eight = model("experts = 8\nexperts_per_token = 1\n");
         let rows = |times: f64| Imbalance::Times(times).expert_rows(&one_of_eight, 8);
         assert_eq!([1.0, 2.0, 2.5, 3.0, 7.5, 9.0].map(rows), [0, 0, 3, 3, 8, 8]);
+        let has_room = |rows| Imbalance::Times(3.0).has_room(&one_of_eight, 8, rows);
+        assert_eq!([0, 1, 2, 3, 4].map(has_room), [false, false, false, true, true]);
         let times = |ranks| Imbalance::Times(3.0).times_in(&one_of_eight, ranks);
         assert_eq!([1, 2, 4, 8].map(times), [1.0, 2.0, 3.0, 3.0]);
         let places = model("experts = 8\ncapacity = 1.0\n");

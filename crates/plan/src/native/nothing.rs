@@ -1,7 +1,7 @@
 //! Why a search found nothing, and what would help.
 
 use quadrille_cost::native::PriceError;
-use quadrille_spec::{Axis, Imbalance, SpecError};
+use quadrille_spec::{Axis, SpecError};
 
 use super::constraint::Range;
 use super::count::Tally;
@@ -9,7 +9,8 @@ use super::cuts::{Cut, cuts};
 use super::placement::node;
 use super::ranking::Ranked;
 use super::search::{Found, Search};
-use super::space::{Space, divisors};
+use super::setting::Setting;
+use super::space::divisors;
 
 /// A search without a result.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -57,22 +58,6 @@ pub enum Nothing {
     HostTooSmall {
         /// The wanted number of devices.
         devices: usize,
-    },
-    /// No legal layout that fits has room for the rows of the fullest rank's experts.
-    #[error(
-        "`layout.expert_rows` = {rows}: no layout of {devices} devices has room for the rows of experts that `search.imbalance` = \
-         {imbalance} brings to the fullest rank; leave it out, and layouts have what they need (the smallest has \
-         `layout.expert_rows` {needed})"
-    )]
-    NoRows {
-        /// The wanted number of devices.
-        devices: usize,
-        /// How unequal loads are.
-        imbalance: Imbalance,
-        /// The wanted room.
-        rows: usize,
-        /// The room that the layout with the least memory needs; 0 is the usual room.
-        needed: usize,
     },
     /// Constraints that no grid, or no configuration of a legal grid, keeps; or what cannot be priced.
     #[error(transparent)]
@@ -147,21 +132,7 @@ impl Search<'_> {
             (Some(capacity), Ok(Some(smallest))) if smallest.price.memory.total() > capacity => {
                 Nothing::TooLarge { devices, capacity, smallest: Box::new(smallest) }
             }
-            (_, Ok(None)) => self.no_room(stop),
-            _ => Nothing::Stopped { devices },
-        }
-    }
-
-    /// What no legal layout has room for, whatever a device has.
-    fn no_room(&self, stop: &(dyn Fn() -> bool + Sync)) -> Nothing {
-        let devices = self.devices;
-        let roomy = Self { space: Space { expert_rows: None, ..self.space.clone() }, ..self.clone() };
-        match self.space.expert_rows.map(|rows| (rows, roomy.smallest(stop))) {
-            Some((rows, Ok(Some(smallest)))) => {
-                let imbalance = self.setting.imbalance.clone();
-                Nothing::NoRows { devices, imbalance, rows, needed: smallest.candidate.expert_rows }
-            }
-            _ if self.space.bucket.is_some() => Nothing::HostTooSmall { devices },
+            (_, Ok(None)) if self.space.bucket.is_some() => Nothing::HostTooSmall { devices },
             _ => Nothing::Stopped { devices },
         }
     }
@@ -191,6 +162,16 @@ impl Search<'_> {
             Err(error) => return error,
         };
         let cuts = cuts(&problem, &self.setting.rules(), space, self.devices, domain, &mut Tally::default(), &|| false);
+        let rows = space.expert_rows.unwrap_or(0);
+        let ranks = |cut: &Cut| cut.experts_over.iter().map(|axis| cut.sizes_with(1, 1)[axis as usize]).product();
+        let Setting { model, imbalance, .. } = self.setting;
+        if space.expert_rows.is_some() && !cuts.cuts.iter().any(|cut| imbalance.has_room(model, ranks(cut), rows)) {
+            let needed = cuts.cuts.iter().map(|cut| imbalance.expert_rows(model, ranks(cut))).min().unwrap_or(0);
+            let rule =
+                format!("the fullest rank has more rows of experts where loads are as unequal as {imbalance} says");
+            let remedy = format!("use `layout.expert_rows` {needed}, or leave it out");
+            return SpecError::invalid("`layout.expert_rows`", rows, rule, remedy);
+        }
         // Shares of the batch and stages of every legal grid.
         let of_cut = |cut: &Cut| {
             let [.., expert] = cut.sizes;

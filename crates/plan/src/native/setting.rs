@@ -68,6 +68,11 @@ impl Setting<'_> {
         self.imbalance.expert_rows(self.model, candidate.expert_ranks())
     }
 
+    /// Whether so much room is enough for the rows of a candidate's experts.
+    pub(super) fn has_rows(&self, candidate: &Candidate, expert_rows: usize) -> bool {
+        self.imbalance.has_room(self.model, candidate.expert_ranks(), expert_rows)
+    }
+
     pub(super) fn rules(&self) -> Rules<'_> {
         Rules { model: self.model, global_batch: self.global_batch, seq_len: self.seq_len }
     }

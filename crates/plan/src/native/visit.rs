@@ -268,7 +268,7 @@ impl<'a> Visit<'a> {
         divisors
     }
 
-    /// Ways to cut a microbatch in a pass; data, pipe and what follows from them are still to be set.
+    /// Ways to cut a microbatch in a pass, none where experts have not the room for their rows that was said; data, pipe and what follows from them are still to be set.
     fn passes(&self, microbatch: usize) -> Vec<Candidate> {
         let space = &self.search.space;
         let (Some(End { sizes, .. }), Some([Placed { inside, .. }, ..])) =
@@ -279,6 +279,9 @@ impl<'a> Visit<'a> {
         let cut = Candidate { sizes: *sizes, experts_over: self.experts_over, ..Candidate::PLAIN };
         let expert_rows = space.expert_rows.unwrap_or_else(|| self.search.setting.expert_rows(&cut));
         let mut passes = Vec::new();
+        if !self.search.setting.has_rows(&cut, expert_rows) {
+            return passes;
+        }
         for (activations, linear, summa_panels) in space.products(sizes[0], sizes[1]) {
             for overlap_chunks in space.overlap_chunks() {
                 passes.push(Candidate {
