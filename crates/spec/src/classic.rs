@@ -197,6 +197,11 @@ impl Model {
         let down_bias = feed_forward.dense().map_or(classic.biases, |perceptron| perceptron.down_bias);
         let differences = [
             (experts.is_some(), "experts", experts.map_or(0, |experts| experts.count).to_string()),
+            (
+                attention.latent.is_some(),
+                "key_value_latent",
+                attention.latent.map_or(0, |it| it.keys_values).to_string(),
+            ),
             (classic.positions == Positions::None, "positions", "none".to_owned()),
             (!known, "activation", classic.activation.to_string()),
             (attention.rotary.is_some_and(|it| it.columns != attention.head_dim), "rotary_dim", "a part".to_owned()),
@@ -212,11 +217,6 @@ impl Model {
             (window > 0, "window", window.to_string()),
             (attention.cap.is_some(), "attention_cap", attention.cap.unwrap_or(0.0).to_string()),
             (attention.qk_norm.is_some(), "qk_norm", QkNorm::of(attention.qk_norm).to_string()),
-            (
-                attention.latent.is_some(),
-                "key_value_latent",
-                attention.latent.map_or(0, |it| it.keys_values).to_string(),
-            ),
             (attention.value_dim != attention.head_dim, "value_dim", attention.value_dim.to_string()),
             (attention.head_dim != classic.head_dim(), "head_dim", attention.head_dim.to_string()),
             (attention.qkv_bias != classic.biases, "qkv_bias", attention.qkv_bias.to_string()),

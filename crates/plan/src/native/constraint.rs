@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use quadrille_spec::{Axis, Field, SpecError};
+use quadrille_spec::{Axis, AxisSet, Field, SpecError};
 
 use super::space::Space;
 
@@ -113,9 +113,15 @@ impl Choice {
                 space.overlap = fixed.first().copied();
                 Ok(())
             }),
-            Field::ExpertsOver => {
-                Name(|space, key, text| fix(&mut space.experts_over, key, text.replace('+', ",").parse()?))
-            }
+            Field::ExpertsOver => Name(|space, key, text| {
+                let axes: AxisSet = text.replace('+', ",").parse()?;
+                if !axes.without(Axis::SPREADING).is_empty() {
+                    let rule = "experts are spread over axes that cut the rows of tokens";
+                    let remedy = "name some of x, z, context and expert, joined by +";
+                    return Err(SpecError::invalid(Bound::Fix.of(key), text, rule, remedy));
+                }
+                fix(&mut space.experts_over, key, axes)
+            }),
             Field::Dispatch => Name(|space, key, text| {
                 let mut fixed = space.dispatch.into_iter().collect();
                 fix(&mut fixed, key, text.parse()?)?;

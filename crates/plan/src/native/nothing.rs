@@ -166,7 +166,8 @@ impl Search<'_> {
         let ranks = |cut: &Cut| cut.experts_over.iter().map(|axis| cut.sizes_with(1, 1)[axis as usize]).product();
         let Setting { model, imbalance, .. } = self.setting;
         if space.expert_rows.is_some() && !cuts.cuts.iter().any(|cut| imbalance.has_room(model, ranks(cut), rows)) {
-            let needed = cuts.cuts.iter().map(|cut| imbalance.expert_rows(model, ranks(cut))).min().unwrap_or(0);
+            let needed = cuts.cuts.iter().map(|cut| imbalance.times_in(model, ranks(cut)).ceil() as usize).min();
+            let needed = needed.unwrap_or(0);
             let rule =
                 format!("the fullest rank has more rows of experts where loads are as unequal as {imbalance} says");
             let remedy = format!("use `layout.expert_rows` {needed}, or leave it out");

@@ -477,10 +477,15 @@ fn unequal_loads_that_say_nothing_are_refused() {
     let mixture = format!("plan --model mixtral-8x7b --gpus 16 --cluster {CLUSTER} --global-batch 16");
     for (line, words) in [
         (line("--imbalance 1.5"), &["--imbalance", "no experts", "leave it out"][..]),
+        (format!("{mixture} --fix experts-over=pipe"), &["experts-over", "pipe", "joined by +"]),
+        ("explain --model moe-tiny --grid x=1 --ledger --imbalance 2".to_owned(), &["--imbalance", "--ledger"]),
         (format!("{mixture} --imbalance 0.5"), &["--imbalance", "0.5", "e.g. 1.3"]),
         (format!("{mixture} --imbalance nowhere"), &["--imbalance nowhere", "neither a number"]),
         (format!("{mixture} --imbalance {}", folder.path().display()), &["no summary.json", "at its end"]),
-        (format!("{mixture} --imbalance 2.5 --expert-rows 2"), &["--expert-rows", "2.5 times", "--expert-rows 3"]),
+        (
+            format!("{mixture} --imbalance 2.5 --expert-rows 2 --fix expert=8,x=1,y=1,z=1,context=1"),
+            &["--expert-rows", "as unequal as 2.5", "--expert-rows 3"],
+        ),
     ] {
         refused(&line, words);
     }

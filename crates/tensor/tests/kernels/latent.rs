@@ -44,7 +44,7 @@ fn check<T: Element>(shape: LatentShape) {
     let mut expected = widths.map(|width| vec![T::ZERO; rows * width]);
     for (at, value) in dqkv.iter().enumerate() {
         let (row, (part, col)) = (at / columns.len(), columns[at % columns.len()]);
-        expected[part][row * widths[part] + col] = expected[part][row * widths[part] + col] + *value;
+        expected[part][row * widths[part] + col] += *value;
     }
     assert_eq!(split, expected.concat(), "{shape:?}");
 }

@@ -12,21 +12,24 @@ use crate::output::{print_json, print_text};
 use crate::quantities::reserve;
 
 /// What a layout costs.
+/// What else `explain` tells, without a price. A flag that only requires --price would be taken beside them.
+const OTHERS: [&str; 5] = ["program", "ledger", "rank", "timeline", "trace"];
+
 #[derive(Debug, Args)]
 pub struct PriceArguments {
     /// Price the layout on --cluster by the native model and explain it: what binds, what faster hardware or another choice
     /// would give
-    #[arg(long, conflicts_with_all = ["program", "ledger", "rank", "timeline", "trace"])]
+    #[arg(long, conflicts_with_all = OTHERS)]
     pub price: bool,
     /// What trains, as in `plan` [default: megatron with --price, else quadrille]
     #[arg(long, value_name = "NAME")]
     pub framework: Option<String>,
     /// Price the fullest rank, with so many times the mean of the rows of experts that drop nothing, or as often as experts were
     /// chosen in a run, which has ended [default: 1]
-    #[arg(long, value_name = "TIMES|RUN", requires = "price")]
+    #[arg(long, value_name = "TIMES|RUN", requires = "price", conflicts_with_all = OTHERS)]
     pub imbalance: Option<String>,
     /// Memory of a device that stays free, e.g. 10% or 4GB [default: 5%]
-    #[arg(long, value_name = "SIZE|PERCENT", value_parser = reserve, requires = "price")]
+    #[arg(long, value_name = "SIZE|PERCENT", value_parser = reserve, requires = "price", conflicts_with_all = OTHERS)]
     pub memory_reserve: Option<Reserve>,
 }
 
