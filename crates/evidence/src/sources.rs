@@ -391,6 +391,7 @@ fn megatron_tests(row: &Row) -> Result<Facts, Unmapped> {
         ("multimodal", "images"),
         ("reruns", "no steady state"),
         ("fsdp", "another sharding"),
+        ("zp_z3", "another sharding"),
         ("multi_dist_optimizer_instances", "another sharding"),
         ("defer_embedding", "the embedding's gradient is put off"),
         ("uneven_pipeline", "stages of other sizes"),

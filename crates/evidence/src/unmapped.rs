@@ -11,7 +11,7 @@ pub enum Unmapped {
     Metric(&'static str),
     /// A column is empty that the prediction needs, and the source's texts do not say it either.
     Missing(&'static str),
-    /// Experts of which the source does not say how many a token chooses, or how tokens come to them.
+    /// Experts of which the source does not say how many a token chooses, how wide they are, or how tokens come to them.
     Experts,
     /// Products in 8 or 4 bits.
     Narrow,
