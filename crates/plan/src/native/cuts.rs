@@ -47,6 +47,11 @@ impl Cut {
         [x, y, z, context, expert, data, pipe]
     }
 
+    /// What is the same in all its layouts.
+    pub fn plain(&self) -> Candidate {
+        Candidate { sizes: self.sizes_with(1, 1), experts_over: self.experts_over, ..Candidate::PLAIN }
+    }
+
     /// The cut with one of its places only.
     pub fn at(&self, place: &Place) -> Self {
         Self { places: vec![place.clone()], ..*self }

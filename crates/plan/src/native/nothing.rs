@@ -163,11 +163,11 @@ impl Search<'_> {
         };
         let cuts = cuts(&problem, &self.setting.rules(), space, self.devices, domain, &mut Tally::default(), &|| false);
         let rows = space.expert_rows.unwrap_or(0);
-        let ranks = |cut: &Cut| cut.experts_over.iter().map(|axis| cut.sizes_with(1, 1)[axis as usize]).product();
-        let Setting { model, imbalance, .. } = self.setting;
-        if space.expert_rows.is_some() && !cuts.cuts.iter().any(|cut| imbalance.has_room(model, ranks(cut), rows)) {
-            let needed = cuts.cuts.iter().map(|cut| imbalance.times_in(model, ranks(cut)).ceil() as usize).min();
-            let needed = needed.unwrap_or(0);
+        let has_rows = |cut: &Cut| self.setting.has_rows(&cut.plain(), rows);
+        if space.expert_rows.is_some() && !cuts.cuts.iter().any(has_rows) {
+            let Setting { model, imbalance, .. } = self.setting;
+            let most = |cut: &Cut| imbalance.times_in(model, cut.plain().expert_ranks()).ceil() as usize;
+            let needed = cuts.cuts.iter().map(most).min().unwrap_or(0);
             let rule =
                 format!("the fullest rank has more rows of experts where loads are as unequal as {imbalance} says");
             let remedy = format!("use `layout.expert_rows` {needed}, or leave it out");

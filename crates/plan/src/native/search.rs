@@ -173,11 +173,10 @@ impl Search<'_> {
             false => Ok((cut, pool.with(|bounds| visit(cut).least_of_blocks(bounds))?)),
         };
         let least: Vec<(&Cut, Vec<f32>)> = cuts.par_iter().map(of_blocks).collect::<Result<_, PriceError>>()?;
-        let places = |(cut, least): &(&'a Cut, Vec<f32>)| {
-            let cut = *cut;
-            cut.places.iter().zip(least.clone()).map(move |(place, least)| (least, cut, place)).collect::<Vec<_>>()
-        };
-        let mut places: Vec<(f32, &Cut, &Place)> = least.iter().flat_map(places).collect();
+        let mut places: Vec<(f32, &Cut, &Place)> = Vec::new();
+        for (cut, least) in &least {
+            places.extend(cut.places.iter().zip(least).map(|(place, least)| (*least, *cut, place)));
+        }
         places.sort_by(|(a, ..), (b, ..)| a.total_cmp(b));
         let (is_found, late) = (AtomicBool::new(false), AtomicUsize::new(0));
         let rough = |(_, cut, place): &(f32, &Cut, &Place)| {

@@ -26,6 +26,8 @@ pub(super) struct Visit<'a> {
     pub ends: Vec<End>,
     places: Vec<Vec<Placed>>,
     experts_over: AxisSet,
+    /// Room for rows of experts; `None`: what was said is too little.
+    expert_rows: Option<usize>,
     pub keep_weights: &'a [KeepWeights],
     /// What was counted.
     pub tally: Tally,
@@ -159,6 +161,9 @@ impl<'a> Visit<'a> {
         let places =
             cut.places.iter().map(|place| place.outer.iter().map(|outer| placed(place, outer)).collect()).collect();
         let keep_weights = Space::where_it_counts(&search.space.keep_weights, cut.sizes[2] > 1);
+        let (setting, plain) = (&search.setting, cut.plain());
+        let rows = search.space.expert_rows.unwrap_or_else(|| setting.expert_rows(&plain));
+        let expert_rows = setting.has_rows(&plain, rows).then_some(rows);
         let (tally, survivors) = (Tally::default(), Survivors::default());
         let (experts_over, stopped, is_rough) = (cut.experts_over, false, false);
         Self {
@@ -168,6 +173,7 @@ impl<'a> Visit<'a> {
             ends,
             places,
             experts_over,
+            expert_rows,
             keep_weights,
             tally,
             kept,
@@ -185,7 +191,8 @@ impl<'a> Visit<'a> {
         for microbatch in self.microbatches() {
             for pass in self.passes(microbatch) {
                 let legal = self.legal(&pass);
-                for place in 0..self.places.len() {
+                let places = if legal.is_empty() { 0 } else { self.places.len() };
+                for place in 0..places {
                     if stop() {
                         self.stopped = true;
                         return Ok(self);
@@ -268,7 +275,8 @@ impl<'a> Visit<'a> {
         divisors
     }
 
-    /// Ways to cut a microbatch in a pass, none where experts have not the room for their rows that was said; data, pipe and what follows from them are still to be set.
+    /// Ways to cut a microbatch in a pass, none where experts lack room for their rows; data, pipe and what follows from them
+    /// are still to be set.
     fn passes(&self, microbatch: usize) -> Vec<Candidate> {
         let space = &self.search.space;
         let (Some(End { sizes, .. }), Some([Placed { inside, .. }, ..])) =
@@ -276,12 +284,8 @@ impl<'a> Visit<'a> {
         else {
             return Vec::new();
         };
-        let cut = Candidate { sizes: *sizes, experts_over: self.experts_over, ..Candidate::PLAIN };
-        let expert_rows = space.expert_rows.unwrap_or_else(|| self.search.setting.expert_rows(&cut));
+        let Some(expert_rows) = self.expert_rows else { return Vec::new() };
         let mut passes = Vec::new();
-        if !self.search.setting.has_rows(&cut, expert_rows) {
-            return passes;
-        }
         for (activations, linear, summa_panels) in space.products(sizes[0], sizes[1]) {
             for overlap_chunks in space.overlap_chunks() {
                 passes.push(Candidate {

@@ -95,3 +95,15 @@ impl Line {
         few.map(|(blocks, number)| number - blocks as f64 * self.more).fold(f64::INFINITY, f64::min)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_go_on_as_they_ended() {
+        let line = Line::new(1, vec![5.0, 6.0, 9.0], 3.0);
+        assert_eq!([1, 2, 3, 4, 6].map(|blocks| line.at(blocks)), [5.0, 6.0, 9.0, 12.0, 18.0]);
+        assert_eq!(line.beside(), 0.0);
+    }
+}

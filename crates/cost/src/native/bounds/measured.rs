@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use quadrille_spec::{Grid, Layout};
 use quadrille_step::StorageInfo;
 
 use super::holdings::{Held, Life, SECTIONS};
 use super::line::Line;
 use super::makeups::{Makeups, Which};
+use super::shapes::resize;
 use super::tape::{Seconds, Tape, runs};
-use super::template::{Alike, Elements, Piece, Sized, Template};
+use super::template::{Alike, Elements, Known, Piece, Template};
 use super::told::Links;
 use crate::native::machine::NativeMachine;
 use crate::native::{Candidate, PriceError, Problem};
@@ -72,17 +72,17 @@ impl Template {
         of_any_zero: bool,
     ) -> Result<Measured, PriceError> {
         let machine = NativeMachine::of(problem, *c);
-        let sized = match self.sized.take() {
+        let known = match self.known.take() {
             Some(known) if known.is_of(c, of_any_zero) => known,
             _ => self.size(problem, c, of_any_zero, &machine)?,
         };
         let mut links = Links::new(&machine);
-        let collectives = sized.transfers.iter().map(|transfer| links.seconds(transfer)).collect();
-        let mut seconds = Seconds::new(&sized.runs, collectives, machine.host_seconds(), self.script.flights);
-        let bytes = &sized.bytes;
+        let collectives = known.transfers.iter().map(|transfer| links.seconds(transfer)).collect();
+        let mut seconds = Seconds::new(&known.runs, collectives, machine.host_seconds(), self.script.flights);
+        let bytes = &known.bytes;
         let alike: Vec<[Place; 3]> =
             self.script.kinds.iter().map(|alike| self.places(alike, bytes, &mut seconds)).collect();
-        self.sized = Some(sized);
+        self.known = Some(known);
         let sends = &self.script.kinds[0].places[0][0].sends;
         Ok(Measured {
             places: of_kinds(alike, makeups, c.overlap_chunks > 1),
@@ -98,15 +98,13 @@ impl Template {
         c: &Candidate,
         of_any_zero: bool,
         machine: &NativeMachine,
-    ) -> Result<Sized, PriceError> {
-        let layout = Layout { grid: Grid::of_sizes(c.sizes)?, microbatch: c.microbatch, ..self.shapes.layout.clone() };
-        self.shapes.practice.imbalance = problem.imbalance_in(&layout);
-        self.shapes.resize(&layout);
+    ) -> Result<Known, PriceError> {
+        resize(&mut self.shapes, problem, c.sizes, c.microbatch)?;
         let mut computed = self.script.told.computed(&self.shapes, machine);
         if of_any_zero {
             self.script.shortened.iter().for_each(|work| computed.works[*work] = 0.0);
         }
-        Ok(Sized {
+        Ok(Known {
             sizes: c.sizes,
             microbatch: c.microbatch,
             of_any_zero,

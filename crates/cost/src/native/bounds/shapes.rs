@@ -1,8 +1,10 @@
 //! Values of programs by their shapes: values and storages that are equally large in every layout are there once.
 
-use quadrille_spec::MemoryClass;
+use quadrille_spec::{Axis, Grid, Layout, MemoryClass, SpecError};
 use quadrille_step::{Extent, Format, Kept, Section, Sharding, Sized, StageProgram, StorageId, Value, ValueId};
 use rustc_hash::FxHashMap;
+
+use crate::native::Problem;
 
 /// A stage without operations, whose values and storages are the shapes of those of other stages.
 #[derive(Debug)]
@@ -14,6 +16,22 @@ pub(super) struct Shapes {
 
 /// What decides how large a value is in a layout.
 type Size = ([Extent; 2], Sharding, Option<Kept>);
+
+/// Gives shapes these sizes of axes and microbatches, and the loads of experts that there are in them.
+///
+/// # Errors
+/// Sizes that are no grid.
+pub(super) fn resize(
+    shapes: &mut StageProgram,
+    problem: &Problem,
+    sizes: [usize; Axis::COUNT],
+    microbatch: usize,
+) -> Result<(), SpecError> {
+    let layout = Layout { grid: Grid::of_sizes(sizes)?, microbatch, ..shapes.layout.clone() };
+    shapes.practice.imbalance = problem.imbalance_in(&layout);
+    shapes.resize(&layout);
+    Ok(())
+}
 
 fn size(value: &Value) -> Size {
     (value.extents, value.sharding, value.pruned)

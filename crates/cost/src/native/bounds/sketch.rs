@@ -1,10 +1,10 @@
 //! What a block computes and sends in the mean, whatever waits for what: the roughest bound, of programs of a single block,
 //! of each kind.
 
-use quadrille_spec::{Axis, Grid, Layout, Linear, Model, Recompute, Schedule};
+use quadrille_spec::{Axis, Layout, Linear, Model, Recompute, Schedule};
 use quadrille_step::{Layer, Op, Operation, StageProgram, ValueId, When};
 
-use super::shapes::Shapes;
+use super::shapes::{Shapes, resize};
 use super::template::is_shortened;
 use super::told::{Communication, Links, Told, Transfer};
 use crate::native::machine::NativeMachine;
@@ -37,12 +37,12 @@ pub(super) struct Sketch {
     shapes: StageProgram,
     counted: Counted,
     /// What is known of that candidate, wherever its ranks lie.
-    sized: Option<Sized>,
+    known: Option<Known>,
 }
 
 /// The mean of all blocks in some sizes.
 #[derive(Debug)]
-struct Sized {
+struct Known {
     sizes: [usize; Axis::COUNT],
     microbatch: usize,
     /// Seconds of all computations.
@@ -78,7 +78,7 @@ impl Sketch {
             let sections = stage.chunks.iter().flat_map(|chunk| chunk.sections());
             sections.flat_map(|section| &section.ops).for_each(|op| counted.add(op, *share, stage, &mut shapes));
         }
-        Ok(Self { shapes: shapes.program, counted, sized: None })
+        Ok(Self { shapes: shapes.program, counted, known: None })
     }
 
     /// Seconds that a block of the candidate computes, or sends on one stream, for a microbatch, whichever is longest, all
@@ -91,18 +91,18 @@ impl Sketch {
         // Data and pipe change nothing.
         let mut sizes = c.sizes;
         (sizes[Axis::Data as usize], sizes[Axis::Pipe as usize]) = (1, 1);
-        let sized = match self.sized.take() {
+        let known = match self.known.take() {
             Some(known) if (known.sizes, known.microbatch) == (sizes, c.microbatch) => known,
             _ => self.size(problem, sizes, c.microbatch, &machine)?,
         };
         let (mut streams, mut links) = (Vec::new(), Links::new(&machine));
-        for (times, transfer) in self.counted.collectives.iter().zip(&sized.transfers) {
+        for (times, transfer) in self.counted.collectives.iter().zip(&known.transfers) {
             let (seconds, stream) = links.seconds(transfer);
             streams.resize(streams.len().max(stream + 1), 0.0);
             streams[stream] += times * seconds;
         }
-        let longest = streams.into_iter().fold(sized.computed, f64::max);
-        self.sized = Some(sized);
+        let longest = streams.into_iter().fold(known.computed, f64::max);
+        self.known = Some(known);
         Ok(longest)
     }
 
@@ -113,14 +113,12 @@ impl Sketch {
         sizes: [usize; Axis::COUNT],
         microbatch: usize,
         machine: &NativeMachine,
-    ) -> Result<Sized, PriceError> {
-        let layout = Layout { grid: Grid::of_sizes(sizes)?, microbatch, ..self.shapes.layout.clone() };
-        self.shapes.practice.imbalance = problem.imbalance_in(&layout);
-        self.shapes.resize(&layout);
+    ) -> Result<Known, PriceError> {
+        resize(&mut self.shapes, problem, sizes, microbatch)?;
         let Counted { told, works, .. } = &self.counted;
         let each = told.computed(&self.shapes, machine).works;
         let computed = works.iter().zip(&each).map(|(times, seconds)| times * seconds).sum();
-        Ok(Sized { sizes, microbatch, computed, transfers: told.transfers(&self.shapes, machine) })
+        Ok(Known { sizes, microbatch, computed, transfers: told.transfers(&self.shapes, machine) })
     }
 }
 

@@ -83,12 +83,12 @@ pub(super) struct Template {
     pub shapes: StageProgram,
     pub script: Arc<Script>,
     /// What is known of that candidate.
-    pub sized: Option<Sized>,
+    pub known: Option<Known>,
 }
 
 /// What the pieces of a structure take in some sizes, wherever ranks lie.
 #[derive(Debug, Clone)]
-pub(super) struct Sized {
+pub(super) struct Known {
     pub sizes: [usize; Axis::COUNT],
     pub microbatch: usize,
     /// Whether what a ZeRO stage may cut shorter takes nothing.
@@ -99,7 +99,7 @@ pub(super) struct Sized {
     pub bytes: Vec<f64>,
 }
 
-impl Sized {
+impl Known {
     pub fn is_of(&self, c: &Candidate, of_any_zero: bool) -> bool {
         (self.sizes, self.microbatch, self.of_any_zero) == (c.sizes, c.microbatch, of_any_zero)
     }
@@ -153,7 +153,7 @@ impl Template {
             }
             telling.script.kinds.push(alike);
         }
-        Ok(Self { shapes: telling.shapes.program, script: Arc::new(telling.script), sized: None })
+        Ok(Self { shapes: telling.shapes.program, script: Arc::new(telling.script), known: None })
     }
 }
 
