@@ -190,8 +190,8 @@ impl Description {
 }
 
 /// Blocks of two random kinds in turn, in other patterns, or all of one: heads wider and narrower than their share of the
-/// stream, values of other widths, latent attention, biases by projection, windows, soft caps, norms of queries and keys, turning and not, any function of the
-/// perceptron.
+/// stream, values of other widths, latent attention, biases by projection, windows, soft caps, norms of queries and keys,
+/// turning and not, any function of the perceptron.
 pub fn descriptions() -> impl Strategy<Value = Description> {
     let orders = select(vec![vec![0], vec![0, 1], vec![0, 1], vec![0, 0, 1], vec![1, 0, 0, 0, 0, 0]]);
     (kinds(), kinds(), orders).prop_map(|(even, odd, order)| Description { kinds: [even, odd], order })

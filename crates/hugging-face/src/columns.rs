@@ -26,13 +26,15 @@ pub enum Columns {
 impl Columns {
     /// The columns by number, of a tensor of the model with `cols` columns.
     pub fn numbers(self, model: &Model, cols: usize) -> Vec<usize> {
-        let Attention { heads, kv_heads, head_dim: d, .. } = model.blocks.first().attention;
+        let attention = model.blocks.first().attention;
+        let Attention { heads, kv_heads, head_dim: d, value_dim: v, .. } = attention;
         let group = heads / kv_heads;
+        let stride = group * d + attention.pair_width();
         // Of every group `len` columns, after the first `skip`.
         let of_groups = |skip: usize, len: usize| {
-            (0..kv_heads).flat_map(move |number| (0..len).map(move |i| number * (group + 2) * d + skip + i))
+            (0..kv_heads).flat_map(move |number| (0..len).map(move |i| number * stride + skip + i))
         };
-        let (queries, keys, values) = (of_groups(0, group * d), of_groups(group * d, d), of_groups((group + 1) * d, d));
+        let (queries, keys, values) = (of_groups(0, group * d), of_groups(group * d, d), of_groups((group + 1) * d, v));
         match self {
             Self::All => (0..cols).collect(),
             Self::QueriesKeysValues => queries.chain(keys).chain(values).collect(),
@@ -51,7 +53,8 @@ impl Columns {
         match self {
             Self::All | Self::QueriesKeysValues | Self::GatesUps => cols,
             Self::Queries => attention.queries_width(),
-            Self::Keys | Self::Values => attention.kv_heads * attention.head_dim,
+            Self::Keys => attention.kv_heads * attention.head_dim,
+            Self::Values => attention.kv_heads * attention.value_dim,
             Self::Gates | Self::Ups => cols / 2,
         }
     }

@@ -8,9 +8,9 @@ use crate::training::computed;
 use crate::{Family, HuggingFaceError};
 
 /// What the families with experts compute, for refusals.
-pub(crate) const MIXTURES: &str = "mixtral has RMS norms, rotary positions, SwiGLU, no biases, and in every block experts with softmax \
-                        scores divided by their sum; olmoe norms of all queries and all keys besides, and any scores; \
-                        qwen3_moe norms of every query and key, and perceptrons in some blocks";
+pub(crate) const MIXTURES: &str = "mixtral has RMS norms, rotary positions, SwiGLU, no biases, and in every block experts with softmax scores divided by \
+     their sum; olmoe norms of all queries and all keys besides, and any scores; qwen3_moe norms of every query and key, and \
+     perceptrons in some blocks";
 
 /// The family that comes nearest to a model with experts.
 pub(crate) fn mixture(model: &Model) -> Family {

@@ -1,6 +1,6 @@
 //! Fields of a model that were replaced at an import, and ask for weights that the folder's family does not have.
 
-use quadrille_spec::{Model, ModelParameter, QkNorm, SpecError};
+use quadrille_spec::{Attention, Model, ModelParameter, QkNorm, SpecError};
 
 use crate::Family;
 use crate::mapping::has;
@@ -38,22 +38,23 @@ pub(crate) fn check_replaced(model: &Model, family: Family) -> Result<(), SpecEr
             let rule = format!("a {family} has norms before attention and perceptron");
             ("norm_place", block.norm_place.to_string(), rule)
         }
-        "query_latent"
-        | "query_latent_norm"
-        | "queries"
-        | "key_value_latent"
-        | "key_value_latent_norm"
-        | "keys_values"
-        | "shared_key" => {
-            let width = block.attention.latent.map_or(0, |latent| latent.keys_values);
-            ("key_value_latent", width.to_string(), format!("a {family} has no latent attention"))
-        }
         "embedding" => ("positions", "learned".to_owned(), format!("a {family} has no table of positions")),
-        other => {
-            let rule = format!("a {family} has no weights of it");
-            return Err(SpecError::invalid("layer", other, rule, "leave out what of `model` asks for it"));
-        }
+        other => match block.attention.latent.filter(|_| makes_inputs(&block.attention, other)) {
+            Some(latent) => {
+                ("key_value_latent", latent.keys_values.to_string(), format!("a {family} has no latent attention"))
+            }
+            None => {
+                let rule = format!("a {family} has no weights of it");
+                return Err(SpecError::invalid("layer", other, rule, "leave out what of `model` asks for it"));
+            }
+        },
     };
     let remedy = format!("leave `model.{field}` out");
     Err(SpecError::invalid(field, value, rule, remedy))
+}
+
+/// Whether a layer of this name, or the norm of one, is on the way to queries, keys and values.
+fn makes_inputs(attention: &Attention, name: &str) -> bool {
+    // Names do not depend on the width of the stream.
+    attention.input_layers(1).any(|layer| layer.kind.name() == name || layer.kind.norm() == Some(name))
 }

@@ -1,8 +1,7 @@
-//! A transformer block: `middle = x + a projection(attention(qkv(norm1(x))))`, where `qkv` may
-//! be made by way of narrow rows, then
-//! `y = middle + a down(activation(up(norm2(middle))))`, or experts in the place of that perceptron, dropout on the attention's weights and on both branches. Where the
-//! two are parallel the second reads `x`. A norm may stand before a branch, after it, or both. Queries and keys may be
-//! normed, then rotary positions turn them, before the attention.
+//! A transformer block: `middle = x + a projection(attention(qkv(norm1(x))))`, where `qkv` may be made by way of narrow rows,
+//! then `y = middle + a down(activation(up(norm2(middle))))`, or experts in the place of that perceptron, dropout on the
+//! attention's weights and on both branches. Where the two are parallel the second reads `x`. A norm may stand before a branch,
+//! after it, or both. Queries and keys may be normed, then rotary positions turn them, before the attention.
 
 use quadrille_spec::{FeedForward, NormPlace, ResidualOrder};
 

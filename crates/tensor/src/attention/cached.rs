@@ -2,8 +2,8 @@
 //!
 //! Letters: d = columns of a query and a key, v = columns of a value, n = positions of a sequence that are in the cache,
 //! c = its capacity. The cache is [sequences, kv_heads, c (d + v)]: of each sequence and group of heads the keys, cut into
-//! tiles of 32 positions that lie as [d, positions], then the values [c, v]. A query reads both once, in the order of memory; what it costs is what the
-//! n positions take, however many there were before.
+//! tiles of 32 positions that lie as [d, positions], then the values [c, v]. A query reads both once, in the order of memory;
+//! what it costs is what the n positions take, however many there were before.
 
 use super::cap::soften;
 use super::{AttentionShape, attention_forward};
