@@ -73,11 +73,9 @@ pub(super) const HIDDEN: Check = Check {
 };
 
 fn cut_by_y(model: &Model) -> impl Iterator<Item = (&'static str, usize)> + '_ {
-    let latents = model.blocks.kinds().iter().filter_map(|block| block.attention.latent);
-    let narrow = latents.flat_map(|latent| {
-        [latent.queries.map(|width| ("query_latent", width)), Some(("key_value_latent", latent.keys_values))]
-    });
-    [("hidden", model.hidden)].into_iter().chain(narrow.flatten())
+    let layers = model.blocks.kinds().iter().flat_map(|block| block.attention.input_layers(model.hidden));
+    let narrow = layers.filter(|layer| layer.kind.norm().is_some());
+    [("hidden", model.hidden)].into_iter().chain(narrow.map(|layer| (layer.kind.name(), layer.outputs)))
 }
 
 /// z cuts every weight tile once more, flat; where ranks hold copies of keys, z takes whole rows of them.
