@@ -48,9 +48,15 @@ impl EvenPieces {
     }
 
     /// Layers of all pieces before one.
-    pub fn blocks_before(&self, piece: usize) -> usize {
+    fn blocks_before(&self, piece: usize) -> usize {
         let longer = self.longer();
         piece * self.least() + piece.clamp(longer.start, longer.end) - longer.start
+    }
+
+    /// The layers of a piece, by their places in the model.
+    pub fn range(&self, piece: usize) -> Range<usize> {
+        let first = self.blocks_before(piece);
+        first..first + self.blocks_of(piece)
     }
 
     /// Layers of every piece, in the order of the model.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::makeups::{Makeups, Which};
+use super::makeups::Makeups;
 
 /// A number for every count of blocks, from those of a few.
 ///
@@ -27,7 +27,6 @@ pub(super) struct Line {
 #[derive(Debug, Clone)]
 struct Mixed {
     makeups: Arc<Makeups>,
-    which: Which,
     /// What there is beside blocks.
     beside: f64,
     /// By kind: what a block adds.
@@ -40,9 +39,9 @@ impl Line {
         Self { few, first, more, more_at_most: more, mixed: None }
     }
 
-    /// Of the least that pieces with such blocks of a model have, if blocks of each kind alone have what `alike` says, and each
-    /// adds as much beside others as beside its like.
-    pub fn of_kinds(alike: &[&Self], makeups: &Arc<Makeups>, which: Which) -> Self {
+    /// Of the least that pieces of a model have, if blocks of each kind alone have what `alike` says, and each adds as much
+    /// beside others as beside its like.
+    pub fn of_kinds(alike: &[&Self], makeups: &Arc<Makeups>) -> Self {
         let least = |of: &dyn Fn(&Self) -> f64| alike.iter().map(|line| of(line)).fold(f64::INFINITY, f64::min);
         let adds: Vec<f64> = alike.iter().map(|line| line.more).collect();
         Self {
@@ -50,7 +49,7 @@ impl Line {
             first: 0,
             more: least(&|line| line.more),
             more_at_most: adds.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-            mixed: Some(Mixed { makeups: Arc::clone(makeups), which, beside: least(&Self::beside), adds }),
+            mixed: Some(Mixed { makeups: Arc::clone(makeups), beside: least(&Self::beside), adds }),
         }
     }
 
@@ -65,11 +64,8 @@ impl Line {
         self.more_at_most = self.more_at_most.min(most);
     }
 
-    /// With so many blocks.
+    /// With so many blocks that are alike; where blocks differ, of those that add least.
     pub fn at(&self, blocks: usize) -> f64 {
-        if let Some(Mixed { makeups, which, beside, adds }) = self.mixed.as_ref().filter(|_| blocks > 0) {
-            return beside + makeups.least_sum(*which, blocks, adds);
-        }
         let last = (self.first + self.few.len()).saturating_sub(1);
         let known = blocks.min(last).saturating_sub(self.first);
         self.few.get(known).unwrap_or(&0.0) + blocks.saturating_sub(last) as f64 * self.more
@@ -77,9 +73,18 @@ impl Line {
 
     /// Of a piece with these blocks of the model.
     pub fn of(&self, blocks: Range<usize>) -> f64 {
+        self.of_all([blocks])
+    }
+
+    /// Of all these blocks of the model together.
+    pub fn of_all(&self, blocks: impl IntoIterator<Item = Range<usize>, IntoIter: Clone>) -> f64 {
+        let blocks = blocks.into_iter();
+        let count = blocks.clone().map(|blocks| blocks.len()).sum();
         match &self.mixed {
-            Some(Mixed { makeups, beside, adds, .. }) if !blocks.is_empty() => beside + makeups.sum(blocks, adds),
-            _ => self.at(blocks.len()),
+            Some(Mixed { makeups, beside, adds }) if count > 0 => {
+                beside + blocks.map(|blocks| makeups.sum(blocks, adds)).sum::<f64>()
+            }
+            _ => self.at(count),
         }
     }
 

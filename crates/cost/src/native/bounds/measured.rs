@@ -1,12 +1,13 @@
 //! What pieces of layers of given sizes take.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use quadrille_step::StorageInfo;
 
 use super::holdings::{Held, Life, SECTIONS};
 use super::line::Line;
-use super::makeups::{Makeups, Which};
+use super::makeups::Makeups;
 use super::shapes::resize;
 use super::tape::{Seconds, Tape, runs};
 use super::template::{Alike, Elements, Known, Piece, Template};
@@ -44,8 +45,8 @@ pub(super) struct Place {
 
 impl Place {
     /// The most bytes at once, in any pass, of what lives within passes.
-    pub fn most_of(&self, blocks: usize) -> f64 {
-        self.most.iter().map(|most| most.at(blocks)).fold(0.0, f64::max)
+    pub fn most_of(&self, blocks: Range<usize>) -> f64 {
+        self.most.iter().map(|most| most.of(blocks.clone())).fold(0.0, f64::max)
     }
 }
 
@@ -57,6 +58,13 @@ pub(super) struct Measured {
     /// Bytes of a message to the next stage; there are `messages` of them.
     pub message: u64,
     pub messages: usize,
+}
+
+impl Measured {
+    /// Whether blocks differ.
+    pub fn is_mixed(&self) -> bool {
+        self.places[0].update.is_mixed()
+    }
 }
 
 impl Template {
@@ -154,19 +162,18 @@ fn of_kinds(mut alike: Vec<[Place; 3]>, makeups: &Arc<Makeups>, interleaved: boo
             place.most.iter_mut().for_each(|most| most.keep_more_below(0.0));
         }
     }
-    [(0, Which::First), (1, Which::Between), (2, Which::Last)].map(|(at, which)| {
-        let of = |line: &dyn Fn(&Place) -> &Line, which: Which| {
+    std::array::from_fn(|at| {
+        let of = |line: &dyn Fn(&Place) -> &Line| {
             let lines: Vec<&Line> = alike.iter().map(|places| line(&places[at])).collect();
-            Line::of_kinds(&lines, makeups, which)
+            Line::of_kinds(&lines, makeups)
         };
         Place {
-            passes: std::array::from_fn(|pass| of(&|place| &place.passes[pass], which)),
-            // Of all pieces of a stage.
-            update: of(&|place| &place.update, Which::Any),
-            lives: std::array::from_fn(|life| of(&|place| &place.lives[life], which)),
-            most: std::array::from_fn(|section| of(&|place| &place.most[section], which)),
-            most_alone: of(&|place| &place.most_alone, which),
-            elements: std::array::from_fn(|kind| of(&|place| &place.elements[kind], which)),
+            passes: std::array::from_fn(|pass| of(&|place| &place.passes[pass])),
+            update: of(&|place| &place.update),
+            lives: std::array::from_fn(|life| of(&|place| &place.lives[life])),
+            most: std::array::from_fn(|section| of(&|place| &place.most[section])),
+            most_alone: of(&|place| &place.most_alone),
+            elements: std::array::from_fn(|kind| of(&|place| &place.elements[kind])),
         }
     })
 }
@@ -222,7 +229,7 @@ mod tests {
         let mut second = first;
         second.attention.heads = 2;
         let makeups = Arc::new(Makeups::of(&Blocks::new(first, [second])));
-        of_kinds(kinds.to_vec(), &makeups, interleaved)[1].most_of(2)
+        of_kinds(kinds.to_vec(), &makeups, interleaved)[1].most_of(0..2)
     }
 
     #[test]

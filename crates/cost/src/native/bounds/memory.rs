@@ -1,5 +1,7 @@
 //! Bytes that a rank has at least: that it allocates, or, of other frameworks than this program's engine, that live at once.
 
+use std::ops::Range;
+
 use quadrille_spec::{Axis, EvenPieces, Recompute, Schedule, Zero};
 use quadrille_step::INDEX_BYTES;
 use quadrille_step::schedule::{Action, Pass};
@@ -19,37 +21,54 @@ impl Bounds<'_> {
 
     /// The same; closer with the lists of the schedule.
     pub(super) fn bytes_with(&self, c: &Candidate, pieces: &Pieces, lists: Option<&[Vec<Action>]>) -> u64 {
-        let (stages, even) = (c.size(Axis::Pipe), even(self.problem, c));
-        let (last, longest) = (stages - 1, even.longer().start % stages);
+        let even = even(self.problem, c);
+        let of = |stage: usize| self.bytes_of(c, pieces, even, stage, lists.map(|lists| lists[stage].as_slice()));
+        self.largest_stages(c, pieces, even).into_iter().map(of).fold(0.0, f64::max) as u64
+    }
+
+    /// Stages than which no other has more. What is in flight grows less from stage to stage.
+    fn largest_stages(&self, c: &Candidate, pieces: &Pieces, even: EvenPieces) -> Vec<usize> {
+        let stages = c.size(Axis::Pipe);
+        let last = stages - 1;
         // Where weight gradients are put off, the last but one stage puts most off beside the last.
         let putting_off = if c.schedule == Schedule::ZeroBubble { last.saturating_sub(1) } else { last };
-        let mut stages = [0, last, longest, putting_off];
-        stages.sort_unstable();
-        let mut most = 0.0_f64;
-        for (at, stage) in stages.into_iter().enumerate() {
-            if at == 0 || stages[at - 1] != stage {
-                let list = lists.map(|lists| lists[stage].as_slice());
-                most = most.max(self.bytes_of(c, pieces, even, stage, list));
+        let mut largest = vec![0, last, putting_off];
+        match pieces.measured.is_mixed() {
+            false => largest.push(even.longer().start % stages),
+            // Of several whose blocks are alike the first.
+            true => {
+                let differ =
+                    |a: usize, b: usize| !self.makeups.counts(even.range(a)).eq(self.makeups.counts(even.range(b)));
+                let chunks = |stage: usize| (0..c.chunks).map(move |chunk| chunk * stages + stage);
+                largest.extend(
+                    (1..stages).filter(|stage| *stage == 1 || chunks(*stage).any(|piece| differ(piece, piece - 1))),
+                );
             }
         }
-        most as u64
+        largest.sort_unstable();
+        largest.dedup();
+        largest
     }
 
     fn bytes_of(&self, c: &Candidate, pieces: &Pieces, even: EvenPieces, stage: usize, list: Option<&[Action]>) -> f64 {
         let (stages, measured, framework) = (c.size(Axis::Pipe), &pieces.measured, &self.problem.framework);
         let (all, microbatches) = (stages * c.chunks, c.microbatches(self.problem.global_batch));
-        let mut known: Option<((usize, usize), Segments)> = None;
+        let mut known: Option<((usize, Range<usize>), Segments)> = None;
         let (mut chunks, mut states) = (Vec::with_capacity(c.chunks), 0.0);
         for chunk in 0..c.chunks {
             let piece = chunk * stages + stage;
-            let blocks = even.blocks_of(piece);
-            let place = if piece == 0 { 0 } else { 1 + usize::from(piece + 1 == all) };
-            let segments = match &known {
-                Some((key, segments)) if *key == (place, blocks) => *segments,
-                _ => Segments::new(self, c, pieces, &measured.places[place], blocks),
+            let blocks = match measured.is_mixed() {
+                true => even.range(piece),
+                false => 0..even.blocks_of(piece),
             };
-            known = Some(((place, blocks), segments));
-            states += self.states(c, measured.places[place].elements.each_ref().map(|line| line.at(blocks)));
+            let place = if piece == 0 { 0 } else { 1 + usize::from(piece + 1 == all) };
+            let key = (place, blocks.clone());
+            let segments = match &known {
+                Some((known, segments)) if *known == key => *segments,
+                _ => Segments::new(self, c, pieces, &measured.places[place], blocks.clone()),
+            };
+            known = Some((key, segments));
+            states += self.states(c, measured.places[place].elements.each_ref().map(|line| line.of(blocks.clone())));
             chunks.push(segments);
         }
         // What is scattered in every pass takes the place of other gradients on their way.
@@ -203,10 +222,11 @@ struct Segments {
 }
 
 impl Segments {
-    fn new(bounds: &Bounds, c: &Candidate, pieces: &Pieces, place: &Place, blocks: usize) -> Self {
-        let at = |line: &Line| line.at(blocks);
-        let lives = place.lives.each_ref().map(at);
-        let mut held = Self { lives, most: place.most_of(blocks), most_alone: at(&place.most_alone) };
+    fn new(bounds: &Bounds, c: &Candidate, pieces: &Pieces, place: &Place, blocks: Range<usize>) -> Self {
+        let of = |line: &Line| line.of(blocks.clone());
+        let lives = place.lives.each_ref().map(of);
+        let mut held = Self { lives, most: place.most_of(blocks.clone()), most_alone: of(&place.most_alone) };
+        let blocks = blocks.len();
         let (Recompute::Full { every }, Some(whole)) = (c.recompute, &pieces.whole) else { return held };
         let life = Life::InFlight as usize;
         // Only segments begin with a stream that is kept; all blocks of one are made before the first gradient.

@@ -227,8 +227,7 @@ impl<'a> Bounds<'a> {
     /// Of the first stage.
     fn update(&self, c: &Candidate, pieces: &Pieces) -> f64 {
         let (stages, even) = (c.size(Axis::Pipe), even(self.problem, c));
-        let blocks = (0..c.chunks).map(|chunk| even.blocks_of(chunk * stages)).sum();
-        pieces.measured.places[0].update.at(blocks)
+        pieces.measured.places[0].update.of_all((0..c.chunks).map(|chunk| even.range(chunk * stages)))
     }
 
     fn pipeline(&self, c: &Candidate, measured: &Measured) -> Pipeline {

@@ -42,9 +42,8 @@ struct Each {
 impl Each {
     fn new(even: EvenPieces, pieces: usize, places: &[Place; 3]) -> Self {
         let of = |piece: usize| {
-            let first = even.blocks_before(piece);
             let place = &places[if piece == 0 { 0 } else { 1 + usize::from(piece + 1 == pieces) }];
-            place.passes.each_ref().map(|pass| pass.of(first..first + even.blocks_of(piece)))
+            place.passes.each_ref().map(|pass| pass.of(even.range(piece)))
         };
         let pieces: Vec<Passes> = (0..pieces).map(of).collect();
         let mut before = vec![[0.0; 3]];
@@ -116,7 +115,7 @@ impl Pipeline {
             let here = self.stage(&around);
             // Weight gradients that are put off are done beside the way out, and the first stage's after it.
             let own = around.inward + here + self.microbatches as f64 * around.own[2];
-            let through = around.inward + here + around.outward + self.pieces[0][2];
+            let through = around.inward + here + around.outward + self.piece(0)[2];
             passed.any = passed.any.max(own);
             passed.first = passed.first.max(if stage == 0 { own } else { through });
         }
