@@ -6,7 +6,7 @@ use proptest::test_runner::TestRunner;
 use quadrille_cost::native::{Bounds, Candidate, Framework, Problem};
 use quadrille_spec::{
     Activations, Axis, AxisSet, Cluster, ElementType, EvenPieces, Grid, KeepWeights, Layout, LayoutRequest, Linear,
-    Model, Offload, Recompute, Schedule, Zero,
+    Model, Offload, Overlap, Recompute, Schedule, Zero,
 };
 
 use crate::case::{Case, changed, fast_networks, fixed, fixed_described, fixed_mixed, frameworks};
@@ -151,6 +151,26 @@ fn bounds_of_every_zero_stage_hold_where_the_last_is_the_fastest() {
         let ratios = ratios(&case, Framework::QUADRILLE).unwrap();
         assert!(ratios.iter().all(|ratio| *ratio <= 1.0), "{ratios:?} of {:?}", case.layout.zero);
     }
+}
+
+/// What nothing hides, blocks stand still for: the roughest bound knows it.
+#[test]
+fn blocks_stand_still_for_what_nothing_hides() {
+    let (model, cluster) = (Model::gpt(12, 1024, 16, 1000, 256), Cluster::preset("summit").unwrap());
+    let request = LayoutRequest {
+        overlap: Overlap::NONE,
+        dtype: ElementType::F32,
+        per_node: Some(1),
+        ..LayoutRequest::new("x=8".parse().unwrap(), 64)
+    };
+    let layout = Layout::new(&model, &request).unwrap();
+    let case = Case { layout, model, cluster, imbalance: 1.0 };
+    let on_fast = Case { cluster: fast_networks(&case.cluster), ..case.clone() };
+    let of = |case: &Case| ratios(case, Framework::QUADRILLE).unwrap()[0];
+    let price = |case: &Case| case.problem(Framework::QUADRILLE).price_layout(&case.layout).unwrap().seconds;
+    // Computations and the longest stream are each well below the price.
+    assert!((0.2..0.8).contains(&(price(&on_fast) / price(&case))), "{}", price(&on_fast) / price(&case));
+    assert!([of(&case), of(&on_fast)].iter().all(|ratio| *ratio > 0.85), "{} {}", of(&case), of(&on_fast));
 }
 
 fn median(ratios: &[[f64; 8]], which: usize) -> f64 {

@@ -15,6 +15,7 @@ mod memory;
 mod pipeline;
 mod shapes;
 mod sketch;
+mod stalls;
 mod tape;
 mod template;
 mod told;

@@ -1,10 +1,11 @@
-//! What a block computes and sends in the mean, whatever waits for what: the roughest bound, of programs of a single block,
-//! of each kind.
+//! What a block computes, stands still for and sends in the mean: the roughest bound, of programs of a single block, of each
+//! kind.
 
 use quadrille_spec::{Axis, Layout, Linear, Model, Recompute, Schedule};
 use quadrille_step::{Layer, Op, Operation, StageProgram, ValueId, When};
 
 use super::shapes::{Shapes, resize};
+use super::stalls::stalls;
 use super::template::is_shortened;
 use super::told::{Communication, Links, Told, Transfer};
 use crate::native::machine::NativeMachine;
@@ -57,6 +58,8 @@ struct Counted {
     /// How often there is each, by number.
     works: Vec<f64>,
     collectives: Vec<f64>,
+    /// How often it stands still for each collective.
+    stalls: Vec<f64>,
 }
 
 impl Sketch {
@@ -75,14 +78,19 @@ impl Sketch {
         let (mut shapes, mut counted) = (Shapes::like(&probes[0].1.kinds[0]), Counted::default());
         for (share, program) in &probes {
             let stage = &program.kinds[0];
-            let sections = stage.chunks.iter().flat_map(|chunk| chunk.sections());
-            sections.flat_map(|section| &section.ops).for_each(|op| counted.add(op, *share, stage, &mut shapes));
+            for section in stage.chunks.iter().flat_map(|chunk| chunk.sections()) {
+                // One chunk may compute while another waits, and blocks of other kinds decide which.
+                let stalls = if c.overlap_chunks > 1 { Vec::new() } else { stalls(stage, section) };
+                for (at, op) in section.ops.iter().enumerate() {
+                    counted.add(op, *share, stage, &mut shapes, stalls.contains(&at));
+                }
+            }
         }
         Ok(Self { shapes: shapes.program, counted, known: None })
     }
 
-    /// Seconds that a block of the candidate computes, or sends on one stream, for a microbatch, whichever is longest, all
-    /// passes together; the mean of all blocks.
+    /// Seconds that a block of the candidate computes and stands still, or sends on one stream, for a microbatch, whichever is
+    /// longest, all passes together; the mean of all blocks.
     ///
     /// # Errors
     /// Sizes that are no grid.
@@ -95,13 +103,15 @@ impl Sketch {
             Some(known) if (known.sizes, known.microbatch) == (sizes, c.microbatch) => known,
             _ => self.size(problem, sizes, c.microbatch, &machine)?,
         };
-        let (mut streams, mut links) = (Vec::new(), Links::new(&machine));
-        for (times, transfer) in self.counted.collectives.iter().zip(&known.transfers) {
+        let (mut streams, mut links, mut computed) = (Vec::new(), Links::new(&machine), known.computed);
+        let counted = self.counted.collectives.iter().zip(&self.counted.stalls);
+        for ((times, stalls), transfer) in counted.zip(&known.transfers) {
             let (seconds, stream) = links.seconds(transfer);
             streams.resize(streams.len().max(stream + 1), 0.0);
             streams[stream] += times * seconds;
+            computed += stalls * seconds;
         }
-        let longest = streams.into_iter().fold(known.computed, f64::max);
+        let longest = streams.into_iter().fold(computed, f64::max);
         self.known = Some(known);
         Ok(longest)
     }
@@ -123,8 +133,8 @@ impl Sketch {
 }
 
 impl Counted {
-    /// An operation that so many of all blocks have.
-    fn add(&mut self, op: &Op, share: f64, stage: &StageProgram, shapes: &mut Shapes) {
+    /// An operation that so many of all blocks have, and whether they stand still in it.
+    fn add(&mut self, op: &Op, share: f64, stage: &StageProgram, shapes: &mut Shapes, stands_still: bool) {
         if op.when != When::Always || is_shortened(op) || !matches!(op.layer, Layer::Block(_)) {
             return;
         }
@@ -133,18 +143,31 @@ impl Counted {
             operands.all().iter().map(|value| (*value, shapes.value(stage, *value))).collect();
         let shape =
             |value: ValueId| shapes.iter().find(|(known, _)| *known == value).map_or(value, |(_, shape)| *shape);
-        let (times, number) = match op.operation {
+        match op.operation {
             Operation::Issue(collective) if collective.size(stage.grid()) > 1 => {
-                let collective = Communication::of(stage, op.layer, collective, shape);
-                (&mut self.collectives, self.told.collectives.number(collective))
+                let number = self.collective(Communication::of(stage, op.layer, collective, shape));
+                self.collectives[number] += share;
+            }
+            Operation::Wait(collective) if stands_still => {
+                let number = self.collective(Communication::of(stage, op.layer, collective, shape));
+                self.stalls[number] += share;
             }
             operation if operation.group().computes() => {
-                (&mut self.works, self.told.works.number(operation.anywhere().with_values(shape)))
+                let number = self.told.works.number(operation.anywhere().with_values(shape));
+                self.works.resize(self.told.works.all.len(), 0.0);
+                self.works[number] += share;
             }
-            _ => return,
-        };
-        times.resize(times.len().max(number + 1), 0.0);
-        times[number] += share;
+            _ => {}
+        }
+    }
+
+    /// The number of a collective.
+    fn collective(&mut self, collective: Communication) -> usize {
+        let number = self.told.collectives.number(collective);
+        for times in [&mut self.collectives, &mut self.stalls] {
+            times.resize(self.told.collectives.all.len(), 0.0);
+        }
+        number
     }
 }
 

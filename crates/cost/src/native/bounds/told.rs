@@ -2,7 +2,7 @@
 
 use std::hash::Hash;
 
-use quadrille_spec::{AxisSet, CollectiveKind};
+use quadrille_spec::{Axis, AxisSet, CollectiveKind};
 use quadrille_step::{
     BlockKind, Collective, Format, Layer, Members, Operation, Scalar, StageProgram, ValueId, most_elements,
 };
@@ -94,7 +94,7 @@ pub(super) struct Links<'a> {
 impl<'a> Links<'a> {
     /// None is known yet.
     pub fn new(machine: &'a NativeMachine<'a>) -> Self {
-        Self { machine, known: Vec::new() }
+        Self { machine, known: Vec::with_capacity(Axis::COUNT) }
     }
 
     /// Seconds of a collective, and its communication stream.
@@ -112,13 +112,10 @@ impl<'a> Links<'a> {
 impl Told {
     /// What computations take on a machine, in the sizes of a program.
     pub fn computed(&self, program: &StageProgram, machine: &NativeMachine) -> Computed {
-        let (mut computed, host) = (Computed::default(), machine.host_seconds());
-        for work in &self.works.all {
-            let (taken, kernels) = machine.cost(program, work);
-            computed.works.push(taken.seconds());
-            computed.hosts.push(kernels * host);
-        }
-        computed
+        let host = machine.host_seconds();
+        let costs = self.works.all.iter().map(|work| machine.cost(program, work));
+        let (works, hosts) = costs.map(|(taken, kernels)| (taken.seconds(), kernels * host)).unzip();
+        Computed { works, hosts }
     }
 
     /// Collectives in the sizes of a program.
