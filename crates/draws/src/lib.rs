@@ -28,6 +28,7 @@ struct Kind {
     wider: usize,
     biases: [bool; 4],
     window: Option<usize>,
+    score_scale: f64,
     cap: Option<f64>,
     qk_norm: Option<(Norm, NormedOver)>,
     rotary: Option<f64>,
@@ -64,6 +65,7 @@ impl Kind {
                 latent,
                 causal: attention.causal,
                 window: self.window.filter(|_| attention.causal),
+                score_scale: self.score_scale,
                 cap: self.cap,
                 qk_norm: self.qk_norm.map(|(kind, over)| QueryKeyNorm { rule: Normalization { kind, ..norm }, over }),
                 rotary,
@@ -119,7 +121,7 @@ fn kinds() -> impl Strategy<Value = Kind> {
     let sizes = (1..=2_usize, any::<Index>(), heads, option::weighted(0.3, narrow), 1..=2_usize);
     let attention = (
         select(vec![None, Some(2), Some(3), Some(5)]),
-        select(vec![None, Some(1.5), Some(5.0)]),
+        (select(vec![1.0, 1.0, 1.7]), select(vec![None, Some(1.5), Some(5.0)])),
         select(vec![
             None,
             Some((Norm::Layer, NormedOver::Head)),
@@ -133,6 +135,7 @@ fn kinds() -> impl Strategy<Value = Kind> {
             RotaryScaling::None,
             RotaryScaling::Linear { factor: 3.0 },
             RotaryScaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, positions: 20 },
+            RotaryScaling::Yarn { factor: 4.0, low: 0.5, high: 2.0, positions: 20 },
         ]),
     );
     let stream = (
@@ -145,7 +148,7 @@ fn kinds() -> impl Strategy<Value = Kind> {
     (sizes, attention, stream, others).prop_map(
         |(
             (more_heads, keys, (head_dim, value_dim), latent, wider),
-            (window, cap, qk_norm, rotary, part, scaling),
+            (window, (score_scale, cap), qk_norm, rotary, part, scaling),
             (offset, norm_place, order, scale),
             (biases, rms, activation),
         )| Kind {
@@ -157,6 +160,7 @@ fn kinds() -> impl Strategy<Value = Kind> {
             wider,
             biases,
             window,
+            score_scale,
             cap,
             qk_norm,
             rotary,

@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use quadrille_spec::{
-    BalanceScope, Blocks, Capacity, DropOrder, Experts, FeedForward, Model, Perceptron, Router, RouterScores,
+    BalanceScope, Blocks, Capacity, DropOrder, ExpertGroups, Experts, FeedForward, Model, Perceptron, Router,
+    RouterScores,
 };
 
 use crate::width;
@@ -18,6 +19,8 @@ pub struct Mixture {
     /// Whether a shared perceptron of that width works on every token.
     shared: bool,
     router: Router,
+    /// Which of the groups that are possible the choice is limited to, if it is.
+    limit: Option<Index>,
     /// Times the places that equal loads need; `None`: nothing is dropped.
     factor: Option<f64>,
     group: Index,
@@ -45,14 +48,27 @@ impl Mixture {
     fn experts(&self, replaced: &FeedForward, group: Option<usize>, ranks: usize) -> Experts {
         let perceptron =
             |width| Perceptron { width, activation: replaced.activation(), up_bias: false, down_bias: false };
+        let count = self.count.next_multiple_of(ranks);
         Experts {
-            count: self.count.next_multiple_of(ranks),
+            count,
             per_token: self.per_token,
             expert: perceptron(width(replaced) * self.wider),
             shared: self.shared.then(|| perceptron(width(replaced))),
-            router: self.router,
+            router: Router { groups: self.groups(count), ..self.router },
             capacity: self.factor.map(|factor| Capacity { factor, group, drop: self.drop }),
         }
+    }
+}
+
+impl Mixture {
+    fn groups(&self, experts: usize) -> Option<ExpertGroups> {
+        let of_count = |count: usize| (1..count).map(move |chosen| ExpertGroups { count, chosen });
+        let has_room = |groups: &ExpertGroups| {
+            self.per_token.is_multiple_of(groups.chosen) && self.per_token <= groups.chosen * (experts / groups.count)
+        };
+        let counts = (2..=experts).filter(|count| experts.is_multiple_of(*count));
+        let possible: Vec<ExpertGroups> = counts.flat_map(of_count).filter(has_room).collect();
+        self.limit.filter(|_| !possible.is_empty()).map(|limit| *limit.get(&possible))
     }
 }
 
@@ -67,6 +83,7 @@ fn routers(per_token: usize) -> impl Strategy<Value = Router> {
     (choices, numbers).prop_map(move |((scores, normalize, balance), (scale, (balance_loss, z_loss), bias_rate))| {
         Router {
             scores,
+            groups: None,
             normalize: normalize && per_token > 1,
             scale,
             balance,
@@ -77,7 +94,7 @@ fn routers(per_token: usize) -> impl Strategy<Value = Router> {
     })
 }
 
-/// Two to five experts and more in every block or in some, of which tokens choose one to three: both kinds of scores, both orders of
+/// Two to five experts and more in every block or in some, of which tokens choose one to three, of all or of some groups: both kinds of scores, both orders of
 /// dropping, with and without biases of routers and a shared perceptron, places for few, for all and as many as are needed, loads balanced over sequences, over batches or
 /// not.
 pub fn mixtures() -> impl Strategy<Value = Mixture> {
@@ -89,8 +106,9 @@ pub fn mixtures() -> impl Strategy<Value = Mixture> {
     );
     let orders = select(vec![vec![true], vec![true], vec![false, true], vec![true, false]]);
     sizes.prop_flat_map(move |(count, per_token, wider, shared)| {
-        (routers(per_token), places.clone(), orders.clone()).prop_map(move |(router, (factor, group, drop), order)| {
-            Mixture { count, per_token, wider, shared, router, factor, group, drop, order }
+        let router = (routers(per_token), prop::option::of(any::<Index>()));
+        (router, places.clone(), orders.clone()).prop_map(move |((router, limit), (factor, group, drop), order)| {
+            Mixture { count, per_token, wider, shared, router, limit, factor, group, drop, order }
         })
     })
 }

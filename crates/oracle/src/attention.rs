@@ -1,4 +1,4 @@
-//! Self-attention: `softmax(q k^T / sqrt(d))`, dropout on it, times `v`, for each sequence and head.
+//! Self-attention: `softmax(scale q k^T / sqrt(d))`, dropout on it, times `v`, for each sequence and head.
 
 use std::ops::Range;
 
@@ -18,6 +18,8 @@ pub(crate) struct Attention {
     pub(crate) causal: bool,
     /// How many rows a row sees at most, itself and those right before it.
     pub(crate) window: Option<usize>,
+    /// What scores are multiplied with beside `1 / sqrt(d)`.
+    pub(crate) scale: f64,
     /// Scores are `cap tanh(score / cap)`.
     pub(crate) cap: Option<f64>,
 }
@@ -90,7 +92,7 @@ impl Attention {
         softmax(&self.keys(query).map(score).collect::<Vec<_>>())
     }
 
-    /// `q k^T / sqrt(d)` of a query and a key.
+    /// `scale q k^T / sqrt(d)` of a query and a key.
     fn product(&self, qkv: &[f64], sequence: usize, head: usize, query: usize, key: usize) -> f64 {
         let q = self.index(sequence, head, query, Part::Query);
         let k = self.index(sequence, head, key, Part::Key);
@@ -110,7 +112,7 @@ impl Attention {
     }
 
     fn scale(&self) -> f64 {
-        1.0 / (self.head_dim as f64).sqrt()
+        self.scale / (self.head_dim as f64).sqrt()
     }
 
     fn queries(self) -> impl Iterator<Item = (usize, usize, usize)> {

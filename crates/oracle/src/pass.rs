@@ -46,6 +46,7 @@ impl Pass<'_> {
             value_dim: described.value_dim,
             causal: described.causal,
             window: described.window,
+            scale: described.score_scale,
             cap: described.cap,
         }
     }

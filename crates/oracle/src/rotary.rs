@@ -38,7 +38,7 @@ fn turn(attention: &Attention, rotary: Rotary, sense: f64, qkv: &mut [f64]) {
 fn turn_head(numbers: &mut [f64], position: usize, rotary: Rotary, sense: f64) {
     let d = rotary.columns;
     for i in 0..d / 2 {
-        let angle = position as f64 * scaled(rotary.base.powf(-2.0 * i as f64 / d as f64), rotary.scaling);
+        let angle = position as f64 * scaled(i, rotary);
         let (sin, cos) = (sense * angle).sin_cos();
         let (a, b) = (numbers[i], numbers[i + d / 2]);
         numbers[i] = a * cos - b * sin;
@@ -47,9 +47,13 @@ fn turn_head(numbers: &mut [f64], position: usize, rotary: Rotary, sense: f64) {
 }
 
 /// The frequency as it is used. Llama 3.1: waves longer than a part of the former length are stretched, short ones stay,
-/// between them the share of the stretched one falls with the number of waves in that length.
-fn scaled(frequency: f64, scaling: RotaryScaling) -> f64 {
-    match scaling {
+/// between them the share of the stretched one falls with the number of waves in that length. YaRN: up to the last pair whose wave
+/// fits so often into the former length that they stay, they do; from the first pair on whose wave fits so seldom that they are
+/// stretched, they are; between them the share of the stretched one grows from pair to pair.
+fn scaled(pair: usize, rotary: Rotary) -> f64 {
+    let of = |pair: usize| rotary.base.powf(-2.0 * pair as f64 / rotary.columns as f64);
+    let frequency = of(pair);
+    match rotary.scaling {
         RotaryScaling::None => frequency,
         RotaryScaling::Linear { factor } => frequency / factor,
         RotaryScaling::Llama3 { factor, low, high, positions } => {
@@ -61,6 +65,20 @@ fn scaled(frequency: f64, scaling: RotaryScaling) -> f64 {
             } else {
                 let smooth = (positions as f64 / wave - low) / (high - low);
                 (1.0 - smooth) * frequency / factor + smooth * frequency
+            }
+        }
+        RotaryScaling::Yarn { factor, low, high, positions } => {
+            let waves = |pair: &usize| positions as f64 * of(*pair) / (2.0 * PI);
+            let (pairs, end) = (0..rotary.columns, rotary.columns - 1);
+            let last_kept = pairs.clone().rev().find(|pair| waves(pair) >= high).unwrap_or(0);
+            let first_stretched = pairs.clone().find(|pair| waves(pair) <= low).unwrap_or(end);
+            if pair <= last_kept {
+                frequency
+            } else if pair >= first_stretched {
+                frequency / factor
+            } else {
+                let stretched = (pair - last_kept) as f64 / (first_stretched - last_kept) as f64;
+                (1.0 - stretched) * frequency + stretched * frequency / factor
             }
         }
     }
@@ -92,6 +110,7 @@ mod tests {
             value_dim: 2,
             causal: true,
             window: None,
+            scale: 1.0,
             cap: None,
         };
         let before: Vec<f64> = [1.0, 0.0, 0.0, 1.0, 5.0, 6.0].repeat(3);
@@ -126,10 +145,37 @@ mod tests {
         // third of the way from once to four times.
         let llama = RotaryScaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, positions: 64 };
         for (wave, share) in [(100.0, 0.125), (10.0, 1.0), (32.0, 2.0 / 3.0 / 8.0 + 1.0 / 3.0)] {
-            let frequency = 2.0 * PI / wave;
-            assert!((scaled(frequency, llama) / frequency - share).abs() < 1e-14, "{wave}");
+            // The second pair of four columns has this wave.
+            let frequency: f64 = 2.0 * PI / wave;
+            let rotary = Rotary { base: frequency.powi(-2), columns: 4, scaling: llama };
+            assert!((scaled(1, rotary) / frequency - share).abs() < 1e-13, "{wave}");
         }
-        assert_eq!(scaled(3.0, RotaryScaling::Linear { factor: 2.0 }), 1.5);
+        assert_eq!(scaled(0, Rotary { base: 3.0, columns: 2, scaling: RotaryScaling::Linear { factor: 2.0 } }), 0.5);
+    }
+
+    /// DeepSeek-V3's: waves of 4,096 / 32 positions lie between pairs 10 and 11, of 4,096 between 22 and 23; what describes models
+    /// says the same.
+    #[test]
+    fn yarn_stretches_pairs_between_two_by_their_place() {
+        let yarn = RotaryScaling::Yarn { factor: 40.0, low: 1.0, high: 32.0, positions: 4096 };
+        let rotary = Rotary { base: BASE, columns: 64, scaling: yarn };
+        let shares: Vec<f64> =
+            (0..32).map(|pair| scaled(pair, rotary) / BASE.powf(-2.0 * pair as f64 / 64.0)).collect();
+        for (pair, stretched) in
+            [(0, 0.0), (10, 0.0), (11, 1.0 / 13.0), (16, 6.0 / 13.0), (22, 12.0 / 13.0), (23, 1.0), (31, 1.0)]
+        {
+            let expected = 1.0 - stretched + stretched / 40.0;
+            assert!((shares[pair] - expected).abs() < 1e-14, "{pair}: {} and {expected}", shares[pair]);
+        }
+        for (columns, low, high, positions) in
+            [(64, 1.0, 32.0, 4096), (6, 0.5, 2.0, 20), (2, 0.5, 2.0, 20), (8, 1.0, 1e4, 3)]
+        {
+            let scaling = RotaryScaling::Yarn { factor: 4.0, low, high, positions };
+            let rotary = Rotary { base: BASE, columns, scaling };
+            let own: Vec<f64> = (0..columns / 2).map(|pair| scaled(pair, rotary)).collect();
+            let described: Vec<f64> = rotary.frequencies().collect();
+            assert!(own.iter().zip(&described).all(|(a, b)| (a - b).abs() <= 1e-14 * a), "{own:?} {described:?}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use quadrille_spec::{BalanceScope, Experts, Router, RouterScores};
+use quadrille_spec::{BalanceScope, ExpertGroups, Experts, Router, RouterScores};
 
 use crate::attention::softmax;
 use crate::capacity;
@@ -47,7 +47,7 @@ impl Routed {
         let scores: Vec<f64> = logits.chunks(experts.count).flat_map(|row| scores(experts.router, row)).collect();
         let bias_of = |at: usize| bias.map_or(0.0, |bias| bias[at % experts.count]);
         let keys: Vec<f64> = scores.iter().enumerate().map(|(at, score)| score + bias_of(at)).collect();
-        let own = || keys.chunks(experts.count).flat_map(|keys| choice(keys, experts.per_token)).collect();
+        let own = || keys.chunks(experts.count).flat_map(|keys| choice(keys, experts)).collect();
         let ids = forced.map_or_else(own, <[u32]>::to_vec);
         let rows_of = scores.chunks(experts.count).zip(ids.chunks(experts.per_token));
         let weights: Vec<f64> = rows_of.flat_map(|(scores, ids)| weights(experts.router, scores, ids)).collect();
@@ -144,9 +144,10 @@ impl Routed {
         for (keys, ids) in self.keys.chunks(experts.count).zip(self.ids.chunks(experts.per_token)) {
             let is_chosen = |id: usize| ids.contains(&(id as u32));
             let chosen: Vec<f64> = ids.iter().map(|id| keys[*id as usize]).collect();
-            let others = (0..keys.len()).filter(|id| !is_chosen(*id)).map(|id| keys[id]);
+            let (open, of_groups) = groups_of(keys, ids, experts);
+            let others = (0..keys.len()).filter(|id| open[*id] && !is_chosen(*id)).map(|id| keys[id]);
             let least = chosen.iter().copied().fold(never, f64::min);
-            margin.choice = margin.choice.min(least - others.fold(f64::NEG_INFINITY, f64::max));
+            margin.choice = margin.choice.min(least - others.fold(f64::NEG_INFINITY, f64::max)).min(of_groups);
             margin.order = chosen.windows(2).map(|pair| pair[0] - pair[1]).fold(margin.order, f64::min);
             margin.largest = keys.iter().copied().fold(margin.largest, f64::max);
         }
@@ -173,13 +174,51 @@ fn scores_backward(kind: RouterScores, scores: &[f64], dscores: &[f64]) -> Vec<f
     scores.iter().zip(dscores).map(of_one).collect()
 }
 
-/// The numbers of the `k` largest keys, the largest first; of equal ones the lower number first.
-fn choice(keys: &[f64], k: usize) -> Vec<u32> {
-    let mut ids: Vec<u32> = (0..keys.len() as u32).collect();
-    // Stable: equal keys keep their order.
-    ids.sort_by(|a, b| keys[*b as usize].total_cmp(&keys[*a as usize]));
-    ids.truncate(k);
+/// The numbers of the `k` largest keys, of all or of the chosen groups, the largest first; of equal ones the lower number first.
+fn choice(keys: &[f64], experts: &Experts) -> Vec<u32> {
+    let mut ids = largest_first(keys);
+    if let Some(groups) = experts.router.groups {
+        let chosen = &largest_first(&group_keys(keys, groups, experts.per_token))[..groups.chosen];
+        ids.retain(|id| chosen.contains(&(id / (experts.count / groups.count) as u32)));
+    }
+    ids.truncate(experts.per_token);
     ids
+}
+
+/// The numbers of all keys, those of the largest first; equal ones keep their order.
+fn largest_first(keys: &[f64]) -> Vec<u32> {
+    let mut ids: Vec<u32> = (0..keys.len() as u32).collect();
+    ids.sort_by(|a, b| keys[*b as usize].total_cmp(&keys[*a as usize]));
+    ids
+}
+
+/// Of each group the mean of its largest keys, as many as a token takes of a group if it takes as many of each.
+fn group_keys(keys: &[f64], groups: ExpertGroups, per_token: usize) -> Vec<f64> {
+    let counted = per_token / groups.chosen;
+    let of_group = |keys: &[f64]| {
+        let largest = largest_first(keys).into_iter().take(counted);
+        largest.map(|id| keys[id as usize]).sum::<f64>() / counted as f64
+    };
+    keys.chunks(keys.len() / groups.count).map(of_group).collect()
+}
+
+/// The experts that were open to a token that chose these, and how clearly these were the groups to be chosen: the least key of
+/// a chosen group less the largest of one that is not. Where experts are of fewer groups, the best others were chosen, too.
+fn groups_of(keys: &[f64], ids: &[u32], experts: &Experts) -> (Vec<bool>, f64) {
+    let Some(groups) = experts.router.groups else { return (vec![true; keys.len()], f64::INFINITY) };
+    let (size, of_groups) = (experts.count / groups.count, group_keys(keys, groups, experts.per_token));
+    let mut order = largest_first(&of_groups);
+    // Stable: those that experts are of come first.
+    order.sort_by_key(|group| !ids.iter().any(|id| *id as usize / size == *group as usize));
+    let used = order.iter().filter(|group| ids.iter().any(|id| *id as usize / size == **group as usize)).count();
+    let (chosen, others) = order.split_at(groups.chosen.max(used));
+    let key = |group: &u32| of_groups[*group as usize];
+    let least = chosen.iter().map(key).fold(f64::INFINITY, f64::min);
+    let largest = others.iter().map(key).fold(f64::NEG_INFINITY, f64::max);
+    let open = (0..keys.len()).map(|id| chosen.contains(&((id / size) as u32))).collect();
+    // More groups than may be chosen are never right.
+    let margin = if used > groups.chosen { f64::NEG_INFINITY } else { least - largest };
+    (open, margin)
 }
 
 /// What the chosen of a row are multiplied with.
@@ -233,12 +272,69 @@ fn log_sum(logits: &[f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use quadrille_spec::{FeedForward, Model};
+
     use super::*;
+
+    /// Four experts, or eight in four groups.
+    fn experts(per_token: usize, chosen: Option<usize>) -> Experts {
+        let model = Model::gpt(1, 8, 1, 8, 8);
+        let FeedForward::Dense(expert) = model.blocks.first().feed_forward else { unreachable!("GPT has no experts") };
+        let router = Router {
+            scores: RouterScores::Sigmoid,
+            groups: chosen.map(|chosen| ExpertGroups { count: 4, chosen }),
+            normalize: false,
+            scale: 1.0,
+            balance: BalanceScope::None,
+            balance_loss: 0.0,
+            z_loss: 0.0,
+            bias_rate: 0.0,
+        };
+        let count = if chosen.is_some() { 8 } else { 4 };
+        Experts { count, per_token, expert, shared: None, router, capacity: None }
+    }
 
     #[test]
     fn the_largest_keys_are_chosen_and_of_equal_ones_the_lower_number() {
-        assert_eq!(choice(&[0.1, 0.4, 0.2, 0.3], 2), [1, 3]);
-        assert_eq!(choice(&[0.2, 0.2, 0.4, 0.2], 3), [2, 0, 1]);
-        assert_eq!(choice(&[0.25; 4], 2), [0, 1]);
+        assert_eq!(choice(&[0.1, 0.4, 0.2, 0.3], &experts(2, None)), [1, 3]);
+        assert_eq!(choice(&[0.2, 0.2, 0.4, 0.2], &experts(3, None)), [2, 0, 1]);
+        assert_eq!(choice(&[0.25; 4], &experts(2, None)), [0, 1]);
+    }
+
+    /// Means of both keys: 0.5, 0.55, 0.45, 0.1; largest ones: 0.9, 0.6, 0.5, 0.1.
+    const EIGHT: [f64; 8] = [0.9, 0.1, 0.6, 0.5, 0.5, 0.4, 0.1, 0.1];
+
+    #[test]
+    fn groups_are_chosen_by_as_many_keys_as_a_token_takes_of_them() {
+        assert_eq!(choice(&EIGHT, &experts(2, Some(1))), [2, 3]);
+        assert_eq!(choice(&EIGHT, &experts(2, Some(2))), [0, 2]);
+        assert_eq!(choice(&EIGHT, &experts(4, Some(2))), [0, 2, 3, 1]);
+        assert_eq!(choice(&[0.2; 8], &experts(4, Some(2))), [0, 1, 2, 3]);
+    }
+
+    /// The margin of a token of [`EIGHT`] whose experts these are.
+    fn margin(ids: &[u32], chosen: usize) -> f64 {
+        let experts = experts(ids.len(), Some(chosen));
+        let logits = EIGHT.map(|score| -(1.0 / score - 1.0_f64).ln()).to_vec();
+        let rows = Rows { sequences: 1, seq_len: 1, drops: false };
+        Routed::new(&experts, rows, logits, None, Some(ids)).margin(&experts, rows).choice
+    }
+
+    #[test]
+    fn margins_say_how_clear_the_choice_of_groups_was() {
+        let is = |ids: &[u32], chosen: usize, expected: f64| {
+            let found = margin(ids, chosen);
+            assert!((found - expected).abs() < 1e-12, "{ids:?} of {chosen} groups: {found}");
+        };
+        // Of one group: the second by mean is 0.05 behind; another one is wrong by as much.
+        is(&[2, 3], 1, 0.05);
+        is(&[0, 1], 1, -0.05);
+        is(&[4, 5], 1, -0.1);
+        // Of two groups by their largest keys, 0.6 to 0.5: experts are as clear.
+        is(&[0, 2], 2, 0.1);
+        is(&[0, 4], 2, -0.1);
+        // Both of one group: the other chosen one is the best of the rest, which has a better expert.
+        is(&[2, 3], 2, -0.4);
+        assert_eq!(margin(&[0, 2], 1), f64::NEG_INFINITY);
     }
 }

@@ -149,6 +149,7 @@ fn kinds(model: &Model) -> Option<String> {
     tell(&|block| normed(block) == Some(NormedOver::Head), "norms of queries and keys");
     tell(&|block| normed(block) == Some(NormedOver::AllHeads), "norms of all queries and all keys");
     tell(&|block| block.attention.window.is_some(), "windows");
+    tell(&|block| block.attention.score_scale != 1.0, "scaled scores");
     tell(&|block| block.attention.cap.is_some(), "capped scores");
     for (name, activation) in Activation::ALL.into_iter().filter(|(_, activation)| *activation != Activation::Gelu) {
         let text = if activation == Activation::Swiglu { "SwiGLU" } else { name };

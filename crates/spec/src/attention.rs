@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::Normalization;
 
-/// Self-attention of a block: `softmax(q k^T / sqrt(head_dim)) v`, for each head.
+/// Self-attention of a block: `softmax(score_scale q k^T / sqrt(head_dim)) v`, for each head.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Attention {
     /// Heads of queries.
@@ -21,6 +21,8 @@ pub struct Attention {
     pub causal: bool,
     /// How many positions a position attends to at most, itself and those right before it; only where attention is causal.
     pub window: Option<usize>,
+    /// What scores are multiplied with beside `1 / sqrt(head_dim)`; above 0, often 1.
+    pub score_scale: f64,
     /// The soft cap of scores, `cap * tanh(score / cap)`.
     pub cap: Option<f64>,
     /// Queries and keys turned by their positions; `None`: this block does not look at positions.
@@ -106,28 +108,52 @@ pub enum RotaryScaling {
         /// The length of sequences before.
         positions: usize,
     },
-}
-
-impl RotaryScaling {
-    /// A frequency, in radians a position, as it is used.
-    pub fn of(self, frequency: f64) -> f64 {
-        match self {
-            Self::None => frequency,
-            Self::Linear { factor } => frequency / factor,
-            Self::Llama3 { factor, low, high, positions } => {
-                let waves = positions as f64 * frequency / std::f64::consts::TAU;
-                let kept = ((waves - low) / (high - low)).clamp(0.0, 1.0);
-                frequency * (kept + (1.0 - kept) / factor)
-            }
-        }
-    }
+    /// Frequencies of pairs after the one whose wave fits `low` times into `positions` are divided by `factor`, those of pairs
+    /// before the one whose wave fits `high` times stay, and those between are mixed by their place among them (YaRN: Peng et
+    /// al. 2023, arXiv 2309.00071, section 3.2; the ends are whole pairs, as in its released code).
+    Yarn {
+        /// At least 1.
+        factor: f64,
+        /// Below `high`.
+        low: f64,
+        /// Above `low`.
+        high: f64,
+        /// The length of sequences before.
+        positions: usize,
+    },
 }
 
 impl Rotary {
     /// The frequencies of the pairs of a head that turn, in radians a position.
     pub fn frequencies(&self) -> impl Iterator<Item = f64> {
-        let Self { base, columns, scaling } = *self;
-        (0..columns / 2).map(move |i| scaling.of(base.powf(-2.0 * i as f64 / columns as f64)))
+        let Self { base, columns, .. } = *self;
+        (0..columns / 2).map(move |pair| self.scaled(pair, base.powf(-2.0 * pair as f64 / columns as f64)))
+    }
+
+    /// The frequency of a pair as it is used.
+    fn scaled(&self, pair: usize, frequency: f64) -> f64 {
+        match self.scaling {
+            RotaryScaling::None => frequency,
+            RotaryScaling::Linear { factor } => frequency / factor,
+            RotaryScaling::Llama3 { factor, low, high, positions } => {
+                let waves = positions as f64 * frequency / std::f64::consts::TAU;
+                let kept = ((waves - low) / (high - low)).clamp(0.0, 1.0);
+                frequency * (kept + (1.0 - kept) / factor)
+            }
+            RotaryScaling::Yarn { factor, low, high, positions } => {
+                let first = self.pair_of_waves(high, positions).floor().max(0.0);
+                let last = self.pair_of_waves(low, positions).ceil().min(self.columns as f64 - 1.0);
+                // Where the ends meet, all after them is scaled.
+                let divided = ((pair as f64 - first) / (last - first).max(1e-3)).clamp(0.0, 1.0);
+                frequency * (1.0 - divided + divided / factor)
+            }
+        }
+    }
+
+    /// Where the pair would stand whose wave fits so many times into so many positions.
+    fn pair_of_waves(&self, waves: f64, positions: usize) -> f64 {
+        let wave = positions as f64 / (waves * std::f64::consts::TAU);
+        self.columns as f64 * wave.ln() / (2.0 * self.base.ln())
     }
 }
 

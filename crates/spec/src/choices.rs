@@ -306,9 +306,11 @@ pub enum RotaryRule {
     Linear,
     /// Slow ones only, with a ramp between (Llama 3.1).
     Llama3,
+    /// The same, with a ramp over pairs (YaRN).
+    Yarn,
 }
 
-named!(RotaryRule, "scaling of rotary positions", { "none" => None, "linear" => Linear, "llama3" => Llama3 });
+named!(RotaryRule, "scaling of rotary positions", { "none" => None, "linear" => Linear, "llama3" => Llama3, "yarn" => Yarn });
 
 /// The function between the two layers of the perceptron.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -33,11 +33,24 @@ impl Experts {
     }
 }
 
+/// Groups of consecutive experts, equally many each, to which the choice of a token is limited: it chooses some groups first, by
+/// the sums of the largest scores in each, with biases, as many as it takes of a group if it takes as many of each, then experts
+/// of these groups alone (DeepSeek-V2, arXiv 2405.04434, section 2.2.2; DeepSeek-V3, arXiv 2412.19437, section 2.1.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct ExpertGroups {
+    /// How many there are; divides the number of experts.
+    pub count: usize,
+    /// How many a token chooses, below `count`; divides the number of its experts, which have room in them.
+    pub chosen: usize,
+}
+
 /// How experts are chosen and weighted.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Router {
     /// What becomes of its logits.
     pub scores: RouterScores,
+    /// Groups to which the choice is limited; `None`: all experts are open to all tokens.
+    pub groups: Option<ExpertGroups>,
     /// Whether the weights of the chosen are divided by their sum.
     pub normalize: bool,
     /// What they are multiplied with; above 0.

@@ -3,16 +3,17 @@
 //! Only what this crate's [`Model`] computes exactly is accepted. A field that would change the computation is refused
 //! by its name; so is a field that is not known, since it may. Fields and defaults are those of the transformers library,
 //! version 4 and 5 (`GPT2Config`, `GPTNeoXConfig`, `LlamaConfig`, `MistralConfig`, `MixtralConfig`, `Olmo2Config`,
-//! `OlmoeConfig`, `Qwen3MoeConfig`).
+//! `OlmoeConfig`, `Qwen3MoeConfig`, `DeepseekV3Config`).
 
 use crate::choices::QkNorm;
+use crate::hf_deepseek::deepseek_v3;
 use crate::hf_experts::{mixtral, olmoe, qwen3_moe};
 use crate::hf_fields::{Fields, cut, unexpressed};
 use crate::{Activation, Model, ModelFile, Norm, NormPlace, Positions, SpecError};
 
 impl Model {
-    /// Reads the text of a `config.json` with `model_type` `gpt2`, `gpt_neox`, `llama`, `mistral`, `mixtral`,
-    /// `olmo2`, `olmoe` or `qwen3_moe`, replaces fields of the model file by `overrides` (field, value) in their order, and
+    /// Reads the text of a `config.json` with `model_type` `deepseek_v3`, `gpt2`, `gpt_neox`, `llama`, `mistral`,
+    /// `mixtral`, `olmo2`, `olmoe` or `qwen3_moe`, replaces fields of the model file by `overrides` (field, value) in their order, and
     /// validates the result. Experts drop no token, unless `overrides` say a capacity.
     ///
     /// # Errors
@@ -40,7 +41,8 @@ pub(crate) struct Described {
 }
 
 /// The families that are read.
-const KNOWN: [&str; 8] = ["gpt2", "gpt_neox", "llama", "mistral", "mixtral", "olmo2", "olmoe", "qwen3_moe"];
+const KNOWN: [&str; 9] =
+    ["deepseek_v3", "gpt2", "gpt_neox", "llama", "mistral", "mixtral", "olmo2", "olmoe", "qwen3_moe"];
 
 fn described(fields: &mut Fields) -> Result<Described, SpecError> {
     let Some(family) = fields.text("model_type")? else {
@@ -49,6 +51,7 @@ fn described(fields: &mut Fields) -> Result<Described, SpecError> {
     };
     let unbounded = |file| Described { file, window: None };
     match family.as_str() {
+        "deepseek_v3" => deepseek_v3(fields),
         "gpt2" => gpt2(fields).map(unbounded),
         "gpt_neox" => gpt_neox(fields).map(unbounded),
         "llama" => llama(fields, "LlamaForCausalLM").map(unbounded),

@@ -55,6 +55,19 @@ const WITHOUT_EFFECT: [&str; 47] = [
     "use_cache",
 ];
 
+/// Fields of rotary positions that are scaled by YaRN.
+const YARN: [&str; 9] = [
+    "beta_fast",
+    "beta_slow",
+    "factor",
+    "mscale",
+    "mscale_all_dim",
+    "original_max_position_embeddings",
+    "rope_type",
+    "truncate",
+    "type",
+];
+
 /// The fields that are not read yet.
 pub(crate) struct Fields {
     map: Map<String, Value>,
@@ -81,7 +94,7 @@ impl Fields {
     }
 
     /// The value of a field; null is as good as none.
-    fn take(&mut self, field: &str) -> Option<Value> {
+    pub fn take(&mut self, field: &str) -> Option<Value> {
         self.map.remove(field).filter(|value| !value.is_null())
     }
 
@@ -185,6 +198,27 @@ impl Fields {
         let inside = inside.and_then(Value::as_f64);
         let [older, outside] = [self.number("rotary_pct")?, self.number("partial_rotary_factor")?];
         Ok(inside.or(older).or(outside))
+    }
+
+    /// What scales rotary frequencies by YaRN, if that does; the base stays for [`Fields::rotary_base`].
+    ///
+    /// # Errors
+    /// An object with a field that YaRN does not have.
+    pub fn yarn(&mut self) -> Result<Option<Map<String, Value>>, SpecError> {
+        for field in ["rope_scaling", "rope_parameters"] {
+            let Some(Value::Object(map)) = self.map.get_mut(field) else { continue };
+            if !["rope_type", "type"].iter().any(|key| map.get(*key).is_some_and(|kind| kind == "yarn")) {
+                continue;
+            }
+            let mut yarn = std::mem::take(map);
+            map.extend(yarn.remove_entry("rope_theta"));
+            if let Some(other) = yarn.keys().find(|key| !YARN.contains(&key.as_str())) {
+                let rule = format!("YaRN has {}", YARN.join(", "));
+                return Err(unexpressed(field, cut(other), rule));
+            }
+            return Ok(Some(yarn));
+        }
+        Ok(None)
     }
 
     /// The base of rotary positions, under its name of version 4 or 5; scaled frequencies are refused.

@@ -113,6 +113,7 @@ impl Bench {
                 value_dim: head_dim,
                 causal: true,
                 window: None,
+                scale: 1.0,
                 cap: None,
             };
             let rows = shape.rows();

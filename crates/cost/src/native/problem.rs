@@ -180,7 +180,7 @@ fn check_counts(model: &Model, framework: &Framework, global_batch: usize, seq_l
 /// positions attend to and how far heads turn.
 fn keep_work(block: &mut Block) {
     let Block { attention, norm, .. } = block;
-    (attention.window, attention.cap) = (None, None);
+    (attention.window, attention.score_scale, attention.cap) = (None, 1.0, None);
     if let Some(rotary) = &mut attention.rotary {
         *rotary = Rotary { base: 1.0, scaling: RotaryScaling::None, ..*rotary };
     }

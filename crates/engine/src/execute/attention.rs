@@ -67,11 +67,12 @@ impl<B: Backend> RankEngine<'_, B> {
     /// The shape of a block's attention whose local result is `output`.
     fn attention_shape(&self, block: BlockKind, output: ValueId) -> AttentionShape {
         let Shape { rows, cols } = self.shape(output);
-        let Attention { head_dim, value_dim, causal, window, cap, .. } = block.of(&self.program.model).attention;
+        let Attention { head_dim, value_dim, causal, window, score_scale: scale, cap, .. } =
+            block.of(&self.program.model).attention;
         let (seq_len, context) = (self.program.layout.seq_len, self.context_part());
         let (sequences, heads) = (rows / context.tokens(seq_len), cols / value_dim);
         let kv_heads = heads / self.group_heads(block);
-        AttentionShape { sequences, seq_len, heads, kv_heads, head_dim, value_dim, causal, window, cap, context }
+        AttentionShape { sequences, seq_len, heads, kv_heads, head_dim, value_dim, causal, window, scale, cap, context }
     }
 
     /// Heads of a block that share a key and value.

@@ -67,6 +67,7 @@ impl<B: Backend> RankEngine<'_, B> {
             head_dim: attention.head_dim,
             value_dim: attention.value_dim,
             window: attention.window,
+            scale: attention.score_scale,
             cap: attention.cap,
         }
     }

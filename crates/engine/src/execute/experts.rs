@@ -14,7 +14,8 @@ type Swept = Result<usize, crate::EngineError>;
 fn rule(experts: &Experts) -> RouterRule {
     let router = &experts.router;
     let sigmoid = router.scores == RouterScores::Sigmoid;
-    RouterRule { sigmoid, normalize: router.normalize, scale: router.scale }
+    let (groups, chosen_groups) = router.groups.map_or((1, 1), |groups| (groups.count, groups.chosen));
+    RouterRule { sigmoid, normalize: router.normalize, scale: router.scale, groups, chosen_groups }
 }
 
 impl<B: Backend> RankEngine<'_, B> {

@@ -27,6 +27,7 @@ pub fn attention(pool: &Pool, backward: bool, [seq_len, head_dim, heads]: [usize
         value_dim: head_dim,
         causal: true,
         window: None,
+        scale: 1.0,
         cap: None,
     };
     let outputs = seq_len * heads * head_dim;

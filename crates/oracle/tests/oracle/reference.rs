@@ -117,6 +117,7 @@ fn mixture_of(expert: Perceptron) -> Experts {
         shared: None,
         router: Router {
             scores: RouterScores::Softmax,
+            groups: None,
             normalize: true,
             scale: 1.0,
             balance: BalanceScope::Sequence,

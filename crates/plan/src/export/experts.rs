@@ -157,6 +157,8 @@ fn router_fields(fields: &mut Fields, router: &Router) {
     let softmax = router.scores == RouterScores::Softmax;
     fields.say("moe_router_score_function", router.scores);
     fields.switch("moe_router_pre_softmax", softmax && !router.normalize);
+    fields.maybe("moe_router_num_groups", router.groups.map(|groups| groups.count));
+    fields.maybe("moe_router_group_topk", router.groups.map(|groups| groups.chosen));
     fields.maybe("moe_router_topk_scaling_factor", (router.scale != 1.0).then_some(router.scale));
     let balance = match router.balance {
         BalanceScope::Sequence => "seq_aux_loss",

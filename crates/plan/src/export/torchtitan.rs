@@ -9,8 +9,8 @@
 //! reader.
 
 use quadrille_spec::{
-    Activation, Activations, Axis, BalanceScope, Classic, Experts, Field, KeepWeights, Layout, Norm, Positions,
-    Recompute, Router, RouterScores, Schedule, SpecError, Zero,
+    Activation, Activations, Axis, BalanceScope, Classic, ExpertGroups, Experts, Field, KeepWeights, Layout, Norm,
+    Positions, Recompute, Router, RouterScores, Schedule, SpecError, Zero,
 };
 
 use super::experts::{self, Degrees};
@@ -125,8 +125,9 @@ fn qwen3(described: &Described) -> Option<&'static str> {
 
 /// In every block 128 experts, eight for a token, with weights that add up to 1.
 fn has_experts_of_qwen3(Mixture { experts, at }: &Mixture) -> bool {
-    let Router { scores, normalize, scale, .. } = experts.router;
+    let Router { scores, groups, normalize, scale, .. } = experts.router;
     !at.contains(&false)
+        && groups.is_none()
         && (experts.count, experts.per_token, experts.shared) == (128, 8, None)
         && (scores, normalize, scale) == (RouterScores::Softmax, true, 1.0)
 }
@@ -149,22 +150,29 @@ fn moe_args(experts: &Experts) -> String {
     let Experts { count, per_token, expert, shared, router, .. } = experts;
     let shared = shared.map_or(0, |shared| shared.width.div_ceil(expert.width));
     let norm = if router.normalize { "True" } else { "False" };
+    let groups = router.groups.map_or_else(String::new, |ExpertGroups { count, chosen }| {
+        format!("num_expert_groups={count}, num_limited_groups={chosen}, ")
+    });
     // Biases move by this, less the mean of what all move by, which changes no choice.
     let bias_rate = if router.has_bias() { format!("{:?}", router.bias_rate) } else { "None".to_owned() };
     format!(
-        "MoEArgs(num_experts={count}, num_shared_experts={shared}, top_k={per_token}, score_func=\"{}\", route_norm={norm}, \
-         route_scale={:?}, score_before_experts=False, load_balance_coeff={bias_rate})",
+        "MoEArgs(num_experts={count}, num_shared_experts={shared}, top_k={per_token}, {groups}score_func=\"{}\", \
+         route_norm={norm}, route_scale={:?}, score_before_experts=False, load_balance_coeff={bias_rate})",
         router.scores, router.scale
     )
 }
 
 /// What torchtitan's experts do otherwise.
 fn expert_gaps(mixture: &Mixture, is_qwen3: bool, layout: &Layout, tensor: usize, gaps: &mut Gaps) {
-    let Experts { expert, shared, router, capacity, .. } = mixture.experts;
+    let Experts { expert, per_token, shared, router, capacity, .. } = mixture.experts;
     gaps.check_experts_over(&[Axis::X, Axis::Y, Axis::Context, Axis::Z, Axis::Data]);
     if is_qwen3 && router.bias_rate != QWEN3_BIAS_RATE {
         let instead = format!("a bias for every expert, which moves by {QWEN3_BIAS_RATE} a step, balances loads");
         gaps.add(format!("router_bias_rate = {}", router.bias_rate), instead);
+    }
+    if let Some(groups) = router.groups.filter(|groups| per_token / groups.chosen != 2) {
+        let part = format!("router_top_groups = {} for {per_token} experts", groups.chosen);
+        gaps.add(part, "the two largest scores of a group count for it");
     }
     if router.balance != BalanceScope::None && router.balance_loss > 0.0 {
         gaps.add(format!("balance = {}", router.balance), "no loss balances the loads of experts");

@@ -14,6 +14,7 @@ fn the_best_way_to_spread_experts_is_found() {
         let FeedForward::Dense(expert) = block.feed_forward else { return };
         let router = Router {
             scores: RouterScores::Softmax,
+            groups: None,
             normalize: true,
             scale: 1.0,
             balance: BalanceScope::Sequence,

@@ -45,6 +45,7 @@ impl ModelFile {
             latent,
             causal,
             window: self.window(causal)?,
+            score_scale: factor("score_scale", self.score_scale.unwrap_or(1.0), 1.0 / MAX_FACTOR)?,
             cap: cap("attention_cap", self.attention_cap)?,
             rotary: self.rotary(head_dim, latent)?,
             qk_norm: qk_norm.map(normed).transpose()?,
@@ -184,14 +185,18 @@ impl ModelFile {
         if rule == RotaryRule::Linear {
             return Ok(RotaryScaling::Linear { factor });
         }
-        let (low, high) = (self.rotary_low.unwrap_or(1.0), self.rotary_high.unwrap_or(4.0));
+        let usual_high = if rule == RotaryRule::Yarn { 32.0 } else { 4.0 };
+        let (low, high) = (self.rotary_low.unwrap_or(1.0), self.rotary_high.unwrap_or(usual_high));
         let positions = self.rotary_positions.unwrap_or(8192);
         check_size("rotary_positions", positions, MAX_SEQ_LEN)?;
         if !(low > 0.0 && low < high && high <= MAX_FACTOR) {
             let rule = format!("it lies above 0 and below rotary_high = {high}, which is at most {MAX_FACTOR}");
             return Err(SpecError::invalid("rotary_low", low, rule, "use e.g. 1 and 4"));
         }
-        Ok(RotaryScaling::Llama3 { factor, low, high, positions })
+        Ok(match rule {
+            RotaryRule::Yarn => RotaryScaling::Yarn { factor, low, high, positions },
+            _ => RotaryScaling::Llama3 { factor, low, high, positions },
+        })
     }
 
     pub(super) fn perceptron(&self) -> Result<Perceptron, SpecError> {

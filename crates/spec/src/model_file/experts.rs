@@ -4,7 +4,9 @@ use super::table::Scalar;
 use super::{MAX_EXPERTS, MAX_FACTOR, MAX_FFN, ModelFile};
 use crate::model_file::block::factor;
 use crate::toml_text::check_size;
-use crate::{BalanceScope, Capacity, DropOrder, Experts, FeedForward, Perceptron, Router, RouterScores, SpecError};
+use crate::{
+    BalanceScope, Capacity, DropOrder, ExpertGroups, Experts, FeedForward, Perceptron, Router, RouterScores, SpecError,
+};
 
 /// What the balance loss is multiplied with where nobody says it (Switch Transformer: Fedus et al. 2021).
 const BALANCE_LOSS: f64 = 0.01;
@@ -54,6 +56,8 @@ impl ModelFile {
             expert_first: None,
             shared_ffn: None,
             router: None,
+            router_groups: None,
+            router_top_groups: None,
             router_normalize: None,
             router_scale: None,
             balance: None,
@@ -75,6 +79,8 @@ impl ModelFile {
             ("expert_first", self.expert_first.map(|it| it.to_string())),
             ("shared_ffn", self.shared_ffn.map(|it| it.to_string())),
             ("router", self.router.map(|it| it.to_string())),
+            ("router_groups", self.router_groups.map(|it| it.to_string())),
+            ("router_top_groups", self.router_top_groups.map(|it| it.to_string())),
             ("router_normalize", self.router_normalize.map(|it| it.to_string())),
             ("router_scale", self.router_scale.map(|it| it.to_string())),
             ("balance", self.balance.map(|it| it.to_string())),
@@ -117,12 +123,12 @@ impl ModelFile {
             per_token,
             expert: perceptron(width),
             shared: shared.map(perceptron),
-            router: self.described_router(per_token)?,
+            router: self.described_router(count, per_token)?,
             capacity: self.described_capacity()?,
         })
     }
 
-    fn described_router(&self, per_token: usize) -> Result<Router, SpecError> {
+    fn described_router(&self, count: usize, per_token: usize) -> Result<Router, SpecError> {
         let normalize = self.router_normalize.unwrap_or(per_token > 1);
         if normalize && per_token == 1 {
             let rule = "the weight of a single expert would always be 1, and its router would have no gradient";
@@ -133,6 +139,7 @@ impl ModelFile {
         let balance_loss = coefficient("balance_loss", self.balance_loss.unwrap_or(BALANCE_LOSS))?;
         Ok(Router {
             scores: self.router.unwrap_or(RouterScores::Softmax),
+            groups: self.described_groups(count, per_token)?,
             normalize,
             scale: factor("router_scale", self.router_scale.unwrap_or(1.0), 1.0 / MAX_FACTOR)?,
             balance,
@@ -140,6 +147,52 @@ impl ModelFile {
             z_loss: coefficient("router_z_loss", self.router_z_loss.unwrap_or(0.0))?,
             bias_rate: bias_rate(self.router_bias_rate.unwrap_or(0.0))?,
         })
+    }
+
+    fn described_groups(&self, experts: usize, per_token: usize) -> Result<Option<ExpertGroups>, SpecError> {
+        let count = self.router_groups.unwrap_or(0);
+        if count < 2 {
+            return match self.router_top_groups.filter(|chosen| *chosen > 0) {
+                None => Ok(None),
+                Some(chosen) => {
+                    let remedy = "give `model.router_groups`, or leave it out";
+                    Err(SpecError::invalid(
+                        "router_top_groups",
+                        chosen,
+                        "it is said of groups of experts, and there are none",
+                        remedy,
+                    ))
+                }
+            };
+        }
+        SpecError::check_divides("router_groups", count, "experts", experts)?;
+        let Some(chosen) = self.router_top_groups else {
+            let remedy = "give `model.router_top_groups` too, or leave both out";
+            return Err(SpecError::invalid(
+                "router_groups",
+                count,
+                "it must be said how many of them a token chooses",
+                remedy,
+            ));
+        };
+        let refuse = |rule: String, remedy: &str| Err(SpecError::invalid("router_top_groups", chosen, rule, remedy));
+        if !(1..count).contains(&chosen) {
+            let rule = format!("a token chooses at least 1 of the {count} groups, and not all of them");
+            return refuse(rule, "use another number, or no groups");
+        }
+        if !per_token.is_multiple_of(chosen) {
+            let rule =
+                format!("as many of each group count for it: the number must divide experts_per_token = {per_token}");
+            return refuse(rule, "change one of them");
+        }
+        if per_token > chosen * (experts / count) {
+            let rule = format!(
+                "its {chosen} groups of {} experts have fewer than experts_per_token = {per_token}",
+                experts / count
+            );
+            return refuse(rule, "use more");
+        }
+        Ok(Some(ExpertGroups { count, chosen }))
     }
 
     fn described_capacity(&self) -> Result<Option<Capacity>, SpecError> {
@@ -204,6 +257,8 @@ pub(super) fn feed_forward_fields(feed_forward: &FeedForward) -> Vec<(&'static s
                 ("expert_ffn", size(expert.width)),
                 ("shared_ffn", size(shared.map_or(0, |shared| shared.width))),
                 ("router", Scalar::Name(router.scores.to_string())),
+                ("router_groups", size(router.groups.map_or(0, |groups| groups.count))),
+                ("router_top_groups", size(router.groups.map_or(0, |groups| groups.chosen))),
                 ("router_normalize", Scalar::Flag(router.normalize)),
                 ("router_scale", Scalar::Number(router.scale)),
                 ("balance", Scalar::Name(router.balance.to_string())),

@@ -5,7 +5,7 @@ use crate::SpecError;
 
 impl ModelFile {
     /// Every field but `blocks`, in the order of a file.
-    pub const FIELDS: [&str; 56] = [
+    pub const FIELDS: [&str; 59] = [
         "name",
         "layers",
         "hidden",
@@ -34,6 +34,7 @@ impl ModelFile {
         "up_bias",
         "down_bias",
         "window",
+        "score_scale",
         "attention_cap",
         "qk_norm",
         "rotary_dim",
@@ -53,6 +54,8 @@ impl ModelFile {
         "expert_first",
         "shared_ffn",
         "router",
+        "router_groups",
+        "router_top_groups",
         "router_normalize",
         "router_scale",
         "balance",
@@ -103,6 +106,7 @@ impl ModelFile {
             "up_bias" => self.up_bias = Some(parse(field, value, "it must be true or false")?),
             "down_bias" => self.down_bias = Some(parse(field, value, "it must be true or false")?),
             "window" => self.window = Some(parse_size(field, value)?),
+            "score_scale" => self.score_scale = Some(parse(field, value, "it must be a number")?),
             "attention_cap" => self.attention_cap = Some(parse(field, value, "it must be a number")?),
             "qk_norm" => self.qk_norm = Some(value.trim().parse()?),
             "rotary_dim" => self.rotary_dim = Some(parse_size(field, value)?),
@@ -122,6 +126,8 @@ impl ModelFile {
             "expert_first" => self.expert_first = Some(parse_size(field, value)?),
             "shared_ffn" => self.shared_ffn = Some(parse_size(field, value)?),
             "router" => self.router = Some(value.trim().parse()?),
+            "router_groups" => self.router_groups = Some(parse_size(field, value)?),
+            "router_top_groups" => self.router_top_groups = Some(parse_size(field, value)?),
             "router_normalize" => self.router_normalize = Some(parse(field, value, "it must be true or false")?),
             "router_scale" => self.router_scale = Some(parse(field, value, "it must be a number")?),
             "balance" => self.balance = Some(value.trim().parse()?),

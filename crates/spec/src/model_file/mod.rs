@@ -112,6 +112,9 @@ pub struct ModelFile {
     /// How many positions a position attends to at most, itself and those right before it; 0, or left out: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<usize>,
+    /// What attention scores are multiplied with beside `1 / sqrt(head_dim)`; 1 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub score_scale: Option<f64>,
     /// Soft cap of attention scores, `cap * tanh(score / cap)`; 0, or left out: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attention_cap: Option<f64>,
@@ -122,19 +125,19 @@ pub struct ModelFile {
     /// How many columns of a head turn, the first ones; 0: all. Left out: all, in latent attention those of `shared_key`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rotary_dim: Option<usize>,
-    /// `none`, `linear` or `llama3`; none if left out.
+    /// `none`, `linear`, `llama3` or `yarn`; none if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rotary_scaling: Option<RotaryRule>,
     /// What scaled frequencies are divided by; needed with `rotary_scaling`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rotary_factor: Option<f64>,
-    /// Of `llama3`: waves that fit less often into `rotary_positions` are scaled; 1 if left out.
+    /// Of `llama3` and `yarn`: waves that fit less often into `rotary_positions` are scaled; 1 if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rotary_low: Option<f64>,
-    /// Of `llama3`: waves that fit more often into `rotary_positions` stay; 4 if left out.
+    /// Of `llama3` and `yarn`: waves that fit more often into `rotary_positions` stay; 4 and 32 if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rotary_high: Option<f64>,
-    /// Of `llama3`: the length of sequences before; 8192 if left out.
+    /// Of `llama3` and `yarn`: the length of sequences before; 8192 if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rotary_positions: Option<usize>,
     /// `before`, `after` or `both`; before if left out.
@@ -170,6 +173,12 @@ pub struct ModelFile {
     /// What a router makes of its logits, `softmax` or `sigmoid`; softmax if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router: Option<RouterScores>,
+    /// Groups of consecutive experts; 0 or 1, or left out: there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub router_groups: Option<usize>,
+    /// Groups that a token chooses, whose experts alone it may choose.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub router_top_groups: Option<usize>,
     /// Whether the weights of the chosen are divided by their sum; as soon as they are several if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router_normalize: Option<bool>,

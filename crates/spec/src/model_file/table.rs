@@ -247,6 +247,7 @@ fn fields_of(model: &Model, block: &Block) -> Vec<(&'static str, Scalar)> {
         ("activation", name(feed_forward.activation().to_string())),
         ("causal", Scalar::Flag(attention.causal)),
         ("window", size(attention.window.unwrap_or(0))),
+        ("score_scale", Scalar::Number(attention.score_scale)),
         ("attention_cap", Scalar::Number(attention.cap.unwrap_or(0.0))),
         ("norm_offset", Scalar::Flag(norm.offset)),
         ("norm_place", name(norm_place.to_string())),
@@ -269,8 +270,9 @@ fn rotary_fields(rotary: &Rotary, head_dim: usize) -> Vec<(&'static str, Scalar)
     match rotary.scaling {
         RotaryScaling::None => fields.push(rule(RotaryRule::None)),
         RotaryScaling::Linear { factor } => fields.extend([rule(RotaryRule::Linear), number("rotary_factor", factor)]),
-        RotaryScaling::Llama3 { factor, low, high, positions } => fields.extend([
-            rule(RotaryRule::Llama3),
+        RotaryScaling::Llama3 { factor, low, high, positions }
+        | RotaryScaling::Yarn { factor, low, high, positions } => fields.extend([
+            rule(if let RotaryScaling::Yarn { .. } = rotary.scaling { RotaryRule::Yarn } else { RotaryRule::Llama3 }),
             number("rotary_factor", factor),
             number("rotary_low", low),
             number("rotary_high", high),

@@ -1,9 +1,10 @@
 //! Mixtures of experts read from Hugging Face configurations: published ones exactly, everything else refused by name.
 
 use proptest::prelude::*;
-use quadrille_spec::{Block, Experts, Model, NormedOver, SpecError};
+use quadrille_spec::{Block, ExpertGroups, Experts, Model, NormedOver, RotaryScaling, SpecError};
 use serde_json::{Map, Value, json};
 
+const DEEPSEEK: &str = include_str!("../data/hugging_face/deepseek-v3.json");
 const MIXTRAL: &str = include_str!("../data/hugging_face/mixtral-8x7b.json");
 const OLMOE: &str = include_str!("../data/hugging_face/olmoe-1b-7b.json");
 const QWEN3: &str = include_str!("../data/hugging_face/qwen3-30b-a3b.json");
@@ -29,13 +30,15 @@ fn placed(model: &Model) -> Vec<bool> {
 #[test]
 fn published_mixtures_have_their_parameters() {
     for (text, parameters, active) in [
+        (DEEPSEEK, 671_026_419_200, 37_552_297_472),
         (MIXTRAL, 46_702_792_704, 12_879_925_248),
         (OLMOE, 6_919_161_856, 1_282_017_280),
         (QWEN3, 30_532_122_624, 3_353_032_704),
     ] {
         let model = read(text, json!({}), &[]).unwrap();
         assert_eq!((model.parameters(), model.active_parameters()), (parameters, active));
-        assert!(placed(&model).iter().all(|has_experts| *has_experts));
+        let dense = if text == DEEPSEEK { 3 } else { 0 };
+        assert!(placed(&model).iter().enumerate().all(|(at, has_experts)| *has_experts == (at >= dense)));
     }
     let mixtral = read(MIXTRAL, json!({}), &[]).unwrap();
     assert_eq!((experts(&mixtral).router.normalize, experts(&mixtral).router.balance_loss), (true, 0.02));
@@ -60,6 +63,34 @@ fn a_published_olmoe_is_the_preset_but_for_a_loss_that_its_configuration_does_no
     ] {
         assert_eq!(read(changes), olmoe, "defaults and other names");
     }
+}
+
+/// Of the sequences that it was trained with; losses are not in its configuration, nor how biases move.
+#[test]
+fn a_published_deepseek_is_the_preset_but_for_longer_sequences() {
+    let set = [("name", "deepseek-v3"), ("seq_len", "4096"), ("balance_loss", "0.0001")];
+    let read = |changes, set: &[(&str, &str)]| read(DEEPSEEK, changes, set).unwrap();
+    let preset = Model::preset("deepseek-v3").unwrap();
+    assert_eq!(read(json!({"rope_scaling": null}), &set), preset);
+    let longer = read(json!({}), &[]);
+    assert_eq!(longer.seq_len, 163_840);
+    let attention = longer.blocks.first().attention;
+    let yarn = RotaryScaling::Yarn { factor: 40.0, low: 1.0, high: 32.0, positions: 4096 };
+    assert_eq!(attention.rotary.unwrap().scaling, yarn);
+    // (0.1 ln 40 + 1)^2
+    assert!((attention.score_scale - 1.873_854_207_092_626_5).abs() < 1e-12, "{}", attention.score_scale);
+    assert_eq!(experts(&longer).router.groups, Some(ExpertGroups { count: 8, chosen: 4 }));
+    for changes in [
+        json!({"rope_scaling": null, "rope_theta": null, "rope_parameters": {"rope_type": "yarn", "rope_theta": 10000.0,
+            "factor": 40.0, "mscale": 1.0, "mscale_all_dim": 1.0, "original_max_position_embeddings": 4096}}),
+        json!({"head_dim": 64, "qk_head_dim": 192, "rope_interleave": true, "moe_layer_freq": null, "norm_topk_prob": null}),
+        json!({"scoring_func": null, "topk_method": null, "seq_aux": true, "quantization_config": null}),
+    ] {
+        assert_eq!(read(changes.clone(), &[]), longer, "{changes}");
+    }
+    let open = read(json!({"n_group": 1, "topk_group": 1, "q_lora_rank": null, "first_k_dense_replace": 1}), &[]);
+    assert_eq!((experts(&open).router.groups, open.blocks.first().attention.latent.unwrap().queries), (None, None));
+    assert!(placed(&open)[1] && !placed(&open)[0]);
 }
 
 #[test]
@@ -140,6 +171,34 @@ fn what_changes_the_computation_is_refused_by_name() {
         (MIXTRAL, json!({"shared_expert_intermediate_size": 3}), "shared_expert_intermediate_size = 3: "),
         (MIXTRAL, json!({"router_aux_loss_coef": -1.0}), "balance_loss = -1: "),
         (MIXTRAL, json!({"architectures": ["MixtralForTokenClassification"]}), "architectures = ["),
+        (DEEPSEEK, json!({"attention_bias": true}), "attention_bias = true: "),
+        (DEEPSEEK, json!({"num_key_value_heads": 8}), "num_key_value_heads = 8: "),
+        (DEEPSEEK, json!({"qk_nope_head_dim": null}), "qk_nope_head_dim = none: "),
+        (DEEPSEEK, json!({"qk_head_dim": 128}), "qk_head_dim = 128: it follows from the parts of a key: 192"),
+        (DEEPSEEK, json!({"scoring_func": "softmax"}), "scoring_func = softmax: "),
+        (DEEPSEEK, json!({"topk_method": "greedy"}), "topk_method = greedy: "),
+        (DEEPSEEK, json!({"topk_group": 2}), "topk_group = 2: the 2 largest keys"),
+        (DEEPSEEK, json!({"n_group": 6}), "router_groups=6 does not divide experts = 256"),
+        (DEEPSEEK, json!({"moe_layer_freq": 2}), "moe_layer_freq = 2: "),
+        (DEEPSEEK, json!({"n_routed_experts": null}), "n_routed_experts = none: "),
+        (DEEPSEEK, json!({"rope_scaling": {"type": "linear", "factor": 2.0}}), "rope_scaling = {"),
+        (DEEPSEEK, json!({"rope_scaling": {"type": "yarn"}}), "rope_scaling = yarn: it has a number factor"),
+        (
+            DEEPSEEK,
+            json!({"rope_scaling": {"type": "yarn", "factor": 4.0, "mscale": 1.0, "mscale_all_dim": 1.0}}),
+            "rope_scaling = yarn: it has a number original_max_position_embeddings",
+        ),
+        (
+            DEEPSEEK,
+            json!({"rope_scaling": {"type": "yarn", "factor": 4.0, "mscale": 0.7, "mscale_all_dim": 1.0}}),
+            "rope_scaling = mscale 0.7, mscale_all_dim 1: ",
+        ),
+        (
+            DEEPSEEK,
+            json!({"rope_scaling": {"type": "yarn", "factor": 4.0, "attention_factor": 1.0}}),
+            "rope_scaling = attention_factor: YaRN has",
+        ),
+        (DEEPSEEK, json!({"index_topk": 2048}), "index_topk = 2048: no field of deepseek_v3"),
         (OLMOE, json!({"clip_qkv": 8.0}), "clip_qkv = 8: "),
         (OLMOE, json!({"head_dim": 64}), "head_dim = 64: "),
         (QWEN3, json!({"num_local_experts": 64}), "num_experts = 128: num_local_experts means the same, and it is 64"),
@@ -163,7 +222,7 @@ proptest! {
     /// Any field with any value is read or refused, and what is read is a legal model.
     #[test]
     fn no_value_panics(
-        text in prop::sample::select(vec![MIXTRAL, OLMOE, QWEN3]), pick in any::<prop::sample::Index>(),
+        text in prop::sample::select(vec![DEEPSEEK, MIXTRAL, OLMOE, QWEN3]), pick in any::<prop::sample::Index>(),
         value in prop_oneof![
             Just(Value::Null), any::<bool>().prop_map(Value::from), any::<u64>().prop_map(Value::from),
             any::<i64>().prop_map(Value::from), any::<f64>().prop_map(Value::from), (0_u64..100).prop_map(Value::from),

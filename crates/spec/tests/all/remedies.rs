@@ -62,6 +62,7 @@ prop_compose! {
             shared: shared.map(|width| Perceptron { width, ..perceptron }),
             router: Router {
                 scores: RouterScores::Softmax,
+                groups: None,
                 normalize: false,
                 scale: 1.0,
                 balance: if batch { BalanceScope::Batch } else { BalanceScope::Sequence },

@@ -118,7 +118,7 @@ impl<'a, T: Element> Group<'a, T> {
         let (dq, dk, dv) = (matrix(queries, d), matrix(s, d), matrix(s, v));
         let mut transpose = |cols: usize| take(&mut scratch, transposed(shape.seq_len, cols));
         let (k_transposed, v_transposed) = (transpose(shape.head_dim), transpose(shape.value_dim));
-        let scale = T::ONE / T::from_f64(shape.head_dim as f64).sqrt();
+        let scale = T::from_f64(shape.scale) / T::from_f64(shape.head_dim as f64).sqrt();
         copy_runs(shape.runs(columns, Side::Key, sequence, group), kv, k);
         transpose_runs(shape.runs(columns, Side::Key, sequence, group), kv, k_transposed);
         transpose_runs(shape.runs(columns, Side::Value, sequence, group), kv, v_transposed);

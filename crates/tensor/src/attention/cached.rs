@@ -30,12 +30,14 @@ pub struct CacheShape {
     pub heads: usize,
     /// Heads of keys and values on this rank, each shared by heads / kv_heads heads.
     pub kv_heads: usize,
-    /// Columns of a head's query, d; scores are scaled by 1 / sqrt(d).
+    /// Columns of a head's query, d.
     pub head_dim: usize,
     /// Columns of a value, and of what a head gives, v.
     pub value_dim: usize,
     /// How many positions a query sees at most, the newest ones.
     pub window: Option<usize>,
+    /// Scores are q k^T times this over sqrt(d).
+    pub scale: f64,
     /// The soft cap of scores.
     pub cap: Option<f64>,
 }
@@ -148,10 +150,21 @@ pub fn cached_attention<S: Stored>(
 
 /// A first pass of several tokens: attention among them, as in training.
 fn from_the_beginning<S: Stored>(pool: &Pool, shape: CacheShape, qkv: &[S], out: &mut [S]) {
-    let CacheShape { sequences, tokens, heads, kv_heads, head_dim, value_dim, window, cap, .. } = shape;
+    let CacheShape { sequences, tokens, heads, kv_heads, head_dim, value_dim, window, scale, cap, .. } = shape;
     let (seq_len, context, causal) = (tokens, ContextPart::WHOLE, true);
-    let shape =
-        AttentionShape { sequences, seq_len, context, heads, kv_heads, head_dim, value_dim, causal, window, cap };
+    let shape = AttentionShape {
+        sequences,
+        seq_len,
+        context,
+        heads,
+        kv_heads,
+        head_dim,
+        value_dim,
+        causal,
+        window,
+        scale,
+        cap,
+    };
     S::Real::with_scratch(sequences * tokens * heads, |log_sum_exp| {
         attention_forward(pool, shape, qkv, None, out, log_sum_exp, None);
     });
@@ -182,7 +195,7 @@ fn attend<S: Stored>(
     out.fill(S::Real::ZERO);
     let (d, v, capacity) = (shape.head_dim, shape.value_dim, shape.capacity);
     let first = shape.window.map_or(0, |window| seen.saturating_sub(window));
-    let scale = S::Real::from_f64(1.0 / (d as f64).sqrt());
+    let scale = S::Real::from_f64(shape.scale / (d as f64).sqrt());
     for (tile, keys) in keys.chunks(TILE * d).enumerate().take(seen.div_ceil(TILE)).skip(first / TILE) {
         let width = keys.len() / d;
         for (query, scores) in queries.chunks_exact(d).zip(scores.chunks_exact_mut(capacity)) {

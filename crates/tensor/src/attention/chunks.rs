@@ -128,6 +128,7 @@ mod tests {
             value_dim: 1,
             causal: true,
             window: None,
+            scale: 1.0,
             cap: None,
         }
     }

@@ -112,7 +112,7 @@ impl<'a, T: Element> Group<'a, T> {
 
     /// Packs the queries of a head.
     fn queries<S: Stored<Real = T>>(&mut self, sequence: usize, head: usize, qkv: &[S]) {
-        let factor = T::ONE / T::from_f64(self.shape.head_dim as f64).sqrt();
+        let factor = T::from_f64(self.shape.scale) / T::from_f64(self.shape.head_dim as f64).sqrt();
         copy_chunks(self.shape, self.shape.query_block(sequence, head), qkv, factor, self.q);
     }
 

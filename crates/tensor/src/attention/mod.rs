@@ -43,7 +43,7 @@ pub struct AttentionShape {
     pub heads: usize,
     /// Heads of keys and values on this rank, each shared by heads / kv_heads heads.
     pub kv_heads: usize,
-    /// Columns of a head's query, d; scores are scaled by 1 / sqrt(d).
+    /// Columns of a head's query, d.
     pub head_dim: usize,
     /// Columns of a value, and of what a head gives, v.
     pub value_dim: usize,
@@ -51,6 +51,8 @@ pub struct AttentionShape {
     pub causal: bool,
     /// How many of these keys a query sees at most, the newest ones; only where it sees no later ones.
     pub window: Option<usize>,
+    /// Scores are q k^T times this over sqrt(d).
+    pub scale: f64,
     /// The soft cap of scores, cap * tanh(score / cap).
     pub cap: Option<f64>,
 }

@@ -51,6 +51,11 @@ pub struct RouterRule {
     pub normalize: bool,
     /// What weights are multiplied with.
     pub scale: f64,
+    /// Groups of consecutive experts, of which a token chooses some before it chooses experts of them: by the sums of their
+    /// largest probabilities, as many as it takes of each if it takes equally many. 1: there are none.
+    pub groups: usize,
+    /// How many of them a token chooses; divides its choices.
+    pub chosen_groups: usize,
 }
 
 /// How tokens share the slots of an expert.

@@ -10,7 +10,7 @@ const EXACT: usize = 1 << 24;
 
 /// routes [rows, 3 k] of logits [rows, E]: each token's k experts of the largest probabilities, to
 /// which that expert's bias is added if there is one, in descending order, of equal ones that with the lower
-/// number first; their slots, -1 where the group has used up the expert's; and their weights, which
+/// number first, where the rule has groups of the chosen groups alone; their slots, -1 where the group has used up the expert's; and their weights, which
 /// neither bias nor dropping change.
 ///
 /// Slots are taken in the order of [`RouterGroups::by_score`]; equal weights by choice, then by row.
@@ -31,10 +31,14 @@ pub fn route<T: Element>(
         return;
     }
     assert!(rows / groups.rows * groups.slots <= EXACT && experts <= EXACT, "{shape:?} {groups:?}");
+    assert!(experts.is_multiple_of(rule.groups) && rule.chosen_groups <= rule.groups, "{shape:?} {rule:?}");
+    assert!(rule.groups == 1 || per_token.is_multiple_of(rule.chosen_groups), "{shape:?} {rule:?}");
     let piece = pool.rows_per_piece(rows, experts);
     pool.each(routes.chunks_mut(piece * width).zip(logits.chunks(piece * experts)), |(routes, logits)| {
-        T::with_scratch(2 * experts, |scratch| {
-            let (p, keys) = scratch.split_at_mut(experts);
+        T::with_scratch(3 * experts + rule.groups, |scratch| {
+            let (p, rest) = scratch.split_at_mut(experts);
+            let (keys, rest) = rest.split_at_mut(experts);
+            let (copy, sums) = rest.split_at_mut(experts);
             for (routes, logits) in routes.chunks_exact_mut(width).zip(logits.chunks_exact(experts)) {
                 vectorised(
                     #[inline(always)]
@@ -44,6 +48,9 @@ pub fn route<T: Element>(
                 if let Some(bias) = bias {
                     keys.iter_mut().zip(bias).for_each(|(key, bias)| *key += *bias);
                 }
+                if rule.groups > rule.chosen_groups {
+                    close_groups(rule, per_token, keys, copy, sums);
+                }
                 choose(rule, p, keys, routes);
             }
         });
@@ -51,6 +58,27 @@ pub fn route<T: Element>(
     pool.each(routes.chunks_mut(groups.rows * width).enumerate(), |(group, routes)| {
         take_slots(shape, groups, group, routes);
     });
+}
+
+/// Makes keys minus infinity but those of the groups with the largest sums of largest keys, of equal ones the first; `copy` is
+/// of keys, `sums` of groups.
+fn close_groups<T: Element>(rule: RouterRule, per_token: usize, keys: &mut [T], copy: &mut [T], sums: &mut [T]) {
+    let size = keys.len() / rule.groups;
+    copy.copy_from_slice(keys);
+    for (sum, keys) in sums.iter_mut().zip(copy.chunks_exact_mut(size)) {
+        *sum = T::ZERO;
+        for _ in 0..per_token / rule.chosen_groups {
+            let largest = largest_key(keys);
+            *sum += std::mem::replace(&mut keys[largest], T::NEG_INFINITY);
+        }
+    }
+    // What is chosen is not chosen again.
+    (0..rule.chosen_groups).for_each(|_| sums[largest_key(sums)] = T::NEG_INFINITY);
+    for (sum, keys) in sums.iter().zip(keys.chunks_exact_mut(size)) {
+        if *sum != T::NEG_INFINITY {
+            keys.fill(T::NEG_INFINITY);
+        }
+    }
 }
 
 /// The experts of the largest keys and their weights, in a row of routes; uses up the keys.

@@ -36,7 +36,7 @@ fn capped(shape: AttentionShape, score: f64) -> (f64, f64) {
 /// The gradient of `qkv` by loops over every score.
 fn plain_gradient(shape: AttentionShape, qkv: &[f64], dout: &[f64], dropout: bool) -> Vec<f64> {
     let AttentionShape { sequences, seq_len, heads, head_dim: d, value_dim, .. } = shape;
-    let (mut gradient, scale) = (vec![0.0; qkv.len()], 1.0 / (d as f64).sqrt());
+    let (mut gradient, scale) = (vec![0.0; qkv.len()], shape.scale / (d as f64).sqrt());
     for (sequence, head) in (0..sequences).flat_map(|s| (0..heads).map(move |h| (s, h))) {
         for query in 0..seq_len {
             let row = sequence * seq_len + query;
@@ -85,7 +85,7 @@ fn plain(shape: AttentionShape, qkv: &[f64], dropout: bool) -> (Vec<f64>, Vec<f6
             let score = |key: usize| {
                 let key = sequence * seq_len + key;
                 let score = (0..head_dim).map(|i| at(row, head, 0, i) * at(key, head, 1, i)).sum::<f64>();
-                capped(shape, score / (head_dim as f64).sqrt()).0
+                capped(shape, shape.scale * score / (head_dim as f64).sqrt()).0
             };
             let sum: f64 = keys.clone().map(|key| score(key).exp()).sum();
             lse[row * heads + head] = sum.ln();
@@ -163,6 +163,7 @@ fn attention_equals_loops_and_differences() {
                 value_dim: head_dim,
                 causal,
                 window: None,
+                scale: 1.0,
                 cap: None,
             };
             // Values as wide as keys, narrower and wider.
@@ -175,7 +176,7 @@ fn attention_equals_loops_and_differences() {
 }
 
 #[test]
-fn windows_and_caps_equal_loops_and_differences() {
+fn windows_scales_and_caps_equal_loops_and_differences() {
     // Windows of one key, within a tile, of a tile and its neighbours, over tiles, and longer than the sequence.
     let windows = [(5, 1), (5, 3), (70, 1), (70, 7), (130, 63), (130, 64), (130, 65), (200, 100), (65, 66)];
     for (seq_len, window) in windows {
@@ -191,6 +192,7 @@ fn windows_and_caps_equal_loops_and_differences() {
                 value_dim: 4,
                 causal: true,
                 window,
+                scale: if dropout { 1.0 } else { 1.7 },
                 cap,
             };
             check::<f32>(shape, dropout);
@@ -208,6 +210,7 @@ fn windows_and_caps_equal_loops_and_differences() {
         value_dim: 3,
         causal: false,
         window,
+        scale: 0.6,
         cap,
     };
     check::<f64>(shape, false);
@@ -225,6 +228,7 @@ fn scores_far_apart_do_not_overflow() {
         value_dim: 1,
         causal: true,
         window: None,
+        scale: 1.0,
         cap: None,
     };
     // Token t: query 100, key t, value t: each attends to itself almost alone.
@@ -248,6 +252,7 @@ fn no_tokens_are_no_work() {
         value_dim: 4,
         causal: true,
         window: None,
+        scale: 1.0,
         cap: None,
     };
     attention_forward::<f32>(&Pool::new(2), shape, &[], None, &mut [], &mut [], None);

@@ -134,6 +134,7 @@ fn the_parts_of_a_sequence_together_equal_the_whole() {
                     value_dim: head_dim,
                     causal,
                     window: None,
+                    scale: 1.0,
                     cap: None,
                 };
                 check::<f64>(shape, parts, dropout);
@@ -164,6 +165,7 @@ fn keys_that_no_query_of_a_part_sees_get_zero_gradients() {
         value_dim: 2,
         causal: true,
         window: None,
+        scale: 1.0,
         cap: None,
     };
     let whole = whole::<f64>(AttentionShape { context: ContextPart::WHOLE, ..shape }, false);
@@ -254,6 +256,7 @@ fn a_part_without_gathered_keys_is_refused() {
         value_dim: 1,
         causal: true,
         window: None,
+        scale: 1.0,
         cap: None,
     };
     attention_forward::<f64>(&Pool::new(1), shape, &[0.0; 6], None, &mut [0.0; 2], &mut [0.0; 2], None);

@@ -10,6 +10,7 @@ fn check<T: Element>(
     tokens: usize,
     (window, cap): (Option<usize>, Option<f64>),
 ) {
+    let scale = if cap.is_some() { 0.6 } else { 1.0 };
     let lengths = [capacity, capacity / 2 + 1, 1];
     let cols = heads * head_dim + kv_heads * (head_dim + value_dim);
     let width = heads * value_dim;
@@ -24,13 +25,14 @@ fn check<T: Element>(
         value_dim,
         causal: true,
         window,
+        scale,
         cap,
     };
     let (mut expected, mut lse) = (vec![T::ZERO; shape.rows() * width], vec![T::ZERO; shape.rows() * heads]);
     attention_forward(&Pool::new(1), shape, &whole, None, &mut expected, &mut lse, None);
 
     let sequences = lengths.len();
-    let shape = CacheShape { sequences, tokens, capacity, heads, kv_heads, head_dim, value_dim, window, cap };
+    let shape = CacheShape { sequences, tokens, capacity, heads, kv_heads, head_dim, value_dim, window, scale, cap };
     let run = |pool: &Pool| {
         // Whatever lies where nothing was stored must not be read.
         let mut cache = vec![T::from_f64(f64::NAN); shape.elements()];
@@ -90,6 +92,7 @@ fn every_position_in_the_cache_matters() {
         head_dim: 4,
         value_dim: 4,
         window: None,
+        scale: 1.0,
         cap: None,
     };
     let (pool, cols) = (Pool::new(1), 16);

@@ -18,6 +18,7 @@ fn shape(rows: usize, cols: usize, parts: usize) -> AttentionShape {
         value_dim: (cols % 53).max(1),
         causal,
         window: (causal && rows.is_multiple_of(3)).then_some(20),
+        scale: 0.7,
         cap: cols.is_multiple_of(2).then_some(3.0),
     }
 }
@@ -87,6 +88,7 @@ fn cache(rows: usize, cols: usize, tokens: usize) -> CacheShape {
         head_dim: head_dim(cols),
         value_dim: head_dim(cols),
         window,
+        scale: 1.2,
         cap,
     }
 }

@@ -9,12 +9,13 @@ mod spread;
 use quadrille_tensor::*;
 
 /// How weights are made: all combinations.
-const RULES: [RouterRule; 4] = [
-    RouterRule { sigmoid: false, normalize: false, scale: 1.0 },
-    RouterRule { sigmoid: false, normalize: true, scale: 1.5 },
-    RouterRule { sigmoid: true, normalize: false, scale: 0.7 },
-    RouterRule { sigmoid: true, normalize: true, scale: 2.5 },
-];
+const RULES: [RouterRule; 4] =
+    [rule(false, false, 1.0), rule(false, true, 1.5), rule(true, false, 0.7), rule(true, true, 2.5)];
+
+/// Of all experts.
+const fn rule(sigmoid: bool, normalize: bool, scale: f64) -> RouterRule {
+    RouterRule { sigmoid, normalize, scale, groups: 1, chosen_groups: 1 }
+}
 
 fn routes<T: Element>(pool: &Pool, shape: RouterShape, rule: RouterRule, groups: RouterGroups, logits: &[T]) -> Vec<T> {
     let mut routes = vec![T::from_f64(f64::NAN); shape.rows * 3 * shape.per_token];

@@ -1,4 +1,4 @@
-use super::{RULES, biased_routes, routes};
+use super::{RULES, biased_routes, routes, rule};
 use crate::support::{assert_close, on_any_threads, random, wide};
 use quadrille_tensor::*;
 
@@ -16,6 +16,15 @@ fn choices(shape: RouterShape, rule: RouterRule, [logits, bias]: [&[f64]; 2]) ->
     let choose = |logits: &[f64]| {
         let mut chosen: Vec<_> = probabilities(rule, logits).into_iter().enumerate().collect();
         let key = |(expert, p): &(usize, f64)| p + bias[*expert];
+        let groups = chosen.chunks(shape.experts / rule.groups).map(|group| {
+            let mut keys: Vec<f64> = group.iter().map(key).collect();
+            keys.sort_by(|a, b| b.total_cmp(a));
+            keys[..shape.per_token / rule.chosen_groups].iter().sum::<f64>()
+        });
+        let mut groups: Vec<(usize, f64)> = groups.enumerate().collect();
+        groups.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        let open: Vec<usize> = groups[..rule.chosen_groups].iter().map(|group| group.0).collect();
+        chosen.retain(|(expert, _)| open.contains(&(expert * rule.groups / shape.experts)));
         chosen.sort_by(|a, b| key(b).total_cmp(&key(a)).then(a.0.cmp(&b.0)));
         chosen.truncate(shape.per_token);
         let total: f64 = if rule.normalize { chosen.iter().map(|choice| choice.1).sum() } else { 1.0 };
@@ -92,6 +101,39 @@ fn routes_equal_loops() {
     }
 }
 
+#[test]
+fn routes_of_groups_equal_loops() {
+    // Experts, choices, groups, chosen groups: one expert a group, groups as large as a token's share, and larger ones.
+    for [experts, per_token, groups, chosen_groups] in
+        [[4, 2, 2, 1], [4, 2, 4, 2], [6, 3, 2, 1], [8, 2, 4, 2], [12, 4, 3, 2], [64, 8, 8, 4], [60, 6, 5, 3]]
+    {
+        let shape = RouterShape { rows: 96, experts, per_token };
+        for rule in RULES {
+            let rule = RouterRule { groups, chosen_groups, ..rule };
+            for (slots, by_score) in [(96, false), (96 * per_token / experts, true)] {
+                let slots = RouterGroups { rows: 48, slots, by_score };
+                check::<f64>(shape, rule, slots);
+                check::<f32>(shape, rule, slots);
+            }
+        }
+    }
+}
+
+/// Group 0 has the largest expert, group 1 the larger sum of two.
+#[test]
+fn groups_are_chosen_by_as_many_experts_as_a_token_takes_of_them() {
+    let logits = [0.9, -3.0, 0.8, 0.7];
+    let slots = RouterGroups { rows: 1, slots: 1, by_score: false };
+    let chosen = |per_token, groups, chosen_groups| {
+        let shape = RouterShape { rows: 1, experts: 4, per_token };
+        routes(&Pool::new(1), shape, RouterRule { groups, chosen_groups, ..SIGMOID }, slots, &logits)[..per_token]
+            .to_vec()
+    };
+    assert_eq!(chosen(2, 1, 1), [0.0, 2.0]);
+    assert_eq!(chosen(2, 2, 1), [2.0, 3.0]);
+    assert_eq!(chosen(1, 2, 1), [0.0]);
+}
+
 /// Logits whose sigmoids are in the order of these numbers, one choice each.
 fn slots_of(groups: RouterGroups, per_token: usize, rule: RouterRule, logits: &[f64]) -> Vec<f64> {
     let experts = 3;
@@ -100,7 +142,7 @@ fn slots_of(groups: RouterGroups, per_token: usize, rule: RouterRule, logits: &[
     routes.chunks(3 * per_token).flat_map(|row| row[per_token..2 * per_token].to_vec()).collect()
 }
 
-const SIGMOID: RouterRule = RouterRule { sigmoid: true, normalize: false, scale: 1.0 };
+const SIGMOID: RouterRule = rule(true, false, 1.0);
 
 /// Four tokens of three experts. By score, expert 0 is wanted by tokens 3, 0, 2, 1; expert 1 by 2, 0, 1, 3.
 #[rustfmt::skip]
@@ -146,11 +188,13 @@ fn groups_share_no_slots() {
 
 #[test]
 fn equal_probabilities_go_to_the_lower_expert_and_equal_weights_to_the_earlier_row() {
+    let of_groups = RouterRule { groups: 3, chosen_groups: 2, ..RULES[0] };
     let logits = [0.5; 9];
     for by_score in [false, true] {
         let shape = RouterShape { rows: 3, experts: 3, per_token: 2 };
         let groups = RouterGroups { rows: 3, slots: 2, by_score };
         let found = routes(&Pool::new(1), shape, RULES[0], groups, &logits);
+        assert_eq!(routes(&Pool::new(1), shape, of_groups, groups, &logits), found);
         for (row, found) in found.chunks(6).enumerate() {
             let slot = if row < 2 { row as f64 } else { -1.0 };
             assert_eq!(found, [0.0, 1.0, slot, slot, 1.0 / 3.0, 1.0 / 3.0]);
@@ -187,6 +231,10 @@ fn no_expert_is_chosen_twice_where_probabilities_are_no_numbers() {
             let mut chosen = routes(&Pool::new(1), shape, rule, groups, &logits)[..4].to_vec();
             chosen.sort_by(f32::total_cmp);
             assert_eq!(chosen, [0.0, 1.0, 2.0, 3.0], "{logits:?} {rule:?}");
+            let (shape, rule) =
+                (RouterShape { per_token: 2, ..shape }, RouterRule { groups: 2, chosen_groups: 1, ..rule });
+            let chosen = &routes(&Pool::new(1), shape, rule, groups, &logits)[..2];
+            assert!([[0.0, 1.0], [1.0, 0.0], [2.0, 3.0], [3.0, 2.0]].iter().any(|group| group == chosen), "{chosen:?}");
         }
     }
 }
