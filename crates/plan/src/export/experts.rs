@@ -96,6 +96,7 @@ pub(super) fn fields(
     fields.say("expert_tensor_parallel_size", degrees.tensor);
     balance_gap(&router, layout, gaps);
     bias_gaps(&router, capacity.is_some(), gaps);
+    group_gap(&router, per_token, gaps);
     if let Some(capacity) = capacity {
         capacity_gaps(&capacity, per_token, layout, tensor, gaps);
     }
@@ -195,6 +196,17 @@ fn bias_gaps(router: &Router, drops: bool, gaps: &mut Gaps) {
     if drops {
         let instead = "biases follow loads without the choices that are dropped";
         gaps.add(format!("router_bias_rate = {}", router.bias_rate), instead);
+    }
+}
+
+/// Where Megatron takes the softmax of what is chosen, groups are chosen before it.
+fn group_gap(router: &Router, per_token: usize, gaps: &mut Gaps) {
+    let after = router.scores == RouterScores::Softmax && router.normalize;
+    if let Some(groups) = router.groups.filter(|groups| after && per_token > groups.chosen) {
+        gaps.add(
+            format!("router_groups = {}", groups.count),
+            "groups are chosen by sums of logits, not of their softmax",
+        );
     }
 }
 

@@ -125,6 +125,22 @@ fn every_part_of_experts_that_is_not_expressed_is_named() {
             single.clone(),
             megatrons,
         ),
+        (
+            "router_groups = 2:",
+            &[("router_groups", "2"), ("router_top_groups", "1")],
+            one.clone(),
+            &[("router_groups", "2"), ("router_top_groups", "1"), ("router", "sigmoid")],
+            one.clone(),
+            megatrons,
+        ),
+        (
+            "router_top_groups = 2 for 2 experts:",
+            &[("router_groups", "4"), ("router_top_groups", "2")],
+            one.clone(),
+            &[("router_groups", "4"), ("router_top_groups", "1")],
+            one.clone(),
+            &[Torchtitan],
+        ),
         ("experts in blocks ([0]+[1])*16:", &[("expert_every", "2")], one.clone(), &[], one.clone(), &[Torchtitan]),
         ("biases = true:", &[("biases", "true")], one.clone(), &[], one.clone(), megatrons),
         (

@@ -99,9 +99,14 @@ fn routers_are_said_as_megatron_computes_them() {
     assert_eq!(said(&usual, "--moe-router-score-function").unwrap(), "softmax");
     assert_eq!(said(&usual, "--moe-router-load-balancing-type").unwrap(), "seq_aux_loss");
     assert_eq!(said(&usual, "--moe-aux-loss-coeff").unwrap(), "0.02");
-    for absent in
-        ["--moe-router-topk-scaling-factor", "--moe-z-loss-coeff", "--moe-layer-freq", "--moe-expert-capacity-factor"]
-    {
+    for absent in [
+        "--moe-router-num-groups",
+        "--moe-router-group-topk",
+        "--moe-router-topk-scaling-factor",
+        "--moe-z-loss-coeff",
+        "--moe-layer-freq",
+        "--moe-expert-capacity-factor",
+    ] {
         assert_eq!(said(&usual, absent), None, "{absent}");
     }
     assert!(flag(&flags(&[("router_normalize", "false")]), "--moe-router-pre-softmax"));
@@ -120,6 +125,9 @@ fn routers_are_said_as_megatron_computes_them() {
     ] {
         assert_eq!(said(&sigmoid, name).unwrap(), value, "{name}");
     }
+    let grouped = flags(&[("router_groups", "4"), ("router_top_groups", "2")]);
+    assert_eq!(said(&grouped, "--moe-router-num-groups").unwrap(), "4");
+    assert_eq!(said(&grouped, "--moe-router-group-topk").unwrap(), "2");
     assert!(flag(&sigmoid, "--moe-grouped-gemm"));
     let of_step = flags(&[("balance", "batch")]);
     assert_eq!(said(&of_step, "--moe-router-load-balancing-type").unwrap(), "global_aux_loss");

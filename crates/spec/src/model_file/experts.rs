@@ -186,9 +186,9 @@ impl ModelFile {
             return refuse(rule, "change one of them");
         }
         if per_token > chosen * (experts / count) {
+            let room = chosen * (experts / count);
             let rule = format!(
-                "its {chosen} groups of {} experts have fewer than experts_per_token = {per_token}",
-                experts / count
+                "the groups that a token chooses have {room} experts, fewer than experts_per_token = {per_token}"
             );
             return refuse(rule, "use more");
         }

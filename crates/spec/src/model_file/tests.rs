@@ -27,9 +27,9 @@ fn a_stated_ffn_stays_and_the_default_follows_hidden() {
 fn every_field_can_be_set_and_only_those() {
     let values = [
         "n", "3", "24", "6", "2", "72", "50_257", "9", "8", "false", "false", "0.25", "rms", "1e-6", "rotary", "5e5",
-        "swiglu", "false", "10", "7", "0", "0", "0", "true", "false", "true", "false", "0", "30", "rms", "4", "llama3",
-        "8", "1", "4", "64", "both", "true", "parallel", "0.5", "8", "3", "10", "2", "1", "4", "sigmoid", "false",
-        "2.5", "batch", "0.5", "0.001", "0.002", "1.25", "3", "score",
+        "swiglu", "false", "10", "7", "0", "0", "0", "true", "false", "true", "false", "0", "0.5", "30", "rms", "4",
+        "llama3", "8", "1", "4", "64", "both", "true", "parallel", "0.5", "8", "3", "10", "2", "1", "4", "sigmoid",
+        "2", "1", "false", "2.5", "batch", "0.5", "0.001", "0.002", "1.25", "3", "score",
     ];
     let overrides: Vec<_> = ModelFile::FIELDS.into_iter().zip(values).collect();
     let message = with(&overrides).unwrap_err().to_string();
@@ -53,7 +53,7 @@ fn every_field_can_be_set_and_only_those() {
     let Block { attention, feed_forward, .. } = *model.blocks.first();
     let perceptron = feed_forward.dense().unwrap();
     assert_eq!((attention.head_dim, attention.value_dim, attention.latent), (10, 7, None));
-    assert_eq!((attention.window, attention.cap), (None, Some(30.0)));
+    assert_eq!((attention.window, attention.score_scale, attention.cap), (None, 0.5, Some(30.0)));
     assert_eq!((attention.qkv_bias, attention.projection_bias), (true, false));
     assert_eq!((perceptron.up_bias, perceptron.down_bias), (true, false));
     assert_eq!(attention.qk_norm, Some(QueryKeyNorm { rule: model.final_norm, over: NormedOver::Head }));

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use crate::{BalanceScope, Capacity, DropOrder, Experts, Model, RouterScores, SpecError};
+use crate::{BalanceScope, Capacity, DropOrder, ExpertGroups, Experts, Model, RouterScores, SpecError};
 
 const SMALL: &str =
     "name = \"small\"\nlayers = 4\nhidden = 12\nheads = 3\nvocab = 7\nseq_len = 8\nexperts = 4\ncapacity = 1.25\n";
@@ -114,6 +114,42 @@ fn refusals_name_field_value_rule_and_remedy() {
 }
 
 #[test]
+fn groups_that_no_token_could_choose_so_are_refused() {
+    let of = |groups: &[(&str, &str)]| with(groups);
+    let message = |groups: &[(&str, &str)]| of(groups).unwrap_err().to_string();
+    let (groups, top) = ("router_groups", "router_top_groups");
+    assert_eq!(
+        message(&[(groups, "3"), (top, "1")]),
+        "router_groups=3 does not divide experts = 4; try router_groups=2 or 4"
+    );
+    assert!(message(&[(groups, "2")]).starts_with("router_groups = 2: it must be said how many"));
+    assert!(
+        message(&[(top, "2")])
+            .starts_with("router_top_groups = 2: it is said of groups of experts, and there are none")
+    );
+    for chosen in ["0", "2", "3"] {
+        let expected =
+            format!("router_top_groups = {chosen}: a token chooses at least 1 of the 2 groups, and not all of them");
+        assert!(message(&[(groups, "2"), (top, chosen)]).starts_with(&expected));
+    }
+    let uneven = message(&[(groups, "4"), (top, "2"), ("experts_per_token", "3")]);
+    assert!(uneven.starts_with("router_top_groups = 2: as many of each group count for it"), "{uneven}");
+    let few = message(&[(groups, "4"), (top, "1")]);
+    assert!(
+        few.starts_with(
+            "router_top_groups = 1: the groups that a token chooses have 1 experts, fewer than experts_per_token = 2"
+        ),
+        "{few}"
+    );
+    for none in [&[(groups, "0")][..], &[(groups, "1"), (top, "0")], &[(top, "0")]] {
+        assert_eq!(experts(&of(none).unwrap(), 0).router.groups, None);
+    }
+    let grouped = of(&[(groups, "2"), (top, "1")]).unwrap();
+    assert_eq!(experts(&grouped, 0).router.groups, Some(ExpertGroups { count: 2, chosen: 1 }));
+    check_round_trip(&grouped);
+}
+
+#[test]
 fn a_scope_without_a_loss_has_no_coefficient() {
     let none = with(&[("balance", "none"), ("balance_loss", "0.5")]).unwrap();
     assert_eq!(experts(&none, 0).router.balance_loss, 0.0);
@@ -154,6 +190,7 @@ proptest! {
         (sigmoid, normalize, batch, score) in (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()),
         numbers in prop::array::uniform5(prop_oneof![4 => 0.0..3.0, 1 => any::<f64>()]),
         (group, dense) in (0_usize..9, prop::option::of(0_usize..5)),
+        (groups, top) in (0_usize..5, 0_usize..4),
     ) {
         let name = |flag, yes: &str, no: &str| if flag { yes.to_owned() } else { no.to_owned() };
         let [scale, balance_loss, z_loss, bias_rate, capacity] = numbers.map(|number: f64| number.to_string());
@@ -165,6 +202,8 @@ proptest! {
             ("expert_every", every.to_string()),
             ("expert_first", first.to_string()),
             ("router", name(sigmoid, "sigmoid", "softmax")),
+            ("router_groups", groups.to_string()),
+            ("router_top_groups", top.to_string()),
             ("router_normalize", normalize.to_string()),
             ("router_scale", scale),
             ("balance", name(batch, "batch", "sequence")),
