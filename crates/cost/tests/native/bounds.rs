@@ -233,7 +233,7 @@ fn bounds_are_never_above_the_price_whatever_blocks_there_are() {
     for framework in frameworks() {
         for (name, schedule) in Schedule::ALL {
             // Stages that messages drive keep copies for all others: the median of fewer draws is not steady.
-            let draws = if schedule == Schedule::MessageDriven { 100 } else { 50 };
+            let draws = if schedule == Schedule::MessageDriven { 100 } else { 60 };
             let medians = medians_below_the_price(fixed_described(schedule, draws), framework, name);
             // Of blocks that differ, what their neighbours may hide is not counted.
             let least = if schedule == Schedule::ZeroBubble { 0.7 } else { 0.85 };

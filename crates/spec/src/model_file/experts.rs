@@ -185,8 +185,8 @@ impl ModelFile {
                 format!("as many of each group count for it: the number must divide experts_per_token = {per_token}");
             return refuse(rule, "change one of them");
         }
-        if per_token > chosen * (experts / count) {
-            let room = chosen * (experts / count);
+        let room = chosen * (experts / count);
+        if per_token > room {
             let rule = format!(
                 "the groups that a token chooses have {room} experts, fewer than experts_per_token = {per_token}"
             );
