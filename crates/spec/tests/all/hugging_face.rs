@@ -172,7 +172,7 @@ fn what_changes_the_computation_is_refused_by_name() {
         (
             LLAMA_3,
             json!({"model_type": "phi"}),
-            "unknown model_type 'phi'; known: gpt2, gpt_neox, llama, mistral, mixtral",
+            "unknown model_type 'phi'; known: deepseek_v3, gpt2, gpt_neox, llama, mistral, mixtral",
         ),
     ] {
         let message = read(&with(text, changes.clone())).expect_err(starts).to_string();
