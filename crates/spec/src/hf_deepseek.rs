@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::choices::RotaryRule;
 use crate::hf::{Described, rotary_decoder};
-use crate::hf_fields::{Fields, unexpressed};
+use crate::hf_fields::{Fields, cut, unexpressed};
 use crate::{BalanceScope, ModelFile, RouterScores, SpecError};
 
 /// By how much biases of routers move a step, which no configuration says (DeepSeek-V3, arXiv 2412.19437, section 4.2).
@@ -26,7 +26,11 @@ pub(crate) fn deepseek_v3(fields: &mut Fields) -> Result<Described, SpecError> {
     let file = rotary_decoder(fields, "DeepseekV3ForCausalLM")?;
     let file = latent(fields, file)?;
     let file = experts(fields, file)?;
-    Ok(Described { file: yarn.map_or(Ok(file.clone()), |yarn| scaled(&yarn, file))?, window: None })
+    let file = match yarn {
+        Some(yarn) => scaled(&yarn, file)?,
+        None => file,
+    };
+    Ok(Described { file, window: None })
 }
 
 fn latent(fields: &mut Fields, file: ModelFile) -> Result<ModelFile, SpecError> {
@@ -56,7 +60,7 @@ fn latent(fields: &mut Fields, file: ModelFile) -> Result<ModelFile, SpecError> 
 fn experts(fields: &mut Fields, file: ModelFile) -> Result<ModelFile, SpecError> {
     for (field, only) in [("scoring_func", "sigmoid"), ("topk_method", "noaux_tc")] {
         if let Some(other) = fields.text(field)?.filter(|text| text != only) {
-            return Err(unexpressed(field, crate::hf_fields::cut(&other), format!("DeepSeek-V3 has {only}")));
+            return Err(unexpressed(field, cut(&other), format!("DeepSeek-V3 has {only}")));
         }
     }
     if let Some(other) = fields.size("moe_layer_freq")?.filter(|every| *every != 1) {

@@ -47,7 +47,7 @@ fn the_more_unequal_loads_are_the_longer_a_step_takes() {
             let chooses = |block: &Block| block.feed_forward.experts().is_some_and(|it| it.per_token < it.count);
             let spread =
                 case.layout.grid.size_of(case.layout.experts_over) > 1 && case.model.blocks.kinds().iter().any(chooses);
-            assert_eq!(prices[3].seconds > equal.seconds, spread, "{} {:?}", framework.name, case.layout);
+            assert_eq!(prices[3].seconds > equal.seconds, spread, "{} {:?}", framework.name, case);
             slower += usize::from(spread);
         }
         assert!(slower > 4, "{slower}");

@@ -41,7 +41,7 @@ const ROUNDING: f64 = 1e-9;
 /// What may be hidden better, or live at another time, relatively, where segments of recomputation have several blocks than
 /// where they have one: apart from that they compute more. Taken for enough; random layouts with such segments hold it
 /// (`cost/tests/native/bounds.rs`).
-const SEGMENTS: f64 = 0.04;
+const SEGMENTS: f64 = 0.02;
 
 /// Templates by what their candidates have in common.
 type Templates = FxHashMap<Candidate, Template>;
