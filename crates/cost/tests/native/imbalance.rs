@@ -28,7 +28,7 @@ fn case(more: &str, expert: usize, expert_rows: usize) -> Case {
 #[test]
 fn the_more_unequal_loads_are_the_longer_a_step_takes() {
     for framework in frameworks().filter(|framework| framework.sparsity.is_none()) {
-        let mut slower = 0;
+        let (mut spread, mut slower) = (0, 0);
         for case in fixed_mixed(Schedule::OneForwardOneBackward, 60) {
             let unequal: Option<Vec<Case>> =
                 [1.0, 1.1, 1.5, 2.0].into_iter().map(|times| case.unequal(times)).collect();
@@ -45,12 +45,14 @@ fn the_more_unequal_loads_are_the_longer_a_step_takes() {
             }
             // Where tokens choose all experts, loads are equal.
             let chooses = |block: &Block| block.feed_forward.experts().is_some_and(|it| it.per_token < it.count);
-            let spread =
+            let is_spread =
                 case.layout.grid.size_of(case.layout.experts_over) > 1 && case.model.blocks.kinds().iter().any(chooses);
-            assert_eq!(prices[3].seconds > equal.seconds, spread, "{} {:?}", framework.name, case);
-            slower += usize::from(spread);
+            let is_slower = prices[3].seconds > equal.seconds;
+            assert!(is_spread || !is_slower, "{} {:?}", framework.name, case.layout);
+            (spread, slower) = (spread + usize::from(is_spread), slower + usize::from(is_slower));
         }
-        assert!(slower > 4, "{slower}");
+        // The host may take longer than the device in either case.
+        assert!(spread > 4 && 10 * slower >= 9 * spread, "{} {slower} of {spread}", framework.name);
     }
 }
 
