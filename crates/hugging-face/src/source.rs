@@ -49,9 +49,14 @@ impl Source {
         let model = Model::from_hugging_face(&text, set).map_err(config_error)?;
         let config: Value =
             serde_json::from_str(&text).map_err(|error| HuggingFaceError::damaged(&path, error.to_string()))?;
-        let family = config.get("model_type").and_then(Value::as_str).and_then(Family::of);
-        // A model was made of it, so that its family is known.
-        let Some(family) = family else { return Err(HuggingFaceError::damaged(&path, "it names no model_type")) };
+        // A model was made of it, so that it has one.
+        let named = config.get("model_type").and_then(Value::as_str).unwrap_or_default();
+        let Some(family) = Family::of(named) else {
+            let rule = format!("weights of {named} are not read, its configuration is");
+            let known = Family::ALL.map(|(_, name)| name).join(", ");
+            let remedy = format!("take weights of {known}, or the configuration alone");
+            return Err(HuggingFaceError::folder(folder, rule, remedy));
+        };
 
         check_replaced(&model, family).map_err(config_error)?;
         let files = Files::open(folder)?;

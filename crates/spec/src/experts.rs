@@ -35,7 +35,7 @@ impl Experts {
 
 /// Groups of consecutive experts, equally many each, to which the choice of a token is limited: it chooses some groups first, by
 /// the sums of the largest scores in each, with biases, as many as it takes of a group if it takes as many of each, then experts
-/// of these groups alone (DeepSeek-V2, arXiv 2405.04434, section 2.2.2; DeepSeek-V3, arXiv 2412.19437, section 2.1.2).
+/// of these groups alone (DeepSeek-V3, arXiv 2412.19437, section 2.1.2; Megatron-LM's `group_limited_topk`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct ExpertGroups {
     /// How many there are; divides the number of experts.

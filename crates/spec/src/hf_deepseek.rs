@@ -1,9 +1,9 @@
 //! DeepSeek-V3 as a Hugging Face configuration describes it: latent attention, and experts in groups beside a shared one.
 //!
 //! The layer that predicts a second token (`num_nextn_predict_layers`) is not part of what the library computes, and not of the
-//! model here. Pairs of columns turn that are neighbours there and halves here: columns of weights in another order.
-
-use serde_json::{Map, Value};
+//! model here. Columns have another order there: of a key the shared ones stand last, and neighbours turn together, not halves.
+//! Experts of groups that are not chosen have a key of 0 there, which biases below 0 may let win; here they are never chosen.
+//! Fields that decide about the model have to be said: their defaults are those of one model.
 
 use crate::choices::RotaryRule;
 use crate::hf::{Described, rotary_decoder};
@@ -13,21 +13,29 @@ use crate::{BalanceScope, ModelFile, RouterScores, SpecError};
 /// By how much biases of routers move a step, which no configuration says (DeepSeek-V3, arXiv 2412.19437, section 4.2).
 const BIAS_RATE: f64 = 0.001;
 
+/// What the library adds to mean squares of narrow rows, whatever a configuration says of the others.
+const NARROW_EPSILON: f64 = 1e-6;
+
 /// Keys of a group that count for it in the library.
 const COUNTED: usize = 2;
 
 /// A DeepSeek-V3.
 pub(crate) fn deepseek_v3(fields: &mut Fields) -> Result<Described, SpecError> {
-    // How weights are stored, and which code of the hub computes the same.
-    ["quantization_config", "auto_map", "ep_size", "num_nextn_predict_layers", "rope_interleave"]
+    // How weights are stored and spread, which code of the hub computes the same, and what is told above.
+    ["quantization_config", "ep_size", "auto_map", "num_nextn_predict_layers", "rope_interleave"]
         .into_iter()
         .for_each(|field| drop(fields.take(field)));
     let yarn = fields.yarn()?;
     let file = rotary_decoder(fields, "DeepseekV3ForCausalLM")?;
+    if file.norm_epsilon != NARROW_EPSILON {
+        let rule =
+            format!("norms of narrow rows have {NARROW_EPSILON:?} in the library, and here the same as all others");
+        return Err(unexpressed("rms_norm_eps", file.norm_epsilon, rule));
+    }
     let file = latent(fields, file)?;
     let file = experts(fields, file)?;
     let file = match yarn {
-        Some(yarn) => scaled(&yarn, file)?,
+        Some(yarn) => scaled(yarn, file)?,
         None => file,
     };
     Ok(Described { file, window: None })
@@ -46,11 +54,16 @@ fn latent(fields: &mut Fields, file: ModelFile) -> Result<ModelFile, SpecError> 
             return Err(unexpressed(field, other, format!("it follows from the parts of a key: {only}")));
         }
     }
+    // Null: the stream makes queries.
+    let query_latent = match fields.names("q_lora_rank") {
+        true => fields.size("q_lora_rank")?,
+        false => Some(fields.needed_size("q_lora_rank")?),
+    };
     Ok(ModelFile {
         head_dim: Some(width),
         value_dim: Some(fields.needed_size("v_head_dim")?),
         key_value_latent: Some(fields.needed_size("kv_lora_rank")?),
-        query_latent: fields.size("q_lora_rank")?,
+        query_latent,
         shared_key: Some(shared),
         rotary_dim: Some(shared),
         ..file
@@ -69,29 +82,21 @@ fn experts(fields: &mut Fields, file: ModelFile) -> Result<ModelFile, SpecError>
     let count = fields.needed_size("n_routed_experts")?;
     let per_token = fields.needed_size("num_experts_per_tok")?;
     let width = fields.needed_size("moe_intermediate_size")?;
-    let shared = fields.size("n_shared_experts")?.unwrap_or(0).saturating_mul(width);
-    let [groups, chosen] = ["n_group", "topk_group"].map(|field| fields.size(field));
-    let (groups, chosen) = (groups?.unwrap_or(1), chosen?.unwrap_or(1));
-    let limited = chosen < groups;
-    if limited && chosen.checked_mul(COUNTED) != Some(per_token) {
-        let rule = format!(
-            "the {COUNTED} largest keys of a group count for it: tokens choose {per_token} experts of half as many groups"
-        );
-        return Err(unexpressed("topk_group", chosen, rule));
-    }
+    let shared = fields.needed_size("n_shared_experts")?.saturating_mul(width);
+    let groups = groups(fields, count, per_token)?;
     let over_sequence = fields.flag("seq_aux", true)?;
     Ok(ModelFile {
         ffn: Some(fields.needed_size("intermediate_size")?),
         experts: Some(count),
         experts_per_token: Some(per_token),
         expert_ffn: Some(width),
-        expert_first: fields.size("first_k_dense_replace")?,
+        expert_first: Some(fields.needed_size("first_k_dense_replace")?),
         shared_ffn: Some(shared),
         router: Some(RouterScores::Sigmoid),
-        router_groups: limited.then_some(groups),
-        router_top_groups: limited.then_some(chosen),
+        router_groups: groups.map(|[groups, _]| groups),
+        router_top_groups: groups.map(|[_, chosen]| chosen),
         router_normalize: Some(fields.flag("norm_topk_prob", true)?),
-        router_scale: fields.number("routed_scaling_factor")?,
+        router_scale: Some(fields.needed_number("routed_scaling_factor")?),
         router_bias_rate: Some(BIAS_RATE),
         balance: Some(if over_sequence { BalanceScope::Sequence } else { BalanceScope::Batch }),
         balance_loss: Some(fields.number("aux_loss_alpha")?.unwrap_or(0.0)),
@@ -99,33 +104,52 @@ fn experts(fields: &mut Fields, file: ModelFile) -> Result<ModelFile, SpecError>
     })
 }
 
+/// How many groups of experts there are and how many a token chooses, if these are not all.
+fn groups(fields: &mut Fields, experts: usize, per_token: usize) -> Result<Option<[usize; 2]>, SpecError> {
+    let groups = fields.needed_size("n_group")?;
+    let chosen = fields.needed_size("topk_group")?;
+    if groups == 0 || !experts.is_multiple_of(groups) {
+        return Err(unexpressed("n_group", groups, format!("groups have equally many of {experts} experts")));
+    }
+    if !(1..=groups).contains(&chosen) {
+        return Err(unexpressed("topk_group", chosen, format!("a token chooses some of the {groups} groups")));
+    }
+    if chosen < groups && chosen.checked_mul(COUNTED) != Some(per_token) {
+        let rule = format!(
+            "the {COUNTED} largest keys of a group count for it: tokens choose {per_token} experts of half as many groups"
+        );
+        return Err(unexpressed("topk_group", chosen, rule));
+    }
+    Ok((chosen < groups).then_some([groups, chosen]))
+}
+
 /// The model in longer sequences than it was trained with first: frequencies by YaRN, and scores that grow with its factor
 /// (arXiv 2309.00071, section 3.4, for all columns of a key).
-fn scaled(yarn: &Map<String, Value>, file: ModelFile) -> Result<ModelFile, SpecError> {
-    let number = |field: &str| yarn.get(field).and_then(Value::as_f64);
-    let needed = |field: &str| {
-        let positive = number(field).filter(|number| *number > 0.0);
-        positive
-            .ok_or_else(|| SpecError::invalid("rope_scaling", "yarn", format!("it has a number {field}"), "give it"))
-    };
-    let factor = needed("factor")?;
+fn scaled(mut yarn: Fields, file: ModelFile) -> Result<ModelFile, SpecError> {
+    let factor = yarn.needed_number("factor")?;
+    let positions = yarn.needed_size("original_max_position_embeddings")?;
+    // Versions of the library differ where these do.
+    if factor * positions as f64 != file.seq_len as f64 {
+        let rule = format!("sequences of {} are so many times as long as those before, {positions}", file.seq_len);
+        return Err(unexpressed("factor", factor, rule));
+    }
     let grown = |share: f64| if factor > 1.0 { 0.1 * share * factor.ln() + 1.0 } else { 1.0 };
-    let [turning, all] = ["mscale", "mscale_all_dim"].map(|field| number(field).unwrap_or(0.0));
+    let [turning, all] = ["mscale", "mscale_all_dim"].map(|field| yarn.number(field));
+    let (turning, all) = (turning?.unwrap_or(0.0), all?.unwrap_or(0.0));
     // What turns is scaled apart by the ratio of both.
-    if grown(turning) != grown(all) || turning == 0.0 && factor > 1.0 {
-        let rule = "all columns of queries and keys are scaled alike: mscale is mscale_all_dim, and above 0";
-        return Err(unexpressed("rope_scaling", format!("mscale {turning}, mscale_all_dim {all}"), rule));
+    if turning != all || turning <= 0.0 {
+        let rule =
+            format!("all columns of queries and keys are scaled alike: it is mscale_all_dim, {all}, and above 0");
+        return Err(unexpressed("mscale", turning, rule));
     }
-    if yarn.get("truncate").is_some_and(|truncate| *truncate == Value::Bool(false)) {
-        return Err(unexpressed("rope_scaling", "truncate false", "frequencies are mixed between whole pairs"));
-    }
+    yarn.check_flag("truncate", true, "frequencies are mixed between whole pairs")?;
     Ok(ModelFile {
         score_scale: Some(grown(all).powi(2)),
         rotary_scaling: Some(RotaryRule::Yarn),
         rotary_factor: Some(factor),
-        rotary_low: Some(number("beta_slow").unwrap_or(1.0)),
-        rotary_high: Some(number("beta_fast").unwrap_or(32.0)),
-        rotary_positions: Some(needed("original_max_position_embeddings")? as usize),
+        rotary_low: Some(yarn.number("beta_slow")?.unwrap_or(1.0)),
+        rotary_high: Some(yarn.number("beta_fast")?.unwrap_or(32.0)),
+        rotary_positions: Some(positions),
         ..file
     })
 }

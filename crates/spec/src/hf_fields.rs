@@ -107,11 +107,12 @@ impl Fields {
     }
 
     pub fn needed_size(&mut self, field: &str) -> Result<usize, SpecError> {
-        let family = self.family.clone();
-        self.size(field)?.ok_or_else(|| {
-            let rule = format!("a configuration of {family} says it");
-            SpecError::invalid(field, "none", rule, "give it")
-        })
+        self.size(field)?.ok_or_else(|| self.missing(field))
+    }
+
+    fn missing(&self, field: &str) -> SpecError {
+        let rule = format!("a configuration of {} says it", self.family);
+        SpecError::invalid(field, "none", rule, "give it")
     }
 
     /// A list of whole numbers; left out it is empty.
@@ -125,6 +126,10 @@ impl Fields {
     pub fn number(&mut self, field: &str) -> Result<Option<f64>, SpecError> {
         let read = |value: Value| value.as_f64().ok_or_else(|| wrong_type(field, &value, "a number"));
         self.take(field).map(read).transpose()
+    }
+
+    pub fn needed_number(&mut self, field: &str) -> Result<f64, SpecError> {
+        self.number(field)?.ok_or_else(|| self.missing(field))
     }
 
     pub fn flag(&mut self, field: &str, default: bool) -> Result<bool, SpecError> {
@@ -204,10 +209,11 @@ impl Fields {
     ///
     /// # Errors
     /// An object with a field that YaRN does not have.
-    pub fn yarn(&mut self) -> Result<Option<Map<String, Value>>, SpecError> {
+    pub fn yarn(&mut self) -> Result<Option<Self>, SpecError> {
         for field in ["rope_scaling", "rope_parameters"] {
             let Some(Value::Object(map)) = self.map.get_mut(field) else { continue };
-            if !["rope_type", "type"].iter().any(|key| map.get(*key).is_some_and(|kind| kind == "yarn")) {
+            let kind = map.get("rope_type").or_else(|| map.get("type"));
+            if kind.is_none_or(|kind| kind != "yarn") {
                 continue;
             }
             let mut yarn = std::mem::take(map);
@@ -216,7 +222,7 @@ impl Fields {
                 let rule = format!("YaRN has {}", YARN.join(", "));
                 return Err(unexpressed(field, cut(other), rule));
             }
-            return Ok(Some(yarn));
+            return Ok(Some(Self { map: yarn, family: format!("{} with {field} yarn", self.family) }));
         }
         Ok(None)
     }

@@ -288,3 +288,12 @@ fn a_shard_that_is_cut_while_it_is_open_is_named() {
         assert!(error.contains(name) && error.contains("has become shorter"), "{error}");
     }
 }
+
+/// A configuration that is read may be of weights that are not.
+#[test]
+fn weights_of_a_family_whose_configuration_alone_is_read_are_refused_by_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/../spec/tests/data/hugging_face/deepseek-v3.json");
+    fs::copy(config, folder.path().join("config.json")).unwrap();
+    refused(folder.path(), &["weights of deepseek_v3 are not read, its configuration is", "take weights of gpt2, "]);
+}

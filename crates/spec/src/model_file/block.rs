@@ -191,7 +191,7 @@ impl ModelFile {
         check_size("rotary_positions", positions, MAX_SEQ_LEN)?;
         if !(low > 0.0 && low < high && high <= MAX_FACTOR) {
             let rule = format!("it lies above 0 and below rotary_high = {high}, which is at most {MAX_FACTOR}");
-            return Err(SpecError::invalid("rotary_low", low, rule, "use e.g. 1 and 4"));
+            return Err(SpecError::invalid("rotary_low", low, rule, format!("use e.g. 1 and {usual_high}")));
         }
         Ok(match rule {
             RotaryRule::Yarn => RotaryScaling::Yarn { factor, low, high, positions },

@@ -134,7 +134,7 @@ pub struct ModelFile {
     /// Of `llama3` and `yarn`: waves that fit less often into `rotary_positions` are scaled; 1 if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rotary_low: Option<f64>,
-    /// Of `llama3` and `yarn`: waves that fit more often into `rotary_positions` stay; 4 and 32 if left out.
+    /// Of `llama3` and `yarn`: waves that fit more often into `rotary_positions` stay; if left out 4 of `llama3`, 32 of `yarn`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rotary_high: Option<f64>,
     /// Of `llama3` and `yarn`: the length of sequences before; 8192 if left out.

@@ -88,6 +88,14 @@ fn a_published_deepseek_is_the_preset_but_for_longer_sequences() {
     ] {
         assert_eq!(read(changes.clone(), &[]), longer, "{changes}");
     }
+    for field in
+        ["n_group", "topk_group", "n_shared_experts", "first_k_dense_replace", "routed_scaling_factor", "q_lora_rank"]
+    {
+        let mut map: Map<String, Value> = serde_json::from_str(DEEPSEEK).unwrap();
+        map.remove(field);
+        let message = Model::from_hugging_face(&Value::Object(map).to_string(), &[]).unwrap_err().to_string();
+        assert!(message.starts_with(&format!("{field} = none: a configuration of deepseek_v3 says it")), "{message}");
+    }
     let open = read(json!({"n_group": 1, "topk_group": 1, "q_lora_rank": null, "first_k_dense_replace": 1}), &[]);
     assert_eq!((experts(&open).router.groups, open.blocks.first().attention.latent.unwrap().queries), (None, None));
     assert!(placed(&open)[1] && !placed(&open)[0]);
@@ -178,21 +186,36 @@ fn what_changes_the_computation_is_refused_by_name() {
         (DEEPSEEK, json!({"scoring_func": "softmax"}), "scoring_func = softmax: "),
         (DEEPSEEK, json!({"topk_method": "greedy"}), "topk_method = greedy: "),
         (DEEPSEEK, json!({"topk_group": 2}), "topk_group = 2: the 2 largest keys"),
-        (DEEPSEEK, json!({"n_group": 6}), "router_groups=6 does not divide experts = 256"),
+        (DEEPSEEK, json!({"n_group": 6}), "n_group = 6: groups have equally many of 256 experts"),
+        (DEEPSEEK, json!({"n_group": 4, "topk_group": 8}), "topk_group = 8: a token chooses some of the 4 groups"),
+        (DEEPSEEK, json!({"n_group": 0}), "n_group = 0: "),
+        (DEEPSEEK, json!({"rms_norm_eps": 1e-5}), "rms_norm_eps = 0.00001: norms of narrow rows have 1e-6"),
         (DEEPSEEK, json!({"moe_layer_freq": 2}), "moe_layer_freq = 2: "),
         (DEEPSEEK, json!({"n_routed_experts": null}), "n_routed_experts = none: "),
         (DEEPSEEK, json!({"rope_scaling": {"type": "linear", "factor": 2.0}}), "rope_scaling = {"),
-        (DEEPSEEK, json!({"rope_scaling": {"type": "yarn"}}), "rope_scaling = yarn: it has a number factor"),
+        (
+            DEEPSEEK,
+            json!({"rope_scaling": {"type": "yarn"}}),
+            "factor = none: a configuration of deepseek_v3 with rope_scaling yarn says it",
+        ),
         (
             DEEPSEEK,
             json!({"rope_scaling": {"type": "yarn", "factor": 4.0, "mscale": 1.0, "mscale_all_dim": 1.0}}),
-            "rope_scaling = yarn: it has a number original_max_position_embeddings",
+            "original_max_position_embeddings = none: ",
         ),
         (
             DEEPSEEK,
-            json!({"rope_scaling": {"type": "yarn", "factor": 4.0, "mscale": 0.7, "mscale_all_dim": 1.0}}),
-            "rope_scaling = mscale 0.7, mscale_all_dim 1: ",
+            json!({"rope_scaling": {"type": "yarn", "factor": 40.0, "original_max_position_embeddings": 4096,
+            "mscale": 0.7, "mscale_all_dim": 1.0}}),
+            "mscale = 0.7: ",
         ),
+        (
+            DEEPSEEK,
+            json!({"rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4096}}),
+            "factor = 4: sequences of 163840 are so many times as long",
+        ),
+        (DEEPSEEK, json!({"rope_scaling": {"type": "yarn", "factor": "40"}}), "factor = \"40\": it is a number"),
+        (DEEPSEEK, json!({"rope_scaling": {"type": "yarn", "rope_type": "default", "factor": 40}}), "rope_scaling = {"),
         (
             DEEPSEEK,
             json!({"rope_scaling": {"type": "yarn", "factor": 4.0, "attention_factor": 1.0}}),

@@ -26,7 +26,7 @@ impl Bounds<'_> {
         self.largest_stages(c, pieces, even).into_iter().map(of).fold(0.0, f64::max) as u64
     }
 
-    /// Stages than which no other has more. What is in flight grows less from stage to stage.
+    /// Stages of which one has most, or nearly. What is in flight grows less from stage to stage.
     fn largest_stages(&self, c: &Candidate, pieces: &Pieces, even: EvenPieces) -> Vec<usize> {
         let stages = c.size(Axis::Pipe);
         let last = stages - 1;

@@ -95,8 +95,8 @@ impl<'a> Bounds<'a> {
         }
     }
 
-    /// Seconds that a block of a legal candidate computes for a microbatch in the mean of all blocks, forward and backward,
-    /// whatever its pipe, data, schedule, ZeRO stage and overlap.
+    /// Seconds that a block of a legal candidate computes and stands still for a microbatch, or sends, in the mean of all blocks,
+    /// forward and backward, whatever its pipe, data, schedule and ZeRO stage.
     ///
     /// # Errors
     /// A candidate that has no program.
