@@ -52,7 +52,7 @@ fn the_more_unequal_loads_are_the_longer_a_step_takes() {
             (spread, slower) = (spread + usize::from(is_spread), slower + usize::from(is_slower));
         }
         // The host may take longer than the device in either case.
-        assert!(spread > 4 && 10 * slower >= 9 * spread, "{} {slower} of {spread}", framework.name);
+        assert!(slower > 3 && 4 * slower >= 3 * spread, "{} {slower} of {spread}", framework.name);
     }
 }
 

@@ -243,10 +243,12 @@ impl Segments {
         // Where the weights of a block come together, segments gather them at other times.
         let together = bounds.problem.framework.gathers_blocks;
         held.most_alone = if together { again } else { (held.most_alone - dropped).max(again) };
-        // One overlap chunk may be through a segment before the next one begins: at once is sure what one of them has.
-        let (chunks, in_flight) = (c.overlap_chunks as f64, held.in_flight());
-        held.most /= chunks;
-        held.most_alone = in_flight.min(held.most_alone) + (held.most_alone - in_flight).max(0.0) / chunks;
+        // Beside experts one overlap chunk may be through a segment before the next one begins: at once is sure what one has.
+        if c.overlap_chunks > 1 && bounds.problem.by_work.has_experts() {
+            let (chunks, in_flight) = (c.overlap_chunks as f64, held.in_flight());
+            held.most /= chunks;
+            held.most_alone = in_flight.min(held.most_alone) + (held.most_alone - in_flight).max(0.0) / chunks;
+        }
         held
     }
 }
