@@ -58,9 +58,8 @@ impl Mixture {
             capacity: self.factor.map(|factor| Capacity { factor, group, drop: self.drop }),
         }
     }
-}
 
-impl Mixture {
+    /// Those of the groups of so many experts that were drawn.
     fn groups(&self, experts: usize) -> Option<ExpertGroups> {
         let of_count = |count: usize| (1..count).map(move |chosen| ExpertGroups { count, chosen });
         let has_room = |groups: &ExpertGroups| {
@@ -94,9 +93,9 @@ fn routers(per_token: usize) -> impl Strategy<Value = Router> {
     })
 }
 
-/// Two to five experts and more in every block or in some, of which tokens choose one to three, of all or of some groups: both kinds of scores, both orders of
-/// dropping, with and without biases of routers and a shared perceptron, places for few, for all and as many as are needed, loads balanced over sequences, over batches or
-/// not.
+/// Two to five experts and more in every block or in some, of which tokens choose one to three, of all or of some groups: both
+/// kinds of scores, both orders of dropping, with and without biases of routers and a shared perceptron, places for few, for all
+/// and as many as are needed, loads balanced over sequences, over batches or not.
 pub fn mixtures() -> impl Strategy<Value = Mixture> {
     let sizes = (2..=5_usize).prop_flat_map(|count| (Just(count), 1..=count.min(3), 1..=2_usize, any::<bool>()));
     let places = (

@@ -10,8 +10,8 @@ const EXACT: usize = 1 << 24;
 
 /// routes [rows, 3 k] of logits [rows, E]: each token's k experts of the largest probabilities, to
 /// which that expert's bias is added if there is one, in descending order, of equal ones that with the lower
-/// number first, where the rule has groups of the chosen groups alone; their slots, -1 where the group has used up the expert's; and their weights, which
-/// neither bias nor dropping change.
+/// number first, where the rule has groups of experts only of those that are chosen; their slots, -1 where
+/// the tokens' group has used up the expert's; and their weights, which neither bias nor dropping change.
 ///
 /// Slots are taken in the order of [`RouterGroups::by_score`]; equal weights by choice, then by row.
 pub fn route<T: Element>(

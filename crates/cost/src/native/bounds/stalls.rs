@@ -9,7 +9,7 @@ use rustc_hash::FxHashSet;
 /// that other layers do can come between.
 pub(super) fn stalls(stage: &StageProgram, section: &Section) -> Vec<usize> {
     let storage = |value| stage.value(value).storage;
-    // What layers have made, and what they have waited for without a stop since, by where.
+    // What layers have made; what they have issued of it, with nothing since; and what they have waited for, and where.
     let mut made: FxHashSet<(Layer, StorageId)> = FxHashSet::default();
     let mut just_issued: FxHashSet<StorageId> = FxHashSet::default();
     let mut waited: BTreeMap<StorageId, (usize, Layer)> = BTreeMap::new();
