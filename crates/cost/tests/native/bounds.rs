@@ -12,12 +12,22 @@ use quadrille_spec::{
 use crate::case::{Case, changed, fast_networks, fixed, fixed_described, fixed_mixed, frameworks};
 
 /// What [`ratios`] are of.
-const BOUNDS: [&str; 8] =
-    ["blocks", "fastest", "passes", "seconds", "seconds by lists", "bytes of passes", "bytes", "bytes by lists"];
+const BOUNDS: [&str; 9] = [
+    "blocks",
+    "fastest",
+    "passes",
+    "seconds",
+    "seconds by lists",
+    "bytes of passes",
+    "bytes",
+    "bytes by lists",
+    "blocks of the fastest",
+];
 
 /// Bounds over the price: of the seconds by blocks alone, by the fastest passes, by passes, in full, and along the schedule;
-/// of the bytes by passes, in full, and along the schedule.
-fn ratios(case: &Case, framework: Framework) -> Option<[f64; 8]> {
+/// of the bytes by passes, in full, and along the schedule; of the seconds by blocks if nothing is computed or gathered again,
+/// which searches take for all that is.
+fn ratios(case: &Case, framework: Framework) -> Option<[f64; 9]> {
     let problem = case.problem(framework);
     // Pruned keys have no copies.
     let copies = case.model.blocks.kinds().iter().any(|block| case.layout.kv_copies(&block.attention) > 1);
@@ -28,6 +38,14 @@ fn ratios(case: &Case, framework: Framework) -> Option<[f64; 8]> {
     let (candidate, mut bounds) = (case.candidate(), Bounds::new(&problem));
     let price = problem.price_layout(&case.layout).unwrap();
     let block = bounds.block_seconds(&candidate).unwrap();
+    let least = Candidate {
+        recompute: Recompute::None,
+        keep_communicated: true,
+        keep_weights: KeepWeights::Step,
+        zero: Zero::Off,
+        ..candidate
+    };
+    let least = bounds.block_seconds(&least).unwrap();
     let (passes, pieces) = (bounds.passes(&candidate).unwrap(), bounds.pieces(&candidate).unwrap());
     let fastest = bounds.fastest_passes(&candidate).unwrap();
     let by_lists = bounds.by_lists(&candidate, &pieces).unwrap();
@@ -37,11 +55,12 @@ fn ratios(case: &Case, framework: Framework) -> Option<[f64; 8]> {
         bounds.seconds_of_passes(&candidate, &passes),
         bounds.seconds(&candidate, &pieces),
         by_lists.0,
+        bounds.seconds_of_blocks(&candidate, least),
     ];
     let bytes = [bounds.bytes(&candidate, &passes), bounds.bytes(&candidate, &pieces), by_lists.1];
-    let [blocks, fastest, passes, seconds, along] = seconds.map(|seconds| seconds / price.seconds);
+    let [blocks, fastest, passes, seconds, along, least] = seconds.map(|seconds| seconds / price.seconds);
     let [of_passes, bytes, bytes_along] = bytes.map(|bytes| bytes as f64 / price.memory.total() as f64);
-    Some([blocks, fastest, passes, seconds, along, of_passes, bytes, bytes_along])
+    Some([blocks, fastest, passes, seconds, along, of_passes, bytes, bytes_along, least])
 }
 
 /// Candidates of one problem on twelve ranks, with all kinds of switches, several of each block's sizes.
@@ -173,7 +192,7 @@ fn blocks_stand_still_for_what_nothing_hides() {
     assert!([of(&case), of(&on_fast)].iter().all(|ratio| *ratio > 0.85), "{} {}", of(&case), of(&on_fast));
 }
 
-fn median(ratios: &[[f64; 8]], which: usize) -> f64 {
+fn median(ratios: &[[f64; 9]], which: usize) -> f64 {
     let mut sorted: Vec<f64> = ratios.iter().map(|ratios| ratios[which]).collect();
     sorted.sort_by(f64::total_cmp);
     sorted[sorted.len() / 2]
