@@ -104,9 +104,10 @@ pub fn sizes(model: &Model) -> String {
 fn feed_forward(feed_forward: &FeedForward) -> String {
     match feed_forward {
         FeedForward::Dense(perceptron) => perceptron.width.to_string(),
-        FeedForward::Experts(Experts { count, per_token, expert, shared, .. }) => {
+        FeedForward::Experts(Experts { count, per_token, expert, shared, router, .. }) => {
+            let groups = router.groups.map(|groups| format!(" in {} of {} groups", groups.chosen, groups.count));
             let shared = shared.map_or(String::new(), |shared| format!(" and a shared one of {}", shared.width));
-            format!("{per_token} of {count} experts of {}{shared}", expert.width)
+            format!("{per_token} of {count} experts of {}{}{shared}", expert.width, groups.unwrap_or_default())
         }
     }
 }

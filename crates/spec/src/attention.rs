@@ -141,13 +141,19 @@ impl Rotary {
                 frequency * (kept + (1.0 - kept) / factor)
             }
             RotaryScaling::Yarn { factor, low, high, positions } => {
-                let first = self.pair_of_waves(high, positions).floor().max(0.0);
-                let last = self.pair_of_waves(low, positions).ceil().min(self.columns as f64 - 1.0);
+                let [first, last] = self.mixed_pairs(low, high, positions);
                 // Where the ends meet, all after them is scaled.
                 let divided = ((pair as f64 - first) / (last - first).max(1e-3)).clamp(0.0, 1.0);
                 frequency * (1.0 - divided + divided / factor)
             }
         }
+    }
+
+    /// The pairs between which YaRN mixes. With a base so small that waves of all columns stay, the first lies after the last; the
+    /// released code scales then what it should keep.
+    pub(crate) fn mixed_pairs(&self, low: f64, high: f64, positions: usize) -> [f64; 2] {
+        let first = self.pair_of_waves(high, positions).floor().max(0.0);
+        [first, self.pair_of_waves(low, positions).ceil().min(self.columns as f64 - 1.0)]
     }
 
     /// Where the pair would stand whose wave fits so many times into so many positions.

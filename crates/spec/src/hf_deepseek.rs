@@ -6,9 +6,11 @@
 //! Fields that decide about the model have to be said: their defaults are those of one model.
 
 use crate::choices::RotaryRule;
+use crate::classic::ROTARY_BASE;
 use crate::hf::{Described, rotary_decoder};
+use crate::hf_experts::NO_MIXTURE;
 use crate::hf_fields::{Fields, cut, unexpressed};
-use crate::{BalanceScope, ModelFile, RouterScores, SpecError};
+use crate::{BalanceScope, ModelFile, Rotary, RotaryScaling, RouterScores, SpecError};
 
 /// By how much biases of routers move a step, which no configuration says (DeepSeek-V3, arXiv 2412.19437, section 4.2).
 const BIAS_RATE: f64 = 0.001;
@@ -71,27 +73,38 @@ fn latent(fields: &mut Fields, file: ModelFile) -> Result<ModelFile, SpecError> 
 }
 
 fn experts(fields: &mut Fields, file: ModelFile) -> Result<ModelFile, SpecError> {
+    let file = router(fields, file)?;
+    if let Some(other) = fields.size("moe_layer_freq")?.filter(|every| *every != 1) {
+        return Err(unexpressed("moe_layer_freq", other, "every block after the first ones has experts"));
+    }
+    let width = fields.needed_size("moe_intermediate_size")?;
+    let shared = fields.needed_size("n_shared_experts")?.saturating_mul(width);
+    Ok(ModelFile {
+        ffn: Some(fields.needed_size("intermediate_size")?),
+        expert_ffn: Some(width),
+        expert_first: Some(fields.needed_size("first_k_dense_replace")?),
+        shared_ffn: Some(shared),
+        ..file
+    })
+}
+
+/// How many experts there are and how a token chooses among them.
+fn router(fields: &mut Fields, file: ModelFile) -> Result<ModelFile, SpecError> {
     for (field, only) in [("scoring_func", "sigmoid"), ("topk_method", "noaux_tc")] {
         if let Some(other) = fields.text(field)?.filter(|text| text != only) {
             return Err(unexpressed(field, cut(&other), format!("DeepSeek-V3 has {only}")));
         }
     }
-    if let Some(other) = fields.size("moe_layer_freq")?.filter(|every| *every != 1) {
-        return Err(unexpressed("moe_layer_freq", other, "every block after the first ones has experts"));
-    }
     let count = fields.needed_size("n_routed_experts")?;
+    if count == 0 {
+        return Err(unexpressed("n_routed_experts", count, NO_MIXTURE));
+    }
     let per_token = fields.needed_size("num_experts_per_tok")?;
-    let width = fields.needed_size("moe_intermediate_size")?;
-    let shared = fields.needed_size("n_shared_experts")?.saturating_mul(width);
     let groups = groups(fields, count, per_token)?;
     let over_sequence = fields.flag("seq_aux", true)?;
     Ok(ModelFile {
-        ffn: Some(fields.needed_size("intermediate_size")?),
         experts: Some(count),
         experts_per_token: Some(per_token),
-        expert_ffn: Some(width),
-        expert_first: Some(fields.needed_size("first_k_dense_replace")?),
-        shared_ffn: Some(shared),
         router: Some(RouterScores::Sigmoid),
         router_groups: groups.map(|[groups, _]| groups),
         router_top_groups: groups.map(|[_, chosen]| chosen),
@@ -143,13 +156,29 @@ fn scaled(mut yarn: Fields, file: ModelFile) -> Result<ModelFile, SpecError> {
         return Err(unexpressed("mscale", turning, rule));
     }
     yarn.check_flag("truncate", true, "frequencies are mixed between whole pairs")?;
-    Ok(ModelFile {
+    let low = yarn.number("beta_slow")?.unwrap_or(1.0);
+    let high = yarn.number("beta_fast")?.unwrap_or(32.0);
+    let file = ModelFile {
         score_scale: Some(grown(all).powi(2)),
         rotary_scaling: Some(RotaryRule::Yarn),
         rotary_factor: Some(factor),
-        rotary_low: Some(yarn.number("beta_slow")?.unwrap_or(1.0)),
-        rotary_high: Some(yarn.number("beta_fast")?.unwrap_or(32.0)),
+        rotary_low: Some(low),
+        rotary_high: Some(high),
         rotary_positions: Some(positions),
         ..file
-    })
+    };
+    check_mixed(&file, low, high, positions)?;
+    Ok(file)
+}
+
+/// Refuses a base for which the library divides frequencies that it means to keep.
+fn check_mixed(file: &ModelFile, low: f64, high: f64, positions: usize) -> Result<(), SpecError> {
+    let base = file.rotary_base.unwrap_or(ROTARY_BASE);
+    let rotary = Rotary { base, columns: file.rotary_dim.unwrap_or(0), scaling: RotaryScaling::None };
+    let [first, last] = rotary.mixed_pairs(low, high, positions);
+    if first <= last {
+        return Ok(());
+    }
+    let rule = format!("the waves of some pair fit at most {high} times into {positions} positions");
+    Err(unexpressed("rope_theta", base, rule))
 }

@@ -11,7 +11,7 @@ use crate::hf_fields::{Fields, unexpressed};
 use crate::model_file::BlockTable;
 use crate::{ModelFile, RouterScores, SpecError};
 
-const NO_MIXTURE: &str = "some of its blocks have experts, or it is no mixture of them";
+pub(crate) const NO_MIXTURE: &str = "some of its blocks have experts, or it is no mixture of them";
 
 /// Mixtral: experts in every block, whose weights are divided by their sum.
 pub(crate) fn mixtral(fields: &mut Fields) -> Result<Described, SpecError> {

@@ -61,7 +61,7 @@ pub use element::Element;
 pub use elementwise::{add_assign, copy, round, scale, sum_of_squares};
 pub use embedding::{add_positions, embed_backward, embed_forward, positions_backward};
 pub use experts::{
-    GroupedShape, RouterGroups, RouterLosses, RouterRule, RouterShape, Segments, Slots, SpreadShape, combine,
+    GroupedShape, RouterLosses, RouterRule, RouterShape, Segments, Slots, SpreadShape, TokenGroups, combine,
     combine_backward, count_choices, dropped_choices, follow_loads, grouped_matmul, route, route_backward,
     router_forward, router_input_gradient, router_losses, router_weight_gradient, spread, spread_backward,
 };

@@ -10,8 +10,8 @@ use quadrille_step::Scalar;
 use quadrille_tensor as kernels;
 use quadrille_tensor::{
     AdamW, AttentionShape, Buffer, CacheShape, Curve, Element, GroupShape, GroupedShape, HeadNorm, LatentShape,
-    LogitsShape, NormShape, PanelShape, Pool, ProductShape, Rotary, RouterGroups, RouterLosses, RouterRule,
-    RouterShape, Segments, Shape, SpreadShape, TableShape, Transpose,
+    LogitsShape, NormShape, PanelShape, Pool, ProductShape, Rotary, RouterLosses, RouterRule, RouterShape, Segments,
+    Shape, SpreadShape, TableShape, TokenGroups, Transpose,
 };
 
 use super::kinds::{of_either_kind, output_of_either_kind};
@@ -514,7 +514,7 @@ impl<S: Values> Backend for Cpu<S> {
         Ok(())
     }
 
-    fn route(&self, shape: RouterShape, rule: RouterRule, groups: RouterGroups, logits: Numbers<'_, S>, bias: Option<Numbers<'_, S>>, routes: &mut NumbersMut<'_, S>) -> Done {
+    fn route(&self, shape: RouterShape, rule: RouterRule, groups: TokenGroups, logits: Numbers<'_, S>, bias: Option<Numbers<'_, S>>, routes: &mut NumbersMut<'_, S>) -> Done {
         kernels::route(&self.pool, shape, rule, groups, logits.real(), bias.map(Numbers::real), routes.real());
         Ok(())
     }

@@ -23,8 +23,8 @@ use quadrille_comm::Payload;
 use quadrille_step::Scalar;
 use quadrille_tensor::{
     AdamW, AttentionShape, CacheShape, Curve, GroupShape, GroupedShape, HeadNorm, LatentShape, LogitsShape, NormShape,
-    PanelShape, Pool, ProductShape, RouterGroups, RouterLosses, RouterRule, RouterShape, Segments, Shape, SpreadShape,
-    TableShape, Transpose,
+    PanelShape, Pool, ProductShape, RouterLosses, RouterRule, RouterShape, Segments, Shape, SpreadShape, TableShape,
+    TokenGroups, Transpose,
 };
 
 use crate::samples::OwnSamples;
@@ -270,7 +270,7 @@ pub trait Backend: Sized + 'static {
     /// See [`quadrille_tensor::router_weight_gradient`].
     fn router_weight_gradient(&self, shape: RouterShape, cols: usize, x: Self::View<'_>, dlogits: Self::View<'_>, dweight: &mut Self::ViewMut<'_>, accumulate: bool) -> Done;
     /// See [`quadrille_tensor::route`].
-    fn route(&self, shape: RouterShape, rule: RouterRule, groups: RouterGroups, logits: Self::View<'_>, bias: Option<Self::View<'_>>, routes: &mut Self::ViewMut<'_>) -> Done;
+    fn route(&self, shape: RouterShape, rule: RouterRule, groups: TokenGroups, logits: Self::View<'_>, bias: Option<Self::View<'_>>, routes: &mut Self::ViewMut<'_>) -> Done;
     /// See [`quadrille_tensor::count_choices`].
     fn count_choices(&self, shape: RouterShape, routes: Self::View<'_>, scope: impl Fn(usize) -> usize, counts: &mut Self::ViewMut<'_>, accumulate: bool) -> Done;
     /// See [`quadrille_tensor::follow_loads`]: only if [`prepare_update`](Self::prepare_update) has said that the step is applied.

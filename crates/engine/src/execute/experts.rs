@@ -2,7 +2,7 @@
 
 use quadrille_spec::{BalanceScope, DropOrder, Experts, RouterScores};
 use quadrille_step::{BlockKind, GemmPass, Layer, Places, ValueId, kind};
-use quadrille_tensor::{RouterGroups, RouterLosses, RouterRule, RouterShape, Slots, SpreadShape};
+use quadrille_tensor::{RouterLosses, RouterRule, RouterShape, Slots, SpreadShape, TokenGroups};
 
 use super::Done;
 use crate::backend::{View, ViewMut};
@@ -87,7 +87,7 @@ impl<B: Backend> RankEngine<'_, B> {
         let Places { group, slots } =
             Places::of(&experts, self.program.purpose, self.program.layout.seq_len).unwrap_or(all);
         let by_score = experts.capacity.is_some_and(|capacity| capacity.drop == DropOrder::Score);
-        let groups = RouterGroups { rows: group, slots, by_score };
+        let groups = TokenGroups { rows: group, slots, by_score };
         self.write(output, |rank, routes| {
             let (shape, logits) = (rank.router_shape(block, logits), rank.read(logits)?);
             rank.backend.route(shape, rule(&experts), groups, logits, rank.read_some(bias)?, routes)?;

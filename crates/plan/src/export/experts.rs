@@ -95,7 +95,7 @@ pub(super) fn fields(
     fields.say("expert_model_parallel_size", degrees.parallel);
     fields.say("expert_tensor_parallel_size", degrees.tensor);
     balance_gap(&router, layout, gaps);
-    bias_gaps(&router, capacity.is_some(), gaps);
+    choice_gaps(&router, capacity.is_some(), gaps);
     group_gap(&router, per_token, gaps);
     if let Some(capacity) = capacity {
         capacity_gaps(&capacity, per_token, layout, tensor, gaps);
@@ -185,15 +185,15 @@ fn balance_gap(router: &Router, layout: &Layout, gaps: &mut Gaps) {
 }
 
 /// Megatron's loss and its biases count other choices than those that are made.
-fn bias_gaps(router: &Router, drops: bool, gaps: &mut Gaps) {
-    if !router.has_bias() {
-        return;
-    }
-    if router.balance_loss > 0.0 {
-        let instead = "beside biases the loss counts the experts that would be chosen without them";
+fn choice_gaps(router: &Router, drops: bool, gaps: &mut Gaps) {
+    let limits = [("groups", router.groups.is_some()), ("biases", router.has_bias())];
+    let limits: Vec<&str> = limits.into_iter().filter_map(|(name, has)| has.then_some(name)).collect();
+    if router.balance_loss > 0.0 && !limits.is_empty() {
+        let limits = limits.join(" and ");
+        let instead = format!("beside {limits} the loss counts the experts that would be chosen without them");
         gaps.add(format!("balance = {}", router.balance), instead);
     }
-    if drops {
+    if router.has_bias() && drops {
         let instead = "biases follow loads without the choices that are dropped";
         gaps.add(format!("router_bias_rate = {}", router.bias_rate), instead);
     }

@@ -44,6 +44,7 @@ pub(super) fn export(described: &Described, layout: &Layout, target: &Target) ->
     let tensor = gaps.tensor_parallel(model)?;
     let (name, flavour) = flavour(described, &mut gaps);
     if let Some(mixture) = &described.mixture {
+        check_groups(&mixture.experts)?;
         expert_gaps(mixture, name == QWEN3, layout, tensor, &mut gaps);
     }
     if name == QWEN3 && sizes.pipe > 1 {
@@ -160,6 +161,18 @@ fn moe_args(experts: &Experts) -> String {
          route_norm={norm}, route_scale={:?}, score_before_experts=False, load_balance_coeff={bias_rate})",
         router.scores, router.scale
     )
+}
+
+/// The two largest scores of a group count for it, so that it has at least two.
+fn check_groups(experts: &Experts) -> Result<(), SpecError> {
+    match experts.router.groups.filter(|groups| experts.count < 2 * groups.count) {
+        None => Ok(()),
+        Some(groups) => {
+            let rule = "torchtitan's groups have at least two experts";
+            let remedy = format!("use at most {}, or none", experts.count / 2);
+            Err(SpecError::invalid("router_groups", groups.count, rule, remedy))
+        }
+    }
 }
 
 /// What torchtitan's experts do otherwise.

@@ -118,6 +118,22 @@ fn every_part_of_experts_that_is_not_expressed_is_named() {
             megatrons,
         ),
         (
+            "balance = sequence: beside groups",
+            &[("router_groups", "2"), ("router_top_groups", "1"), ("router", "sigmoid")],
+            one.clone(),
+            &[("router_groups", "2"), ("router_top_groups", "1"), ("router", "sigmoid"), ("balance", "none")],
+            one.clone(),
+            megatrons,
+        ),
+        (
+            "balance = sequence: beside groups and biases",
+            &[("router_groups", "2"), ("router_top_groups", "1"), ("router", "sigmoid"), ("router_bias_rate", "0.001")],
+            one.clone(),
+            &[("router_groups", "2"), ("router_top_groups", "1"), ("router", "sigmoid")],
+            one.clone(),
+            megatrons,
+        ),
+        (
             "router_bias_rate = 0.001:",
             &[("router", "sigmoid"), ("router_bias_rate", "0.001"), ("capacity", "1.25")],
             single.clone(),
@@ -244,6 +260,10 @@ fn what_would_be_other_experts_is_refused() {
             "{message}"
         );
     }
+    let single: &[_] = &[("router_groups", "8"), ("router_top_groups", "2")];
+    let message = refusal(Framework::Torchtitan, single, &plain);
+    let rule = "router_groups = 8: torchtitan's groups have at least two experts";
+    assert_eq!(message, format!("{rule}; use at most 4, or none"));
     for framework in TOLD {
         let message = refusal(framework, &[("blocks.1.experts", "4")], &plain);
         assert!(message.starts_with("blocks = several kinds of experts:"), "{message}");

@@ -150,49 +150,25 @@ impl ModelFile {
     }
 
     fn described_groups(&self, experts: usize, per_token: usize) -> Result<Option<ExpertGroups>, SpecError> {
-        let count = self.router_groups.unwrap_or(0);
-        if count < 2 {
-            return match self.router_top_groups.filter(|chosen| *chosen > 0) {
-                None => Ok(None),
-                Some(chosen) => {
-                    let remedy = "give `model.router_groups`, or leave it out";
-                    Err(SpecError::invalid(
-                        "router_top_groups",
-                        chosen,
-                        "it is said of groups of experts, and there are none",
-                        remedy,
-                    ))
-                }
-            };
-        }
-        SpecError::check_divides("router_groups", count, "experts", experts)?;
-        let Some(chosen) = self.router_top_groups else {
-            let remedy = "give `model.router_top_groups` too, or leave both out";
-            return Err(SpecError::invalid(
-                "router_groups",
-                count,
-                "it must be said how many of them a token chooses",
-                remedy,
-            ));
+        let count = self.router_groups.filter(|count| *count > 1);
+        let (field, value, rule, remedy) = match (count, self.router_top_groups) {
+            (None, None | Some(0)) => return Ok(None),
+            (None, Some(chosen)) => {
+                let rule = "it is said of groups of experts, and there are none";
+                ("router_top_groups", chosen, rule, "give `model.router_groups`, or leave it out")
+            }
+            (Some(count), None) => {
+                let rule = "it must be said how many of them a token chooses";
+                ("router_groups", count, rule, "give `model.router_top_groups` too, or leave both out")
+            }
+            (Some(count), Some(chosen)) => {
+                SpecError::check_divides("router_groups", count, "experts", experts)?;
+                let groups = ExpertGroups { count, chosen };
+                check_chosen_groups(groups, experts, per_token)?;
+                return Ok(Some(groups));
+            }
         };
-        let refuse = |rule: String, remedy: &str| Err(SpecError::invalid("router_top_groups", chosen, rule, remedy));
-        if !(1..count).contains(&chosen) {
-            let rule = format!("a token chooses at least 1 of the {count} groups, and not all of them");
-            return refuse(rule, "use another number, or no groups");
-        }
-        if !per_token.is_multiple_of(chosen) {
-            let rule =
-                format!("as many of each group count for it: the number must divide experts_per_token = {per_token}");
-            return refuse(rule, "change one of them");
-        }
-        let room = chosen * (experts / count);
-        if per_token > room {
-            let rule = format!(
-                "the groups that a token chooses have {room} experts, fewer than experts_per_token = {per_token}"
-            );
-            return refuse(rule, "use more");
-        }
-        Ok(Some(ExpertGroups { count, chosen }))
+        Err(SpecError::invalid(field, value, rule, remedy))
     }
 
     fn described_capacity(&self) -> Result<Option<Capacity>, SpecError> {
@@ -220,6 +196,28 @@ impl ModelFile {
             drop: self.drop.unwrap_or(DropOrder::Choice),
         }))
     }
+}
+
+/// Refuses groups of which a token cannot choose as many experts of each.
+fn check_chosen_groups(groups: ExpertGroups, experts: usize, per_token: usize) -> Result<(), SpecError> {
+    let ExpertGroups { count, chosen } = groups;
+    let refuse = |rule: String, remedy: &str| Err(SpecError::invalid("router_top_groups", chosen, rule, remedy));
+    if !(1..count).contains(&chosen) {
+        let rule = format!("a token chooses at least 1 of the {count} groups, and not all of them");
+        return refuse(rule, "use another number, or no groups");
+    }
+    if !per_token.is_multiple_of(chosen) {
+        let rule =
+            format!("as many of each group count for it: the number must divide experts_per_token = {per_token}");
+        return refuse(rule, "change one of them");
+    }
+    let room = chosen * (experts / count);
+    if per_token > room {
+        let rule =
+            format!("the groups that a token chooses have {room} experts, fewer than experts_per_token = {per_token}");
+        return refuse(rule, "use more");
+    }
+    Ok(())
 }
 
 /// What a loss is multiplied with; 0 is none.

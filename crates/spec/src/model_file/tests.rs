@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Block, Latent, NormedOver, QueryKeyNorm};
+use crate::{Block, Latent, NormedOver, QueryKeyNorm, RotaryScaling};
 
 const SMALL: &str = "name = \"small\"\nlayers = 2\nhidden = 12\nheads = 3\nvocab = 7\nseq_len = 5\n";
 
@@ -150,6 +150,28 @@ fn remedies_of_latent_attention_can_be_followed_in_a_table() {
     }
     let model = with(&[&of_all[..], &said].concat()).unwrap();
     assert_eq!([0, 1].map(|block| model.blocks[block].attention.kv_heads), [2, 6]);
+}
+
+#[test]
+fn rules_of_scaled_frequencies_have_their_usual_numbers_and_survive_a_round_trip() {
+    let rotary = [("hidden", "24"), ("positions", "rotary"), ("rotary_factor", "8")];
+    let scaled = |more: &[(&str, &str)]| {
+        let model = with(&[&rotary[..], more].concat())?;
+        let again = toml::to_string(&model).unwrap();
+        assert_eq!(Model::from_toml(&again, &[]).as_ref(), Ok(&model), "{again}");
+        Ok::<_, SpecError>(model.blocks.first().attention.rotary.unwrap().scaling)
+    };
+    let (factor, low, positions) = (8.0, 1.0, 8192);
+    let rule = |name: &'static str| ("rotary_scaling", name);
+    assert_eq!(scaled(&[rule("none")]), Ok(RotaryScaling::None));
+    assert_eq!(scaled(&[rule("linear")]), Ok(RotaryScaling::Linear { factor }));
+    assert_eq!(scaled(&[rule("llama3")]), Ok(RotaryScaling::Llama3 { factor, low, high: 4.0, positions }));
+    assert_eq!(scaled(&[rule("yarn")]), Ok(RotaryScaling::Yarn { factor, low, high: 32.0, positions }));
+    let own = [rule("yarn"), ("rotary_low", "0.5"), ("rotary_high", "2"), ("rotary_positions", "20")];
+    assert_eq!(scaled(&own), Ok(RotaryScaling::Yarn { factor, low: 0.5, high: 2.0, positions: 20 }));
+    let refused = scaled(&[rule("yarn"), ("rotary_low", "32")]).unwrap_err().to_string();
+    assert!(refused.starts_with("rotary_low = 32: it lies above 0 and below rotary_high = 32"), "{refused}");
+    assert!(refused.ends_with("use e.g. 1 and 32"), "{refused}");
 }
 
 /// The columns that turn, of latent attention where `rotary_dim` is left out those that all heads share.

@@ -192,7 +192,13 @@ fn what_changes_the_computation_is_refused_by_name() {
         (DEEPSEEK, json!({"rms_norm_eps": 1e-5}), "rms_norm_eps = 0.00001: norms of narrow rows have 1e-6"),
         (DEEPSEEK, json!({"moe_layer_freq": 2}), "moe_layer_freq = 2: "),
         (DEEPSEEK, json!({"n_routed_experts": null}), "n_routed_experts = none: "),
-        (DEEPSEEK, json!({"rope_scaling": {"type": "linear", "factor": 2.0}}), "rope_scaling = {"),
+        (DEEPSEEK, json!({"n_routed_experts": 0}), "n_routed_experts = 0: some of its blocks have experts"),
+        (DEEPSEEK, json!({"rope_theta": 3.0}), "rope_theta = 3: the waves of some pair fit at most 32 times into 4096"),
+        (
+            DEEPSEEK,
+            json!({"rope_scaling": {"type": "linear"}}),
+            "rope_scaling = {\"type\":\"linear\"}: rotary frequencies are scaled by no other rule: rope_type is \"default\", or \"yarn\"",
+        ),
         (
             DEEPSEEK,
             json!({"rope_scaling": {"type": "yarn"}}),
@@ -234,7 +240,11 @@ fn what_changes_the_computation_is_refused_by_name() {
         (QWEN3, json!({"mlp_only_layers": [-1]}), "mlp_only_layers = [-1]: it is a list of whole numbers"),
         (QWEN3, json!({"use_sliding_window": true, "sliding_window": 100}), "sliding_window = 100: "),
         (QWEN3, json!({"router_jitter_noise": 0.1}), "router_jitter_noise = 0.1: no field of qwen3_moe"),
-        (QWEN3, json!({"rope_scaling": {"rope_type": "yarn"}}), "rope_scaling = {"),
+        (
+            QWEN3,
+            json!({"rope_scaling": {"rope_type": "yarn"}}),
+            "rope_scaling = {\"rope_type\":\"yarn\"}: rotary frequencies are scaled by no other rule: rope_type is \"default\"; ",
+        ),
     ] {
         let message = read(text, changes.clone(), &[]).expect_err(starts).to_string();
         assert!(message.starts_with(starts), "{changes}: {message}");

@@ -60,7 +60,7 @@ pub struct RouterRule {
 
 /// How tokens share the slots of an expert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RouterGroups {
+pub struct TokenGroups {
     /// Tokens of a group, g.
     pub rows: usize,
     /// Slots of an expert for a group, C.

@@ -1,6 +1,6 @@
 //! The choice of experts and of their slots.
 
-use super::{RouterGroups, RouterRule, RouterShape, index};
+use super::{RouterRule, RouterShape, TokenGroups, index};
 use crate::dispatch::vectorised;
 use crate::element::Element;
 use crate::pool::Pool;
@@ -13,12 +13,12 @@ const EXACT: usize = 1 << 24;
 /// number first, where the rule has groups of experts only of those that are chosen; their slots, -1 where
 /// the tokens' group has used up the expert's; and their weights, which neither bias nor dropping change.
 ///
-/// Slots are taken in the order of [`RouterGroups::by_score`]; equal weights by choice, then by row.
+/// Slots are taken in the order of [`TokenGroups::by_score`]; equal weights by choice, then by row.
 pub fn route<T: Element>(
     pool: &Pool,
     shape: RouterShape,
     rule: RouterRule,
-    groups: RouterGroups,
+    groups: TokenGroups,
     logits: &[T],
     bias: Option<&[T]>,
     routes: &mut [T],
@@ -33,6 +33,7 @@ pub fn route<T: Element>(
     assert!(rows / groups.rows * groups.slots <= EXACT && experts <= EXACT, "{shape:?} {groups:?}");
     assert!(experts.is_multiple_of(rule.groups) && rule.chosen_groups <= rule.groups, "{shape:?} {rule:?}");
     assert!(rule.groups == 1 || per_token.is_multiple_of(rule.chosen_groups), "{shape:?} {rule:?}");
+    assert!(per_token <= experts / rule.groups * rule.chosen_groups, "{shape:?} {rule:?}");
     let piece = pool.rows_per_piece(rows, experts);
     pool.each(routes.chunks_mut(piece * width).zip(logits.chunks(piece * experts)), |(routes, logits)| {
         T::with_scratch(3 * experts + rule.groups, |scratch| {
@@ -106,7 +107,7 @@ fn largest_key<T: Element>(keys: &[T]) -> usize {
 }
 
 /// The slots of a group's routes.
-fn take_slots<T: Element>(shape: RouterShape, groups: RouterGroups, group: usize, routes: &mut [T]) {
+fn take_slots<T: Element>(shape: RouterShape, groups: TokenGroups, group: usize, routes: &mut [T]) {
     let (rows, per_token) = (groups.rows, shape.per_token);
     let at = |i: usize| i % rows * 3 * per_token + i / rows;
     // Choice by choice, each by row: the order that the sort leaves equal weights in.

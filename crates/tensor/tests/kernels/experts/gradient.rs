@@ -5,7 +5,7 @@ use crate::support::{assert_gradient, dot, on_any_threads, random};
 use quadrille_tensor::*;
 
 const SHAPE: RouterShape = RouterShape { rows: 24, experts: 5, per_token: 2 };
-const GROUPS: RouterGroups = RouterGroups { rows: 8, slots: 3, by_score: false };
+const GROUPS: TokenGroups = TokenGroups { rows: 8, slots: 3, by_score: false };
 const FACTORS: RouterLosses = RouterLosses { balance: 0.3, z: 0.02, scope_tokens: 12 };
 
 /// Rows by turns in two scopes, as sequences that are cut among ranks may be.
@@ -150,7 +150,7 @@ fn gradients_of_weights_and_losses_equal_differences() {
 #[test]
 fn threads_change_no_bit_of_many_rows() {
     let shape = RouterShape { rows: 3000, experts: 60, per_token: 4 };
-    let groups = RouterGroups { rows: 500, slots: 30, by_score: true };
+    let groups = TokenGroups { rows: 500, slots: 30, by_score: true };
     let logits = random::<f32>(1, shape.rows * shape.experts);
     let routes = on_any_threads(|pool| routes(pool, shape, RULES[3], groups, &logits));
     let mut counts = vec![0.0; 3 * shape.experts];

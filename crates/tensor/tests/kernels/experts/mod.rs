@@ -17,7 +17,7 @@ const fn rule(sigmoid: bool, normalize: bool, scale: f64) -> RouterRule {
     RouterRule { sigmoid, normalize, scale, groups: 1, chosen_groups: 1 }
 }
 
-fn routes<T: Element>(pool: &Pool, shape: RouterShape, rule: RouterRule, groups: RouterGroups, logits: &[T]) -> Vec<T> {
+fn routes<T: Element>(pool: &Pool, shape: RouterShape, rule: RouterRule, groups: TokenGroups, logits: &[T]) -> Vec<T> {
     let mut routes = vec![T::from_f64(f64::NAN); shape.rows * 3 * shape.per_token];
     route(pool, shape, rule, groups, logits, None, &mut routes);
     routes
@@ -27,7 +27,7 @@ fn biased_routes<T: Element>(
     pool: &Pool,
     shape: RouterShape,
     rule: RouterRule,
-    groups: RouterGroups,
+    groups: TokenGroups,
     [logits, bias]: [&[T]; 2],
 ) -> Vec<T> {
     let mut routes = vec![T::from_f64(f64::NAN); shape.rows * 3 * shape.per_token];
