@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release --example sharded_step`
 
-use quadrille::engine::{Cpu, Hyper, TrainOptions, random_batch, train};
+use quadrille::engine::{Hyper, TrainOptions, random_batch, train_on_cpu};
 use quadrille::prelude::{Layout, LayoutRequest, Model, RunEvent};
 use quadrille::step::StepProgram;
 
@@ -18,7 +18,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("loss {:.4}, gradient norm {:.4}", record.loss, record.grad_norm);
         Ok(())
     };
-    let outcome = train::<Cpu<f32>>(&program, &options, &batch, None, &mut on_event)?;
+    let outcome = train_on_cpu(&program, &options, &batch, None, &mut on_event)?;
 
     let counted = outcome.counted.ok_or("no step was executed")?;
     let (predicted, executed) = (&outcome.predicted.ranks[0], &counted.ranks[0]);

@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::mem::swap;
 use std::ops::Range;
 
+use half::{bf16, f16};
 use quadrille_spec::IGNORED;
 use quadrille_step::Scalar;
 use quadrille_tensor as kernels;
@@ -23,8 +24,8 @@ use super::{
     AttentionMask, Backend, Done, ElementMask, Gamma, Kind, Positions, Statistics, Swept, Totals, Update, UpdateRule,
     View, ViewMut,
 };
+use crate::EngineError;
 use crate::samples::OwnSamples;
-use crate::{EngineError, Values};
 
 /// Kernels and everyone else mean the same targets.
 const _: () = assert!(kernels::IGNORED == IGNORED);
@@ -47,16 +48,28 @@ impl<S> Cpu<S> {
     }
 }
 
+/// An item for each of these types of elements `S`: so kernels are compiled here, not in each crate that names a backend.
+macro_rules! for_each_element {
+    ($($element:ty),*; $item:item) => {
+        $(const _: () = {
+            type S = $element;
+            type Real = <S as kernels::Stored>::Real;
+            $item
+        };)*
+    };
+}
+
+for_each_element! { f32, f64, bf16, f16;
 #[rustfmt::skip]
-impl<S: Values> Backend for Cpu<S> {
-    type Real = S::Real;
+impl Backend for Cpu<S> {
+    type Real = Real;
     type Stored = S;
     type Buffer = Bytes;
     type View<'v> = Numbers<'v, S>;
     type ViewMut<'v> = NumbersMut<'v, S>;
     type Scalars = Vec<f64>;
     type Samples = OwnSamples;
-    type Angles = Rotary<S::Real>;
+    type Angles = Rotary<Real>;
     type Indices = Vec<u32>;
 
     fn open(_rank: usize, threads: usize) -> Result<Self, EngineError> {
@@ -88,11 +101,11 @@ impl<S: Values> Backend for Cpu<S> {
         of.part(range)
     }
 
-    fn upload<R>(&self, to: &mut NumbersMut<'_, S>, write: impl FnOnce(&mut [S::Real]) -> R) -> Result<R, EngineError> {
+    fn upload<R>(&self, to: &mut NumbersMut<'_, S>, write: impl FnOnce(&mut [Real]) -> R) -> Result<R, EngineError> {
         Ok(to.changed(write))
     }
 
-    fn download<R>(&self, from: Numbers<'_, S>, read: impl FnOnce(&[S::Real]) -> R) -> Result<R, EngineError> {
+    fn download<R>(&self, from: Numbers<'_, S>, read: impl FnOnce(&[Real]) -> R) -> Result<R, EngineError> {
         Ok(from.seen(read))
     }
 
@@ -224,7 +237,7 @@ impl<S: Values> Backend for Cpu<S> {
     }
 
     fn scale(&self, x: &mut NumbersMut<'_, S>, factor: f64) -> Done {
-        kernels::scale(&self.pool, x.stored(), S::Real::from_f64(factor));
+        kernels::scale(&self.pool, x.stored(), Real::from_f64(factor));
         Ok(())
     }
 
@@ -299,7 +312,7 @@ impl<S: Values> Backend for Cpu<S> {
     }
 
     fn cross_entropy_gradient(&self, shape: LogitsShape, samples: &OwnSamples, rows: Range<usize>, logits: &mut NumbersMut<'_, S>, maxima: Numbers<'_, S>, sums: Numbers<'_, S>, scale: f64) -> Done {
-        let (targets, scale) = (&samples.tokens[1][rows], S::Real::from_f64(scale));
+        let (targets, scale) = (&samples.tokens[1][rows], Real::from_f64(scale));
         let loss = kernels::cross_entropy_gradient(&self.pool, shape, logits.stored(), maxima.real(), sums.real(), targets, scale);
         self.add(loss, counted(targets));
         Ok(())
@@ -313,7 +326,7 @@ impl<S: Values> Backend for Cpu<S> {
 
     fn squared_error(&self, samples: &OwnSamples, numbers: Range<usize>, predictions: &mut NumbersMut<'_, S>, scale: f64) -> Done {
         let (targets, count) = (&samples.patches[1][numbers], predictions.elements() as u64);
-        self.add(kernels::squared_error(&self.pool, predictions.stored(), targets, S::Real::from_f64(scale)), count);
+        self.add(kernels::squared_error(&self.pool, predictions.stored(), targets, Real::from_f64(scale)), count);
         Ok(())
     }
 
@@ -419,19 +432,19 @@ impl<S: Values> Backend for Cpu<S> {
     }
 
     fn dropout(&self, shape: Shape, x: &mut NumbersMut<'_, S>, mask: &ElementMask) -> Done {
-        let scale = S::Real::from_f64(mask.dropout.scale);
+        let scale = Real::from_f64(mask.dropout.scale);
         kernels::dropout(&self.pool, shape, x.stored(), scale, |row, col| mask.keeps(row, col));
         Ok(())
     }
 
     fn residual_forward(&self, shape: Shape, x: &mut NumbersMut<'_, S>, bias: Option<Numbers<'_, S>>, residual: Numbers<'_, S>, mask: Option<&ElementMask>) -> Done {
-        let keep = mask.map(|mask| (S::Real::from_f64(mask.dropout.scale), |row, col| mask.keeps(row, col)));
+        let keep = mask.map(|mask| (Real::from_f64(mask.dropout.scale), |row, col| mask.keeps(row, col)));
         let dropout = keep.as_ref().map(|(scale, keep)| (*scale, keep as _));
         kernels::residual_forward(&self.pool, shape, x.stored(), bias.map(Numbers::real), residual.stored(), dropout);
         Ok(())
     }
 
-    fn angles(&self, head_dim: usize, frequencies: &[f64], positions: impl Iterator<Item = usize>) -> Result<Rotary<S::Real>, EngineError> {
+    fn angles(&self, head_dim: usize, frequencies: &[f64], positions: impl Iterator<Item = usize>) -> Result<Rotary<Real>, EngineError> {
         Ok(Rotary::new(head_dim, frequencies, positions))
     }
 
@@ -445,19 +458,19 @@ impl<S: Values> Backend for Cpu<S> {
         Ok(())
     }
 
-    fn rotate(&self, shape: GroupShape, angles: &Rotary<S::Real>, at: Positions<'_>, x: &mut NumbersMut<'_, S>, back: bool) -> Swept {
+    fn rotate(&self, shape: GroupShape, angles: &Rotary<Real>, at: Positions<'_>, x: &mut NumbersMut<'_, S>, back: bool) -> Swept {
         Ok(kernels::rotate(&self.pool, shape, angles, |row| at.angle(row), x.stored(), back))
     }
 
     fn attention_forward(&self, shape: AttentionShape, qkv: Numbers<'_, S>, keys_values: Option<Numbers<'_, S>>, out: &mut NumbersMut<'_, S>, log_sum_exp: &mut NumbersMut<'_, S>, mask: Option<&AttentionMask>) -> Done {
-        let keep = mask.map(|mask| (S::Real::from_f64(mask.dropout.scale), |s, head, query, key| mask.keeps(s, head, query, key)));
+        let keep = mask.map(|mask| (Real::from_f64(mask.dropout.scale), |s, head, query, key| mask.keeps(s, head, query, key)));
         let dropout = keep.as_ref().map(|(scale, keep)| (*scale, keep as _));
         kernels::attention_forward(&self.pool, shape, qkv.stored(), keys_values.map(Numbers::stored), out.stored(), log_sum_exp.real(), dropout);
         Ok(())
     }
 
     fn attention_backward(&self, shape: AttentionShape, qkv: Numbers<'_, S>, keys_values: Option<(Numbers<'_, S>, &mut NumbersMut<'_, S>)>, out: Numbers<'_, S>, log_sum_exp: Numbers<'_, S>, dout: Numbers<'_, S>, dqkv: &mut NumbersMut<'_, S>, mask: Option<&AttentionMask>) -> Done {
-        let keep = mask.map(|mask| (S::Real::from_f64(mask.dropout.scale), |s, head, query, key| mask.keeps(s, head, query, key)));
+        let keep = mask.map(|mask| (Real::from_f64(mask.dropout.scale), |s, head, query, key| mask.keeps(s, head, query, key)));
         let dropout = keep.as_ref().map(|(scale, keep)| (*scale, keep as _));
         let keys_values = keys_values.map(|(kv, dkv)| (kv.stored(), dkv.stored()));
         kernels::attention_backward(&self.pool, shape, qkv.stored(), keys_values, out.stored(), log_sum_exp.real(), dout.stored(), dqkv.stored(), dropout);
@@ -593,4 +606,5 @@ impl<S: Values> Backend for Cpu<S> {
         of_either_kind!(y, x => kernels::store_panel_columns(&self.pool, shape, y, x));
         Ok(())
     }
+}
 }

@@ -1,6 +1,8 @@
 //! Negative controls of counting: a step that does less than its program was priced for is noticed, by every kind of run.
 
-use quadrille_engine::{Cpu, GenerateOptions, GenerationPrograms, TrainOptions, evaluate, generate, train};
+use quadrille_engine::{
+    GenerateOptions, GenerationPrograms, TrainOptions, evaluate_on_cpu, generate_on_cpu, train_on_cpu,
+};
 use quadrille_proofs::{
     SEED, drawn, edited_stage, forward_options, hyper, layout_with, model, program, program_with, prove, random_samples,
 };
@@ -35,7 +37,7 @@ fn training_names_what_was_not_counted_as_predicted() {
     let [whole, less] = pipelined();
     let options = TrainOptions::new(2, hyper(None), SEED);
     let differs = |program: &StepProgram| {
-        train::<Cpu<f64>>(program, &options, &random_samples(program), None, &mut |_| Ok(())).unwrap().difference
+        train_on_cpu(program, &options, &random_samples(program), None, &mut |_| Ok(())).unwrap().difference
     };
     assert_eq!(differs(&whole), None);
     assert_names_the_update(&differs(&less).unwrap(), &less);
@@ -59,7 +61,7 @@ fn evaluation_names_what_was_not_counted_as_predicted() {
     let differs = |program: &StepProgram| {
         let batch = random_samples(program);
         let samples = program.layout.global_batch as u64;
-        evaluate::<Cpu<f64>>(program, &forward_options(1), &drawn(SEED), samples, &batch, &|_| ()).unwrap().difference
+        evaluate_on_cpu(program, &forward_options(1), &drawn(SEED), samples, &batch, &|_| ()).unwrap().difference
     };
     assert_eq!(differs(&whole), None);
     let difference = differs(&less).unwrap();
@@ -80,7 +82,7 @@ fn generation_tells_of_what_was_not_counted_as_predicted() {
     });
     let less = GenerationPrograms { prefill, decode: whole.decode.clone() };
     let differs = |programs: &GenerationPrograms| {
-        let outcome = generate::<Cpu<f64>>(programs, &options, &run, &drawn(SEED), &prompts, &mut |_, _| Ok(()));
+        let outcome = generate_on_cpu(programs, &options, &run, &drawn(SEED), &prompts, &mut |_, _| Ok(()));
         outcome.unwrap().difference
     };
     assert_eq!(differs(&whole), None);

@@ -1,6 +1,6 @@
 //! Losses above the limit: their gradients are not applied, and they do not count as usual.
 
-use quadrille_engine::{Cpu, DivergencePolicy, OnDivergence, RunEvent, TrainOptions, random_batch, train};
+use quadrille_engine::{DivergencePolicy, OnDivergence, RunEvent, TrainOptions, random_batch, train_on_cpu};
 use quadrille_proofs::{SEED, hyper, model, program};
 use quadrille_spec::{Activations, Overlap};
 
@@ -13,7 +13,7 @@ fn losses_above_the_limit_are_skipped_and_do_not_raise_it() {
     let options = TrainOptions { divergence, ..TrainOptions::new(13, hyper(None), SEED) };
     let batch = random_batch(&model, SEED, model.seq_len);
     let mut limits = Vec::new();
-    let outcome = train::<Cpu<f64>>(&program, &options, &batch, None, &mut |event| {
+    let outcome = train_on_cpu(&program, &options, &batch, None, &mut |event| {
         if let RunEvent::Skipped { step, reason } = event {
             limits.push((step, reason.split("; ").nth(1).unwrap_or_default().to_owned()));
         }

@@ -4,7 +4,7 @@
 use proptest::test_runner::TestCaseError;
 use quadrille_comm::{JobOptions, run_ranks};
 use quadrille_engine::{
-    Cpu, EngineError, Evaluation, ForwardOptions, InitialValues, RankEngine, Samples, evaluate, random_batch,
+    Cpu, EngineError, Evaluation, ForwardOptions, InitialValues, RankEngine, Samples, evaluate_on_cpu, random_batch,
 };
 use quadrille_oracle as oracle;
 use quadrille_proofs::{
@@ -43,7 +43,7 @@ fn serial(program: &StepProgram, seed: u64, samples: u64) -> (f64, u64) {
 fn holds(program: &StepProgram, run: &ForwardOptions, seed: u64, samples: u64) -> Result<(), String> {
     let layout = &program.layout;
     let batch = numbered(&program.model, seed, layout.seq_len, layout.global_batch);
-    let outcome = evaluate::<Cpu<f64>>(program, run, &drawn(seed), samples, &batch, &|_| ());
+    let outcome = evaluate_on_cpu(program, run, &drawn(seed), samples, &batch, &|_| ());
     let outcome = outcome.map_err(|error| error.to_string())?;
     let expected = serial(program, seed, samples);
     let Evaluation { loss, targets, .. } = outcome.evaluation;
@@ -287,7 +287,7 @@ fn with_targets_from(from: u64, samples: u64) -> Result<u64, EngineError> {
         }
         Ok(())
     };
-    let outcome = evaluate::<Cpu<f64>>(&program, &ForwardOptions::default(), &drawn(1), samples, &batch, &|_| ())?;
+    let outcome = evaluate_on_cpu(&program, &ForwardOptions::default(), &drawn(1), samples, &batch, &|_| ())?;
     Ok(outcome.evaluation.targets)
 }
 

@@ -5,7 +5,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use quadrille_engine::{BatchSource, Cpu, EngineError, Samples, TrainOptions, train};
+use quadrille_engine::{BatchSource, EngineError, Samples, TrainOptions, train_on_cpu};
 use quadrille_proofs::{edited, hyper, model, program, random_samples, vit};
 use quadrille_spec::{Activations, Overlap};
 use quadrille_step::{Layer, Operation, StepProgram};
@@ -20,7 +20,7 @@ fn four_ranks() -> StepProgram {
 /// The error of three steps.
 fn failure(program: &StepProgram, timeout: Duration, batch: &BatchSource) -> String {
     let options = TrainOptions { timeout, ..TrainOptions::new(3, hyper(None), 1) };
-    train::<Cpu<f64>>(program, &options, batch, None, &mut |_| Ok(())).unwrap_err().to_string()
+    train_on_cpu(program, &options, batch, None, &mut |_| Ok(())).unwrap_err().to_string()
 }
 
 fn assert_contains(message: &str, parts: &[&str]) {

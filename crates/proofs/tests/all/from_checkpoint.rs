@@ -6,7 +6,7 @@ use std::sync::Arc;
 use quadrille_checkpoint::{Checkpoint, Folder};
 use quadrille_engine::{
     Cpu, ForwardOptions, GenerateOptions, GenerationPrograms, OnSaveFailure, RunEvent, Samples, Saving, Start,
-    TrainOptions, Weights, evaluate, generate, logits, logits_program, random_batch, train,
+    TrainOptions, Weights, evaluate_on_cpu, generate_on_cpu, logits, logits_program, random_batch, train_on_cpu,
 };
 use quadrille_proofs::{SEED, hyper, layout_with, llama};
 use quadrille_spec::{Layout, LayoutRequest, Model, Zero};
@@ -33,7 +33,7 @@ fn trained(folder: &Path) -> (f64, Arc<Checkpoint>) {
     let saving = Saving { folder: folder.clone(), every: Some(2), keep: 9, on_failure: OnSaveFailure::Stop, about };
     let options = TrainOptions { saving: Some(saving), ..TrainOptions::new(3, hyper(None), SEED) };
     let batch = random_batch(&program.model, SEED, program.layout.seq_len);
-    let outcome = train::<Cpu<f64>>(&program, &options, &batch, None, &mut |_: RunEvent| Ok(())).unwrap();
+    let outcome = train_on_cpu(&program, &options, &batch, None, &mut |_: RunEvent| Ok(())).unwrap();
     let checkpoint = Checkpoint::open(&Folder::new(&folder).path_of(2)).unwrap();
     (outcome.records[2].loss, Arc::new(checkpoint))
 }
@@ -54,12 +54,12 @@ fn any_layout_evaluates_and_continues_a_checkpoint() {
         let source = random_batch(&model, SEED, layout.seq_len);
         let batch = |step: u64, first: usize, samples: Samples<'_>| source(step + 2, first, samples);
         let samples = layout.global_batch as u64;
-        let outcome = evaluate::<Cpu<f64>>(&program, &run, &weights, samples, &batch, &|_| ()).unwrap();
+        let outcome = evaluate_on_cpu(&program, &run, &weights, samples, &batch, &|_| ()).unwrap();
         assert_eq!(outcome.difference, None, "{grid}");
         assert!((outcome.evaluation.loss - loss).abs() < 1e-11 * loss, "{grid}: {} {loss}", outcome.evaluation.loss);
 
         let programs = GenerationPrograms::new(&model, &layout, &options, &prompts).unwrap();
-        let outcome = generate::<Cpu<f64>>(&programs, &options, &run, &weights, &prompts, &mut |_, _| Ok(())).unwrap();
+        let outcome = generate_on_cpu(&programs, &options, &run, &weights, &prompts, &mut |_, _| Ok(())).unwrap();
         assert_eq!(outcome.difference, None, "{grid}");
         all.push(outcome.sequences);
     }

@@ -4,7 +4,7 @@
 use proptest::test_runner::TestCaseError;
 use quadrille_engine::{
     Cpu, Finish, ForwardOptions, GenerateOptions, GenerateOutcome, GeneratedSequence, GenerationPrograms, Sampling,
-    Weights, generate, logits, logits_program,
+    Weights, generate_on_cpu, logits, logits_program,
 };
 use quadrille_oracle::{self as oracle, Batch};
 use quadrille_proofs::{
@@ -77,8 +77,7 @@ fn generated_by(model: &Model, layout: &Layout, options: &GenerateOptions, promp
         told[sequence].push(token);
         Ok(())
     };
-    let outcome =
-        generate::<Cpu<f64>>(&programs, options, &forward_options(1), &drawn(SEED), prompts, &mut tell).unwrap();
+    let outcome = generate_on_cpu(&programs, options, &forward_options(1), &drawn(SEED), prompts, &mut tell).unwrap();
     let tokens: Vec<_> = outcome.sequences.iter().map(|sequence| sequence.tokens.clone()).collect();
     assert_eq!(told, tokens, "{grid}");
     assert_eq!(outcome.difference, None, "{grid}");
@@ -249,8 +248,7 @@ fn the_second_pass_reads_what_the_first_has_stored() {
     let sampling = Sampling { temperature: 1e-3, top_k: None, top_p: None, seed: 1 };
     let options = GenerateOptions { sampling, ..options };
     let run = |programs: &GenerationPrograms| {
-        generate::<Cpu<f64>>(programs, &options, &forward_options(1), &drawn(SEED), &prompts, &mut |_, _| Ok(()))
-            .unwrap()
+        generate_on_cpu(programs, &options, &forward_options(1), &drawn(SEED), &prompts, &mut |_, _| Ok(())).unwrap()
     };
     let whole = run(&programs);
     assert_eq!(whole.difference, None);
@@ -283,7 +281,7 @@ fn generates_as_one_rank(case: &Case) -> Result<(), TestCaseError> {
         let programs = GenerationPrograms::new(&case.model, layout, &options, &prompts).unwrap();
         let run = ForwardOptions { threads, collectives: case.collectives.clone(), ..ForwardOptions::default() };
         let outcome =
-            generate::<Cpu<f64>>(&programs, &options, &run, &drawn(case.seed), &prompts, &mut |_, _| Ok(())).unwrap();
+            generate_on_cpu(&programs, &options, &run, &drawn(case.seed), &prompts, &mut |_, _| Ok(())).unwrap();
         assert_eq!(outcome.difference, None, "{:?}", layout.grid);
         outcome.sequences
     };
@@ -349,7 +347,7 @@ fn single_precision_generates_too() {
     let programs = GenerationPrograms::new(&model, &layout, &options, &prompts).unwrap();
     let weights: Weights = drawn(SEED);
     let run = forward_options(2);
-    let outcome = generate::<Cpu<f32>>(&programs, &options, &run, &weights, &prompts, &mut |_, _| Ok(())).unwrap();
+    let outcome = generate_on_cpu(&programs, &options, &run, &weights, &prompts, &mut |_, _| Ok(())).unwrap();
     assert_eq!(outcome.difference, None);
     let wide = generated(&model, "x=1", &options, &prompts);
     assert_eq!(outcome.sequences, wide.sequences);

@@ -6,10 +6,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use quadrille_checkpoint::Checkpoint;
+use quadrille_checkpoint::{Checkpoint, Number as _};
 use quadrille_comm::{JobOptions, run_job};
 use quadrille_engine::{
-    Cpu, ForwardOptions, InitialValues, RankEngine, Real, Restore, Samples, Weights, assemble, logits, logits_program,
+    Backend, Cpu, ForwardOptions, InitialValues, RankEngine, Restore, Samples, Weights, assemble, logits,
+    logits_program,
 };
 use quadrille_hugging_face::{Source, import};
 use quadrille_proofs::{hyper, program_with};
@@ -221,12 +222,12 @@ fn losses_and_gradients_are_those_of_torch() {
 }
 
 /// The logits of all sequences, each in passes of three tokens that attend to cached keys and values.
-fn all_logits<T: Real>(imported: &Imported, expected: &Expected, grid: &str) -> Vec<f64> {
-    let layout = program(imported, expected, grid).layout.stored_in(T::TYPE.into());
+fn all_logits<B: Backend>(imported: &Imported, expected: &Expected, grid: &str) -> Vec<f64> {
+    let layout = program(imported, expected, grid).layout.stored_in(B::Real::TYPE.into());
     let program = logits_program(&imported.model, &layout, expected.seq_len, 3).unwrap();
     let weights = Weights::Checkpoint(imported.checkpoint.clone());
     let of_sequence =
-        |tokens: &[u32]| logits::<Cpu<T>>(&program, &ForwardOptions::default(), &weights, tokens).unwrap().values;
+        |tokens: &[u32]| logits::<B>(&program, &ForwardOptions::default(), &weights, tokens).unwrap().values;
     expected.inputs.chunks(expected.seq_len).flat_map(of_sequence).map(Element::to_f64).collect()
 }
 
@@ -236,8 +237,8 @@ fn logits_are_those_of_torch() {
         let (imported, expected) = (Imported::of(&fixture(name)), Expected::read(name));
         for grid in grids {
             for (precision, ours) in [
-                ("f32", all_logits::<f32>(&imported, &expected, grid)),
-                ("f64", all_logits::<f64>(&imported, &expected, grid)),
+                ("f32", all_logits::<Cpu<f32>>(&imported, &expected, grid)),
+                ("f64", all_logits::<Cpu<f64>>(&imported, &expected, grid)),
             ] {
                 let apart = difference(ours, &expected.logits);
                 assert!(apart < TOLERANCE, "{name} on {grid} in {precision}: logits differ by {apart:.1e}");

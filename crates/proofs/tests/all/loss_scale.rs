@@ -9,8 +9,8 @@ use half::f16;
 use quadrille_checkpoint::{About, Checkpoint, Draft, Folder, Quantity, TensorShape, Tile};
 use quadrille_comm::{JobOptions, run_ranks};
 use quadrille_engine::{
-    Cpu, DivergencePolicy, EngineError, Held, InitialValues, LossScale, OnDivergence, OnSaveFailure, RankEngine,
-    Restore, RunEvent, Saving, Start, StepRecord, TrainOptions, Values, tensor_shapes, train,
+    Backend, Cpu, DivergencePolicy, EngineError, Held, InitialValues, LossScale, OnDivergence, OnSaveFailure,
+    RankEngine, Restore, RunEvent, Saving, Start, StepRecord, TrainOptions, tensor_shapes, train_on_cpu,
 };
 use quadrille_proofs::{SEED, hyper, llama, program_with, random_samples};
 use quadrille_spec::ElementType;
@@ -30,11 +30,11 @@ fn program(grid: &str, dtype: ElementType) -> StepProgram {
 /// What each rank has after a step at each of `scales`: the outcomes, its gradients and its state, to the bit.
 type Bits = (Vec<[u64; 2]>, Vec<Held>, Vec<Held>);
 
-fn bits_at<S: Values>(program: &StepProgram, scales: &[u32]) -> Vec<Bits> {
+fn bits_at<B: Backend>(program: &StepProgram, scales: &[u32]) -> Vec<Bits> {
     let batch = random_samples(program);
     let ranks = run_ranks(&JobOptions::new(program.layout.grid.ranks()), |context| {
         let initial = InitialValues::Perturbed;
-        let mut engine = RankEngine::<Cpu<S>>::new(program, context, 1, hyper(Some(0.1)), SEED, initial)?;
+        let mut engine = RankEngine::<B>::new(program, context, 1, hyper(Some(0.1)), SEED, initial)?;
         let mut outcomes = Vec::new();
         for scale in scales {
             engine.set_loss_scale(*scale);
@@ -56,13 +56,13 @@ fn gap(a: &[f64], b: &[f64]) -> f64 {
 fn powers_of_two_change_no_bit_where_numbers_keep_their_range() {
     for grid in GRIDS {
         let wide = program(grid, ElementType::F32);
-        let plain = bits_at::<f32>(&wide, &[1; 3]);
+        let plain = bits_at::<Cpu<f32>>(&wide, &[1; 3]);
         for scales in [[1024; 3], [1 << 16, 2, 1 << 24]] {
-            assert!(bits_at::<f32>(&wide, &scales) == plain, "{grid} in f32 at {scales:?}");
+            assert!(bits_at::<Cpu<f32>>(&wide, &scales) == plain, "{grid} in f32 at {scales:?}");
         }
         // In f16 differences of large numbers may still be too small to have all their bits.
         let narrow = program(grid, F16);
-        let [some, others] = [1 << 18, 1 << 19].map(|scale| bits_at::<f16>(&narrow, &[scale]));
+        let [some, others] = [1 << 18, 1 << 19].map(|scale| bits_at::<Cpu<f16>>(&narrow, &[scale]));
         for ((_, some, _), (_, others, _)) in some.iter().zip(&others) {
             let gaps = some.iter().zip(others).map(|(some, others)| gap(&some.numbers, &others.numbers));
             assert!(gaps.fold(0.0, f64::max) < 1e-5, "{grid} in f16");
@@ -170,7 +170,7 @@ fn run(
         ..TrainOptions::new(steps, hyper(None), SEED)
     };
     let mut skipped = Vec::new();
-    let outcome = train::<Cpu<f16>>(&program, &options, &random_samples(&program), None, &mut |event| {
+    let outcome = train_on_cpu(&program, &options, &random_samples(&program), None, &mut |event| {
         if let RunEvent::Skipped { reason, .. } = event {
             skipped.push(reason);
         }

@@ -9,7 +9,7 @@ use half::bf16;
 use quadrille_checkpoint::{About, Checkpoint, Draft, Quantity, TensorShape, Tile};
 use quadrille_comm::{JobOptions, run_ranks};
 use quadrille_engine::{
-    Cpu, EngineError, InitialValues, RankEngine, Restore, Start, Values, assemble, tensor_shapes, writers,
+    Backend, Cpu, EngineError, InitialValues, RankEngine, Restore, Start, assemble, tensor_shapes, writers,
 };
 use quadrille_proofs::{SEED, hyper, llama, program_with, random_samples, rebuilt};
 use quadrille_spec::{ElementType, Layout, Offload, Zero};
@@ -20,21 +20,21 @@ use crate::checkpoints::about;
 use crate::samo::{drawn, mask_of, pruned, pruned_of, stepped};
 
 /// What a run of some steps in a layout writes.
-fn written<S: Values>(
+fn written<B: Backend>(
     program: &StepProgram,
     folder: &Path,
     steps: u64,
-    start: impl Fn(&mut RankEngine<Cpu<S>>) -> Result<(), EngineError> + Sync,
+    start: impl Fn(&mut RankEngine<B>) -> Result<(), EngineError> + Sync,
 ) -> Checkpoint {
     let batch = random_samples(program);
     run_ranks(&JobOptions::new(program.layout.grid.ranks()), |context| {
         let initial = InitialValues::Perturbed;
-        let mut engine = RankEngine::<Cpu<S>>::new(program, context, 1, hyper(Some(0.1)), SEED, initial)?;
+        let mut engine = RankEngine::<B>::new(program, context, 1, hyper(Some(0.1)), SEED, initial)?;
         start(&mut engine)?;
         (0..steps).try_for_each(|_| engine.step(&batch).map(drop))?;
         let tiles: Vec<_> =
             engine.own_tiles()?.into_iter().map(|(tile, numbers)| (tile, Cow::Owned(numbers))).collect();
-        Ok(Draft::begin(folder, 1)?.write::<S::Real>(context.rank(), &tiles)?)
+        Ok(Draft::begin(folder, 1)?.write::<B::Real>(context.rank(), &tiles)?)
     })
     .unwrap();
     let draft = Draft::begin(folder, 1).unwrap();
@@ -70,7 +70,7 @@ fn any_layout_goes_on_from_a_pruned_checkpoint() {
     let first = in_f64("z=2,data=2", Zero::Gradients);
     let prune = |engine: &mut RankEngine<Cpu<f64>>| engine.prune(&drawn("0.9"), InitialValues::Perturbed);
     let checkpoint = Arc::new(written(&first, &folder.path().join("first"), 1, prune));
-    let on = stepped::<f64>(&first, Some(&drawn("0.9")), 2);
+    let on = stepped::<Cpu<f64>>(&first, Some(&drawn("0.9")), 2);
     for parameter in first.stages[0].parameters.iter().filter(|parameter| parameter.compressed.is_some()) {
         let mask: Vec<f64> = checkpoint.whole(&parameter.name, Quantity::Kept).unwrap();
         let expected = mask_of("0.9", &parameter.name, mask.len());
@@ -84,7 +84,7 @@ fn any_layout_goes_on_from_a_pruned_checkpoint() {
         [("x=1", Zero::Off), ("x=2,pipe=2", Zero::Off), ("data=4", Zero::Gradients), ("y=2,data=2", Zero::Optimizer)];
     for (at, (grid, zero)) in grids.into_iter().enumerate() {
         let program = continued(&rebuilt(&in_f64(grid, zero), |_| ()), &checkpoint);
-        let next = written::<f64>(&program, &folder.path().join(format!("next {at}")), 1, |engine| {
+        let next = written::<Cpu<f64>>(&program, &folder.path().join(format!("next {at}")), 1, |engine| {
             engine.load(&checkpoint, Restore::Everything)
         });
         for (index, parameter) in first.stages[0].parameters.iter().enumerate() {
@@ -115,7 +115,7 @@ fn formats_and_tiers_hand_everything_on() {
         let layout =
             Layout { offload: Offload::Host, bucket: 30, ..program.layout.clone().stored_in(ElementType::Bf16) };
         let offloaded = StepProgram::pruned(&model, &layout, program.kept.clone()).unwrap();
-        let again = written::<bf16>(&offloaded, &folder.path().join(format!("bf16 {at}")), 0, |engine| {
+        let again = written::<Cpu<bf16>>(&offloaded, &folder.path().join(format!("bf16 {at}")), 0, |engine| {
             engine.load(&through, Restore::Everything)
         });
         assert_eq!(apart(&begun, &again), 0.0, "{grid}, states in the host's memory");

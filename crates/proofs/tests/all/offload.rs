@@ -7,7 +7,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use quadrille_checkpoint::{Checkpoint, Folder};
 use quadrille_engine::{
-    Cpu, DivergencePolicy, Hyper, OnDivergence, OnSaveFailure, Saving, Start, TrainOptions, random_batch, train,
+    DivergencePolicy, Hyper, OnDivergence, OnSaveFailure, Saving, Start, TrainOptions, random_batch, train_on_cpu,
 };
 use quadrille_proofs::{
     SEED, Trajectory, assert_caught, assert_stopped, combined_cases, for_random, hyper, layout, model, program, prove,
@@ -119,7 +119,7 @@ fn steps_that_are_skipped_change_no_state() {
         let divergence = DivergencePolicy { action: OnDivergence::Skip, largest_loss: Some(0.999) };
         let options = TrainOptions { divergence, ..TrainOptions::new(20, hyper(None), SEED) };
         let batch = random_batch(&program.model, SEED, program.model.seq_len);
-        let outcome = train::<Cpu<f32>>(program, &options, &batch, None, &mut |_| Ok(())).unwrap();
+        let outcome = train_on_cpu(program, &options, &batch, None, &mut |_| Ok(())).unwrap();
         assert_eq!(outcome.difference, None);
         let bits =
             outcome.records.iter().map(|record| (record.applied, record.loss.to_bits(), record.grad_norm.to_bits()));
@@ -157,7 +157,7 @@ fn checkpoints_go_across() {
         let options = TrainOptions::new(steps, hyper(Some(0.1)), SEED);
         let options = TrainOptions { start, states, saving: Some(saving), ..options };
         let batch = random_batch(&program.model, SEED, program.layout.seq_len);
-        let outcome = train::<Cpu<half::bf16>>(program, &options, &batch, None, &mut |_| Ok(())).unwrap();
+        let outcome = train_on_cpu(program, &options, &batch, None, &mut |_| Ok(())).unwrap();
         assert_eq!(outcome.difference, None);
         Arc::new(Checkpoint::open(&Folder::new(folder).path_of(steps)).unwrap())
     };
@@ -183,7 +183,7 @@ fn a_rank_without_a_file_ends_the_job() {
     let states = Some(folder.path().join("missing"));
     let options = TrainOptions { states, ..TrainOptions::new(1, hyper(None), SEED) };
     let batch = random_batch(&program.model, SEED, program.layout.seq_len);
-    let error = train::<Cpu<f32>>(&program, &options, &batch, None, &mut |_| Ok(())).unwrap_err().to_string();
+    let error = train_on_cpu(&program, &options, &batch, None, &mut |_| Ok(())).unwrap_err().to_string();
     let file = folder.path().join("missing").join("quadrille-states-rank-").display().to_string();
     assert!(error.contains(&file) && error.contains("cannot create") && error.contains("name a folder"), "{error}");
 }

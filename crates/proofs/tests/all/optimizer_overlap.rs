@@ -2,7 +2,7 @@
 //! the update stays, is done again or is taken back; each case moves what is predicted of it; and what is done wrong is noticed.
 
 use quadrille_engine::{
-    Cpu, DivergencePolicy, EngineError, LossScale, OnDivergence, StepRecord, TrainOptions, Values, random_batch, train,
+    DivergencePolicy, EngineError, LossScale, OnDivergence, StepRecord, TrainOptions, random_batch, train_on_cpu,
 };
 use quadrille_proofs::{
     SEED, Trajectory, assert_caught, edited, hyper, layout, model, program, prove, rebuilt, trajectory_with,
@@ -58,11 +58,11 @@ fn bits_are_those_of_the_update_in_two_phases() {
 }
 
 /// Twenty steps of which those with a large loss are skipped.
-fn records<S: Values>(program: &StepProgram, clip: Option<f64>) -> Result<Vec<StepRecord>, EngineError> {
+fn records(program: &StepProgram, clip: Option<f64>) -> Result<Vec<StepRecord>, EngineError> {
     let divergence = DivergencePolicy { action: OnDivergence::Skip, largest_loss: Some(0.999) };
     let options = TrainOptions { divergence, ..TrainOptions::new(20, hyper(clip), SEED) };
     let batch = random_batch(&program.model, SEED, program.model.seq_len);
-    let outcome = train::<Cpu<S>>(program, &options, &batch, None, &mut |_| Ok(()))?;
+    let outcome = train_on_cpu(program, &options, &batch, None, &mut |_| Ok(()))?;
     assert_eq!(outcome.difference, None);
     Ok(outcome.records)
 }
@@ -72,26 +72,26 @@ fn bits(records: &[StepRecord]) -> Vec<(bool, u64, u64)> {
 }
 
 /// A run with all three verdicts: what is clipped is what is above the middle of the norms.
-fn mixed<S: Values>(plain: &StepProgram) -> (Vec<StepRecord>, f64) {
-    let mut norms: Vec<f64> = records::<S>(plain, None).unwrap().iter().map(|record| record.grad_norm).collect();
+fn mixed(plain: &StepProgram) -> (Vec<StepRecord>, f64) {
+    let mut norms: Vec<f64> = records(plain, None).unwrap().iter().map(|record| record.grad_norm).collect();
     norms.sort_by(f64::total_cmp);
-    (records::<S>(plain, Some(norms[10])).unwrap(), norms[10])
+    (records(plain, Some(norms[10])).unwrap(), norms[10])
 }
 
 #[test]
 fn steps_may_stay_be_repeated_and_be_taken_back_in_turn() {
-    fn holds<S: Values>(dtype: ElementType, zero: Zero) {
+    fn holds(dtype: ElementType, zero: Zero) {
         let plain = of_grid("x=2,data=2", zero, dtype);
-        let (reference, clip) = mixed::<S>(&plain);
-        let overlapped = records::<S>(&overlapping(&plain, 64), Some(clip)).unwrap();
+        let (reference, clip) = mixed(&plain);
+        let overlapped = records(&overlapping(&plain, 64), Some(clip)).unwrap();
         assert_eq!(bits(&overlapped), bits(&reference), "{dtype}");
         let times = |verdict| overlapped.iter().filter(|record| record.verdict() == verdict).count();
         let verdicts = Verdict::ALL.map(times);
         assert!(verdicts.iter().all(|times| *times > 0), "{dtype}: {verdicts:?}");
         assert!(reference.iter().all(|record| !record.repeated), "an update in two phases repeats nothing");
     }
-    holds::<f32>(ElementType::F32, Zero::Optimizer);
-    holds::<half::bf16>(ElementType::Bf16, Zero::Off);
+    holds(ElementType::F32, Zero::Optimizer);
+    holds(ElementType::Bf16, Zero::Off);
 }
 
 /// There are two versions of masters and moments, also where the weight is its own master; a repetition moves all once more
@@ -197,7 +197,7 @@ fn overflowing(program: &StepProgram) -> Option<Vec<u64>> {
     let loss_scale = Some(LossScale::Fixed(1 << 24));
     let options = TrainOptions { divergence, loss_scale, ..TrainOptions::new(3, hyper(None), SEED) };
     let batch = random_batch(&program.model, SEED, program.model.seq_len);
-    let outcome = train::<Cpu<half::f16>>(program, &options, &batch, None, &mut |_| Ok(())).ok()?;
+    let outcome = train_on_cpu(program, &options, &batch, None, &mut |_| Ok(())).ok()?;
     assert!(outcome.records.iter().all(|record| record.verdict() == Verdict::Restored));
     Some(outcome.records.iter().map(|record| record.loss.to_bits()).collect())
 }

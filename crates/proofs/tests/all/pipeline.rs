@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use quadrille_comm::{JobOptions, MessageDelay, MessageInfo, run_ranks};
-use quadrille_engine::{Cpu, InitialValues, RankEngine, TracedOperation, TrainOptions, train};
+use quadrille_engine::{Cpu, InitialValues, RankEngine, TracedOperation, TrainOptions, train_on_cpu};
 use quadrille_proofs::{
     SEED, Trajectory, assert_caught, bits, edited_at, hyper, model, operations, program_with, prove, random_samples,
     rebuilt, trajectory_with,
@@ -202,7 +202,7 @@ fn late_messages_and_threads_change_no_bit() {
 fn message_driven_stages_take_backward_passes_first() {
     let program = staged(&model(6), "pipe=2", Schedule::MessageDriven, 6, Some(&[0, 6]));
     let options = TrainOptions { trace: true, ..TrainOptions::new(2, hyper(None), SEED) };
-    let outcome = train::<Cpu<f64>>(&program, &options, &random_samples(&program), None, &mut |_| Ok(())).unwrap();
+    let outcome = train_on_cpu(&program, &options, &random_samples(&program), None, &mut |_| Ok(())).unwrap();
     let operations = outcome.ranks[1].trace.as_ref().unwrap().operations.iter();
     // Messages of other passes may be waited for in between.
     let computes = |each: &&TracedOperation| each.name.starts_with("gemm");

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use quadrille_comm::{JobOptions, run_ranks};
-use quadrille_engine::{Cpu, EngineError, Held, InitialValues, Masks, RankEngine, Values};
+use quadrille_engine::{Backend, Cpu, EngineError, Held, InitialValues, Masks, RankEngine};
 use quadrille_proofs::{
     Case, SEED, combined_cases, edited, for_random, holds, hyper, llama, model, program_with, random_samples, rebuilt,
 };
@@ -99,9 +99,9 @@ fn nothing_pruned_changes_no_bit() {
         let kept = pruned_of("0", whole.clone());
         assert!(!kept.kept.is_empty() && whole.kept.is_empty());
         let numbers = |program: &StepProgram, masks: Option<&Masks>| match dtype {
-            ElementType::Bf16 => stepped::<half::bf16>(program, masks, 2),
-            ElementType::F32 => stepped::<f32>(program, masks, 2),
-            _ => stepped::<f64>(program, masks, 2),
+            ElementType::Bf16 => stepped::<Cpu<half::bf16>>(program, masks, 2),
+            ElementType::F32 => stepped::<Cpu<f32>>(program, masks, 2),
+            _ => stepped::<Cpu<f64>>(program, masks, 2),
         };
         let [a, b] = [numbers(&kept, Some(&drawn("0"))), numbers(&whole, None)];
         assert!(a == b, "{grid}, {zero}, {dtype}");
@@ -114,11 +114,11 @@ pub fn drawn(part: &str) -> Masks {
 }
 
 /// The weights of all ranks after some steps.
-pub fn stepped<S: Values>(program: &StepProgram, masks: Option<&Masks>, steps: u64) -> Vec<Vec<Held>> {
+pub fn stepped<B: Backend>(program: &StepProgram, masks: Option<&Masks>, steps: u64) -> Vec<Vec<Held>> {
     let batch = random_samples(program);
     let ranks = run_ranks(&JobOptions::new(program.layout.grid.ranks()), |context| {
         let initial = InitialValues::Perturbed;
-        let mut engine = RankEngine::<Cpu<S>>::new(program, context, 1, hyper(Some(0.1)), SEED, initial)?;
+        let mut engine = RankEngine::<B>::new(program, context, 1, hyper(Some(0.1)), SEED, initial)?;
         masks.map_or(Ok(()), |masks| engine.prune(masks, initial))?;
         (0..steps).try_for_each(|_| engine.step(&batch).map(drop))?;
         Ok(engine.weights()?)
@@ -238,8 +238,8 @@ fn offloading_moves_kept_elements_alone() {
         let layout = quadrille_spec::Layout { offload: Offload::Host, bucket: 50, ..plain.layout.clone() };
         let offloaded = StepProgram::pruned(&plain.model, &layout, plain.kept.clone()).unwrap();
         let numbers = |program: &StepProgram| match dtype {
-            ElementType::Bf16 => stepped::<half::bf16>(program, Some(&drawn("0.9")), 3),
-            _ => stepped::<f32>(program, Some(&drawn("0.9")), 3),
+            ElementType::Bf16 => stepped::<Cpu<half::bf16>>(program, Some(&drawn("0.9")), 3),
+            _ => stepped::<Cpu<f32>>(program, Some(&drawn("0.9")), 3),
         };
         assert!(numbers(&plain) == numbers(&offloaded));
         // Begun before the norm is known, which is clipped: updated twice.

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use quadrille_comm::{JobOptions, run_ranks};
 use quadrille_data::{DemoCorpus, TokenSource, Tokenizer, fill_batch};
 use quadrille_engine::{
-    Cpu, EngineError, Held, InitialValues, RankEngine, Samples, Shard, TrainOptions, assemble, train,
+    Cpu, EngineError, Held, InitialValues, RankEngine, Samples, Shard, TrainOptions, assemble, train_on_cpu,
 };
 use quadrille_oracle as oracle;
 use quadrille_proofs::{SEED, Trajectory, cases, hyper, llama, model, program, trajectory, vit};
@@ -79,7 +79,7 @@ fn read(program: &StepProgram, source: &TokenSource) -> (Sequences, BTreeMap<(u6
         Ok(())
     };
     let options = TrainOptions::new(2, hyper(None), 1);
-    train::<Cpu<f64>>(program, &options, &batch, None, &mut |_| Ok(())).unwrap();
+    train_on_cpu(program, &options, &batch, None, &mut |_| Ok(())).unwrap();
     seen.into_inner().unwrap()
 }
 
