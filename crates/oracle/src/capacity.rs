@@ -67,8 +67,14 @@ fn before(experts: &Experts, drop: DropOrder, weights: &[f64], a: usize, b: usiz
     let by_number = number(a).cmp(&number(b)).then(a.cmp(&b));
     match drop {
         DropOrder::Choice => by_number,
-        DropOrder::Score => weights[b].total_cmp(&weights[a]).then(by_number),
+        DropOrder::Score => rounded(weights[b]).total_cmp(&rounded(weights[a])).then(by_number),
     }
+}
+
+/// A weight to 12 binary places after the first: those are equal that differ by rounding alone.
+fn rounded(weight: f64) -> f64 {
+    let place = 2.0_f64.powi(weight.log2().floor() as i32 - 12);
+    (weight / place).round() * place
 }
 
 #[cfg(test)]

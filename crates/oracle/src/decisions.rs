@@ -59,7 +59,7 @@ pub struct Margin {
     /// The smallest of all tokens' keys of a choice less that of the next one: below 0 where they are not in order; infinite
     /// where each token has one choice.
     pub order: f64,
-    /// The largest key of all tokens and experts.
+    /// The largest absolute key of all tokens and experts.
     pub largest: f64,
     /// The smallest, of all groups and experts, of the least weight that has a place less the largest that has none;
     /// infinite where none is dropped, or not by its weight.

@@ -149,7 +149,7 @@ impl Routed {
             let least = chosen.iter().copied().fold(never, f64::min);
             margin.choice = margin.choice.min(least - others.fold(f64::NEG_INFINITY, f64::max)).min(of_groups);
             margin.order = chosen.windows(2).map(|pair| pair[0] - pair[1]).fold(margin.order, f64::min);
-            margin.largest = keys.iter().copied().fold(margin.largest, f64::max);
+            margin.largest = keys.iter().map(|key| key.abs()).fold(margin.largest, f64::max);
         }
         margin.drop = capacity::margin(experts, rows, &self.ids, &self.weights, &self.kept);
         margin

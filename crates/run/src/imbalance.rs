@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use quadrille_spec::{Imbalance, MeasuredLoads};
+use quadrille_spec::{Imbalance, MeasuredLoads, SpecError};
 use serde::Deserialize;
 
 use crate::folder::SUMMARY;
@@ -42,7 +42,11 @@ pub fn imbalance(said: &str) -> Result<Imbalance, RunError> {
         return Err(refused("the run's model has no experts; give one that has, or a number, e.g. 1.3").into());
     }
     let blocks: Vec<&[u64]> = summary.expert_loads.iter().map(|loads| loads.chosen.as_slice()).collect();
-    Ok(Imbalance::Measured(MeasuredLoads::new(&blocks)?))
+    let loads = MeasuredLoads::new(&blocks).map_err(|error| match error {
+        SpecError::Invalid { rule, remedy, .. } => refused(&format!("{rule}; {remedy}")).into(),
+        other => RunError::from(other),
+    })?;
+    Ok(Imbalance::Measured(loads))
 }
 
 #[cfg(test)]
@@ -65,7 +69,8 @@ mod tests {
             ("{\"expert_loads\": [{\"block\": 0, \"chosen\": [0, 0]}]}", "another run"),
         ] {
             fs::write(folder.path().join(SUMMARY), summary).unwrap();
-            assert!(refusal(&path).contains(words), "{}", refusal(&path));
+            let message = refusal(&path);
+            assert!(message.contains(words) && message.contains(&path), "{message}");
         }
         fs::write(folder.path().join(SUMMARY), "{\"expert_loads\": [{\"block\": 0, \"chosen\": [6, 0, 1, 1]}]}")
             .unwrap();

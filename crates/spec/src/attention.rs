@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::Normalization;
+use crate::{Normalization, RotaryRule};
 
 /// Self-attention of a block: `softmax(score_scale q k^T / sqrt(head_dim)) v`, for each head.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -121,6 +121,18 @@ pub enum RotaryScaling {
         /// The length of sequences before.
         positions: usize,
     },
+}
+
+impl RotaryScaling {
+    /// By its name.
+    pub(crate) fn rule(&self) -> RotaryRule {
+        match self {
+            Self::None => RotaryRule::None,
+            Self::Linear { .. } => RotaryRule::Linear,
+            Self::Llama3 { .. } => RotaryRule::Llama3,
+            Self::Yarn { .. } => RotaryRule::Yarn,
+        }
+    }
 }
 
 impl Rotary {

@@ -130,12 +130,17 @@ impl fmt::Display for AxisSet {
 impl FromStr for AxisSet {
     type Err = SpecError;
 
-    /// Reads `z,expert`, or `none`.
+    /// Reads `z,expert`, or `none`: axes over which experts are spread.
     fn from_str(text: &str) -> Result<Self, SpecError> {
         if text.trim() == "none" {
             return Ok(Self::EMPTY);
         }
-        text.split(',').map(|name| name.trim().parse::<Axis>()).collect()
+        let axis = |name: &str| {
+            let known = Axis::SPREADING.iter().map(Axis::name).chain(["none"]).map(str::to_owned);
+            let unknown = |_| SpecError::Unknown { what: "axis", name: name.to_owned(), known: known.collect() };
+            name.parse().map_err(unknown)
+        };
+        text.split(',').map(str::trim).map(axis).collect()
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::choices::QkNorm;
 use crate::{
     Activation, Attention, Block, Blocks, FeedForward, Model, Norm, NormPlace, Normalization, Perceptron, Positions,
-    Residual, ResidualOrder, Rotary, RotaryScaling, SpecError,
+    Residual, ResidualOrder, Rotary, RotaryRule, RotaryScaling, SpecError,
 };
 
 /// The base of rotary positions where none is said.
@@ -194,6 +194,7 @@ impl Model {
         let Block { attention, feed_forward, norm, norm_place, residual } = *self.blocks.first();
         let kinds = self.blocks.kinds().len();
         let window = attention.window.unwrap_or(0);
+        let scaling = attention.rotary.map_or(RotaryRule::None, |rotary| rotary.scaling.rule());
         let experts = self.blocks.kinds().iter().find_map(|block| block.feed_forward.experts());
         let down_bias = feed_forward.dense().map_or(classic.biases, |perceptron| perceptron.down_bias);
         let differences = [
@@ -206,11 +207,7 @@ impl Model {
             (classic.positions == Positions::None, "positions", "none".to_owned()),
             (!known, "activation", classic.activation.to_string()),
             (attention.rotary.is_some_and(|it| it.columns != attention.head_dim), "rotary_dim", "a part".to_owned()),
-            (
-                attention.rotary.is_some_and(|it| it.scaling != RotaryScaling::None),
-                "rotary_scaling",
-                "of frequencies".to_owned(),
-            ),
+            (scaling != RotaryRule::None, "rotary_scaling", scaling.to_string()),
             (norm.offset, "norm_offset", "true".to_owned()),
             (norm_place != NormPlace::Before, "norm_place", norm_place.to_string()),
             (residual.order != ResidualOrder::Sequential, "residual", residual.order.to_string()),

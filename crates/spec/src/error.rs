@@ -79,7 +79,8 @@ impl SpecError {
         rule: impl Into<String>,
         remedy: impl Into<String>,
     ) -> Self {
-        Self::Invalid { field: field.into(), value: value.to_string(), rule: rule.into(), remedy: remedy.into() }
+        let value = shortened(value.to_string());
+        Self::Invalid { field: field.into(), value, rule: rule.into(), remedy: remedy.into() }
     }
 
     /// [`SpecError::Indivisible`] if `size` does not divide `value`, with the nearest divisors as remedy.
@@ -93,6 +94,14 @@ impl SpecError {
         let Some((dimension, value)) = first_indivisible(size, dimensions) else { return Ok(()) };
         let possible = nearest_divisors(common_divisor(dimensions), size);
         Err(Self::Indivisible { axes: axes.to_owned(), size, dimension: dimension.to_owned(), value, possible })
+    }
+}
+
+/// A number with its exponent where it would be as long as a sentence.
+fn shortened(value: String) -> String {
+    match value.parse::<f64>() {
+        Ok(number) if value.len() > 24 => format!("{number:e}"),
+        _ => value,
     }
 }
 

@@ -100,6 +100,10 @@ fn gradient_size(name: &str, gradients: &Tensors) -> f64 {
     beside.fold(own, |most, gradient| most.max(largest(gradient)))
 }
 
+/// Part of the whole gradient's norm that a gradient is measured by at least: where so much is pruned that nothing comes through,
+/// it is zero but for the rounding of what is added up.
+const NEXT_TO_NOTHING: f64 = 1e-4;
+
 /// The largest gap between elements; NaN if any gap is, or if the lengths differ.
 fn distance(a: &[f64], b: &[f64]) -> f64 {
     if a.len() != b.len() {
@@ -190,7 +194,10 @@ impl<'a> Comparison<'a> {
         let reference = &serial.gradients[name];
         match self.tolerance.by_norm {
             true => ratio(norm_of_gap(gradient, reference), norm(reference).max(0.1 * serial.norm)),
-            false => ratio(distance(gradient, reference), gradient_size(name, &serial.gradients)),
+            false => {
+                let size = gradient_size(name, &serial.gradients).max(NEXT_TO_NOTHING * serial.norm);
+                ratio(distance(gradient, reference), size)
+            }
         }
     }
 

@@ -59,7 +59,7 @@ pub(crate) fn decisions<'r>(
 
 /// The smallest of all margins, as parts of the largest keys.
 pub(crate) fn smallest(margins: &BTreeMap<usize, Margin>) -> f64 {
-    let relative = |margin: &Margin| margin.choice.min(margin.order) / margin.largest.abs();
+    let relative = |margin: &Margin| margin.choice.min(margin.order) / margin.largest;
     margins.values().map(relative).fold(f64::INFINITY, f64::min)
 }
 

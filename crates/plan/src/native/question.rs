@@ -156,8 +156,9 @@ impl Question {
     /// The search for the `top` fastest.
     ///
     /// # Errors
-    /// As [`Self::reserved`].
+    /// As [`Self::reserved`]; choices for experts of a model that has none.
     pub fn search(&self, top: usize) -> Result<Search<'_>, SpecError> {
+        self.space.check_of(&self.model)?;
         Ok(Search::new(self.setting()?, self.devices, self.space.clone(), top))
     }
 

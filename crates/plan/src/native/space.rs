@@ -2,7 +2,8 @@
 
 use quadrille_cost::native::{AttentionKernel, Candidate, Framework};
 use quadrille_spec::{
-    Activations, Axis, AxisSet, Dispatch, KeepWeights, Linear, Model, Overlap, Recompute, Schedule, SpecError, Zero,
+    Activations, Axis, AxisSet, Dispatch, Field, KeepWeights, Linear, Model, Overlap, Recompute, Schedule, SpecError,
+    Zero,
 };
 
 use super::constraint::{Bound, Range};
@@ -97,6 +98,27 @@ impl Space {
             space.axes[Axis::Expert as usize] = Range { least: 1, most: candidate.devices() };
         }
         space
+    }
+
+    /// Refuses what is said of experts of a model that has none.
+    ///
+    /// # Errors
+    /// The first such choice.
+    pub(super) fn check_of(&self, model: &Model) -> Result<(), SpecError> {
+        if model.has_experts() {
+            return Ok(());
+        }
+        let over = self.experts_over.iter().find(|over| !over.is_empty()).map(ToString::to_string);
+        let dispatch = self.dispatch.filter(|dispatch| *dispatch != Dispatch::Dropped).map(|it| it.to_string());
+        let rows = self.expert_rows.filter(|rows| *rows > 0).map(|it| it.to_string());
+        let said = [(Field::ExpertsOver, over), (Field::Dispatch, dispatch), (Field::ExpertRows, rows)];
+        match said.into_iter().find_map(|(field, value)| Some((field, value?))) {
+            None => Ok(()),
+            Some((field, value)) => {
+                let named = format!("`layout.{}`", field.key());
+                Err(SpecError::invalid(named, value, "the model has no experts", "leave it out"))
+            }
+        }
     }
 
     /// The same for a model: expert is tried where there are experts, up to as many ranks; else nothing is spread.

@@ -477,6 +477,15 @@ fn unequal_loads_that_say_nothing_are_refused() {
     let mixture = format!("plan --model mixtral-8x7b --gpus 16 --cluster {CLUSTER} --global-batch 16");
     for (line, words) in [
         (line("--imbalance 1.5"), &["--imbalance", "no experts", "leave it out"][..]),
+        (line("--experts-over x"), &["--experts-over = x: the model has no experts; leave it out"]),
+        (line("--fix experts-over=x"), &["--experts-over = x: the model has no experts"]),
+        (line("--fix dispatch=duplicated"), &["--dispatch = duplicated: the model has no experts"]),
+        (line("--expert-rows 3"), &["--expert-rows = 3: the model has no experts"]),
+        (
+            "explain --model gpt-tiny --grid x=1 --expert-rows 3".to_owned(),
+            &["--expert-rows = 3: the model has no experts"],
+        ),
+        (format!("{mixture} --experts-over bogus"), &["unknown axis 'bogus'; known: x, z, context, expert, none"]),
         (format!("{mixture} --fix experts-over=pipe"), &["experts-over", "pipe", "joined by +"]),
         ("explain --model moe-tiny --grid x=1 --ledger --imbalance 2".to_owned(), &["--imbalance", "--ledger"]),
         (format!("{mixture} --imbalance 0.5"), &["--imbalance", "0.5", "e.g. 1.3"]),

@@ -144,7 +144,7 @@ impl ModelFile {
             return Err(SpecError::invalid("rotary_base", base, "it must lie in 1..=1e12", "use e.g. 10000 or 500000"));
         }
         if self.positions != Positions::Rotary {
-            return Ok(None);
+            return self.check_scaling_of(RotaryRule::None, "rotary positions").map(|()| None);
         }
         let (columns, shared) = match (self.rotary_dim, latent) {
             (None, Some(latent)) => (latent.shared_key, true),
@@ -174,6 +174,7 @@ impl ModelFile {
 
     fn rotary_scaling(&self) -> Result<RotaryScaling, SpecError> {
         let rule = self.rotary_scaling.unwrap_or(RotaryRule::None);
+        self.check_scaling_of(rule, "scaled frequencies")?;
         if rule == RotaryRule::None {
             return Ok(RotaryScaling::None);
         }
@@ -197,6 +198,32 @@ impl ModelFile {
             RotaryRule::Yarn => RotaryScaling::Yarn { factor, low, high, positions },
             _ => RotaryScaling::Llama3 { factor, low, high, positions },
         })
+    }
+
+    /// Says nothing of scaled frequencies any more.
+    pub(super) fn leave_rotary_scaling(&mut self) {
+        (self.rotary_scaling, self.rotary_factor) = (None, None);
+        (self.rotary_low, self.rotary_high, self.rotary_positions) = (None, None, None);
+    }
+
+    /// Refuses what is said of other scaling than by this rule, which needs these.
+    fn check_scaling_of(&self, rule: RotaryRule, needed: &str) -> Result<(), SpecError> {
+        let ends = [
+            ("rotary_low", self.rotary_low.map(|it| it.to_string())),
+            ("rotary_high", self.rotary_high.map(|it| it.to_string())),
+            ("rotary_positions", self.rotary_positions.map(|it| it.to_string())),
+        ];
+        let scaling = self.rotary_scaling.filter(|scaling| *scaling != rule).map(|it| it.to_string());
+        let factor = self.rotary_factor.filter(|_| rule == RotaryRule::None).map(|it| it.to_string());
+        let ends = ends.into_iter().filter(|_| matches!(rule, RotaryRule::None | RotaryRule::Linear));
+        let said = [("rotary_scaling", scaling), ("rotary_factor", factor)].into_iter().chain(ends);
+        match said.into_iter().find_map(|(field, value)| Some((field, value?))) {
+            None => Ok(()),
+            Some((field, value)) => {
+                let remedy = "leave it out, or use rotary_scaling = none";
+                Err(SpecError::invalid(field, value, format!("it is said of {needed}, and there are none"), remedy))
+            }
+        }
     }
 
     pub(super) fn perceptron(&self) -> Result<Perceptron, SpecError> {

@@ -115,7 +115,10 @@ impl ModelFile {
             return Err(SpecError::invalid("expert_ffn", width, rule, "use a smaller one, or fewer experts"));
         }
         let shared = self.shared_ffn.filter(|width| *width > 0);
-        shared.map_or(Ok(()), |width| check_size("shared_ffn", width, MAX_FFN))?;
+        if let Some(width) = shared.filter(|width| *width > MAX_FFN) {
+            let rule = format!("it must lie in 0..={MAX_FFN}");
+            return Err(SpecError::invalid("shared_ffn", width, rule, "use a smaller one, or 0 for none"));
+        }
         let activation = self.activation;
         let perceptron = |width| Perceptron { width, activation, up_bias: false, down_bias: false };
         Ok(Experts {

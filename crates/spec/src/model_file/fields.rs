@@ -1,7 +1,7 @@
 //! The fields of a model's file by their names, as `--set key=value` writes them.
 
 use super::{BlockTable, ModelFile, table};
-use crate::SpecError;
+use crate::{RotaryRule, SpecError};
 
 impl ModelFile {
     /// Every field but `blocks`, in the order of a file.
@@ -72,7 +72,8 @@ impl ModelFile {
         Self::FIELDS.contains(&key) || key.starts_with(table::PREFIX)
     }
 
-    /// Replaces one field, or, as `blocks.FROM.FIELD` and `blocks.FROM/EVERY.FIELD`, that of some blocks. `hidden` without a stated `ffn` rescales the perceptron with it.
+    /// Replaces one field, or, as `blocks.FROM.FIELD` and `blocks.FROM/EVERY.FIELD`, that of some blocks. `hidden` without a stated
+    /// `ffn` rescales the perceptron with it; no `experts` and no `rotary_scaling` leave out what was said of them.
     ///
     /// # Errors
     /// An unknown field, or a value of the wrong type.
@@ -110,7 +111,13 @@ impl ModelFile {
             "attention_cap" => self.attention_cap = Some(parse(field, value, "it must be a number")?),
             "qk_norm" => self.qk_norm = Some(value.trim().parse()?),
             "rotary_dim" => self.rotary_dim = Some(parse_size(field, value)?),
-            "rotary_scaling" => self.rotary_scaling = Some(value.trim().parse()?),
+            "rotary_scaling" => {
+                let rule = value.trim().parse()?;
+                if rule == RotaryRule::None {
+                    self.leave_rotary_scaling();
+                }
+                self.rotary_scaling = Some(rule);
+            }
             "rotary_factor" => self.rotary_factor = Some(parse(field, value, "it must be a number")?),
             "rotary_low" => self.rotary_low = Some(parse(field, value, "it must be a number")?),
             "rotary_high" => self.rotary_high = Some(parse(field, value, "it must be a number")?),
@@ -119,7 +126,13 @@ impl ModelFile {
             "norm_offset" => self.norm_offset = Some(parse(field, value, "it must be true or false")?),
             "residual" => self.residual = Some(value.trim().parse()?),
             "residual_scale" => self.residual_scale = Some(parse(field, value, "it must be a number")?),
-            "experts" => self.experts = Some(parse_size(field, value)?),
+            "experts" => {
+                let experts = parse_size(field, value)?;
+                if experts == 0 {
+                    self.leave_experts();
+                }
+                self.experts = Some(experts);
+            }
             "experts_per_token" => self.experts_per_token = Some(parse_size(field, value)?),
             "expert_ffn" => self.expert_ffn = Some(parse_size(field, value)?),
             "expert_every" => self.expert_every = Some(parse_size(field, value)?),

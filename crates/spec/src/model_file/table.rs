@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::ModelFile;
 use super::experts::feed_forward_fields;
 use crate::choices::QkNorm;
-use crate::{Block, Blocks, Model, Positions, Rotary, RotaryRule, RotaryScaling, SpecError};
+use crate::{Block, Blocks, Model, Positions, Rotary, RotaryScaling, SpecError};
 
 /// What a key of `--set` begins with that is of some blocks.
 pub(super) const PREFIX: &str = "blocks.";
@@ -264,15 +264,14 @@ fn fields_of(model: &Model, block: &Block) -> Vec<(&'static str, Scalar)> {
 
 fn rotary_fields(rotary: &Rotary, head_dim: usize) -> Vec<(&'static str, Scalar)> {
     let columns = if rotary.columns == head_dim { 0 } else { rotary.columns };
-    let rule = |rule: RotaryRule| ("rotary_scaling", Scalar::Name(rule.to_string()));
     let number = |field, value| (field, Scalar::Number(value));
-    let mut fields = vec![number("rotary_base", rotary.base), ("rotary_dim", Scalar::Size(columns as u64))];
+    let rule = ("rotary_scaling", Scalar::Name(rotary.scaling.rule().to_string()));
+    let mut fields = vec![number("rotary_base", rotary.base), ("rotary_dim", Scalar::Size(columns as u64)), rule];
     match rotary.scaling {
-        RotaryScaling::None => fields.push(rule(RotaryRule::None)),
-        RotaryScaling::Linear { factor } => fields.extend([rule(RotaryRule::Linear), number("rotary_factor", factor)]),
+        RotaryScaling::None => {}
+        RotaryScaling::Linear { factor } => fields.push(number("rotary_factor", factor)),
         RotaryScaling::Llama3 { factor, low, high, positions }
         | RotaryScaling::Yarn { factor, low, high, positions } => fields.extend([
-            rule(if let RotaryScaling::Yarn { .. } = rotary.scaling { RotaryRule::Yarn } else { RotaryRule::Llama3 }),
             number("rotary_factor", factor),
             number("rotary_low", low),
             number("rotary_high", high),

@@ -174,6 +174,35 @@ fn rules_of_scaled_frequencies_have_their_usual_numbers_and_survive_a_round_trip
     assert!(refused.ends_with("use e.g. 1 and 32"), "{refused}");
 }
 
+#[test]
+fn scaled_frequencies_that_nothing_has_are_refused() {
+    let message = |fields: &[(&str, &str)]| with(&[&[("hidden", "24")], fields].concat()).unwrap_err().to_string();
+    let (turning, yarn, factor) = (("positions", "rotary"), ("rotary_scaling", "yarn"), ("rotary_factor", "4"));
+    assert!(message(&[yarn, factor]).starts_with("rotary_scaling = yarn: it is said of rotary positions"));
+    for (field, value, text) in [
+        ("rotary_factor", "nan", "NaN"),
+        ("rotary_low", "1", "1"),
+        ("rotary_high", "2", "2"),
+        ("rotary_positions", "64", "64"),
+    ] {
+        let of = message(&[(field, value)]);
+        assert!(
+            of.starts_with(&format!("{field} = {text}: it is said of rotary positions, and there are none")),
+            "{of}"
+        );
+        let of = message(&[turning, (field, value)]);
+        assert!(
+            of.starts_with(&format!("{field} = {text}: it is said of scaled frequencies, and there are none")),
+            "{of}"
+        );
+    }
+    let linear = message(&[turning, ("rotary_scaling", "linear"), factor, ("rotary_high", "2")]);
+    assert!(linear.starts_with("rotary_high = 2: it is said of scaled frequencies"), "{linear}");
+    // What is taken back is as if it was never said.
+    let back = with(&[("hidden", "24"), turning, yarn, factor, ("rotary_scaling", "none")]).unwrap();
+    assert_eq!(back.blocks.first().attention.rotary.unwrap().scaling, RotaryScaling::None);
+}
+
 /// The columns that turn, of latent attention where `rotary_dim` is left out those that all heads share.
 #[test]
 fn shared_columns_of_keys_turn() {

@@ -206,8 +206,11 @@ pub(super) const LOADS: Check = Check {
 pub(super) const ROOM: Check = Check {
     rule: Rule::Experts,
     keeps: |layout, model| layout.expert_rows == 0 || dropless(model).next().is_some(),
-    tell: |layout, _| {
-        let rule = "only experts that drop nothing get unequal rows, those of `model.capacity` have places";
+    tell: |layout, model| {
+        let rule = match mixtures(model).next() {
+            None => "the model has no experts",
+            Some(_) => "only experts that drop nothing get unequal rows, those of `model.capacity` have places",
+        };
         let leave = vec![Way::Choice(Change::Leave(Field::ExpertRows))];
         Broken::new(Field::ExpertRows, layout.expert_rows, rule, leave)
     },

@@ -1,5 +1,7 @@
 //! The choice of experts and of their slots.
 
+use std::cmp::Reverse;
+
 use super::{RouterRule, RouterShape, TokenGroups, index};
 use crate::dispatch::vectorised;
 use crate::element::Element;
@@ -13,7 +15,8 @@ const EXACT: usize = 1 << 24;
 /// number first, where the rule has groups of experts only of those that are chosen; their slots, -1 where
 /// the tokens' group has used up the expert's; and their weights, which neither bias nor dropping change.
 ///
-/// Slots are taken in the order of [`TokenGroups::by_score`]; equal weights by choice, then by row.
+/// Slots are taken in the order of [`TokenGroups::by_score`]; equal weights by choice, then by row. Tokens with probabilities
+/// that are no numbers choose all experts equally often.
 pub fn route<T: Element>(
     pool: &Pool,
     shape: RouterShape,
@@ -35,18 +38,22 @@ pub fn route<T: Element>(
     assert!(rule.groups == 1 || per_token.is_multiple_of(rule.chosen_groups), "{shape:?} {rule:?}");
     assert!(per_token <= experts / rule.groups * rule.chosen_groups, "{shape:?} {rule:?}");
     let piece = pool.rows_per_piece(rows, experts);
-    pool.each(routes.chunks_mut(piece * width).zip(logits.chunks(piece * experts)), |(routes, logits)| {
+    let pieces = routes.chunks_mut(piece * width).zip(logits.chunks(piece * experts)).enumerate();
+    pool.each(pieces, |(number, (routes, logits))| {
         T::with_scratch(3 * experts + rule.groups, |scratch| {
             let (p, rest) = scratch.split_at_mut(experts);
             let (keys, rest) = rest.split_at_mut(experts);
             let (copy, sums) = rest.split_at_mut(experts);
-            for (routes, logits) in routes.chunks_exact_mut(width).zip(logits.chunks_exact(experts)) {
+            let rows = routes.chunks_exact_mut(width).zip(logits.chunks_exact(experts));
+            for (row, (routes, logits)) in (number * piece..).zip(rows) {
                 vectorised(
                     #[inline(always)]
                     || rule.probabilities(logits, p),
                 );
                 keys.copy_from_slice(p);
-                if let Some(bias) = bias {
+                if p.iter().any(|p| p.to_f64().is_nan()) {
+                    take_turns(row * per_token, keys);
+                } else if let Some(bias) = bias {
                     keys.iter_mut().zip(bias).for_each(|(key, bias)| *key += *bias);
                 }
                 if rule.groups > rule.chosen_groups {
@@ -59,6 +66,13 @@ pub fn route<T: Element>(
     pool.each(routes.chunks_mut(groups.rows * width).enumerate(), |(group, routes)| {
         take_slots(shape, groups, group, routes);
     });
+}
+
+/// Keys by which experts are chosen in turn from this one on: what comes of a diverged model finds room at all of them.
+fn take_turns<T: Element>(first: usize, keys: &mut [T]) {
+    let experts = keys.len();
+    let distance = |expert: usize| (expert + experts - first % experts) % experts;
+    keys.iter_mut().enumerate().for_each(|(expert, key)| *key = T::from_f64(-(distance(expert) as f64)));
 }
 
 /// Makes keys minus infinity but those of the groups with the largest sums of largest keys, of equal ones the first; `copy` is
@@ -106,6 +120,13 @@ fn largest_key<T: Element>(keys: &[T]) -> usize {
     candidates.fold(first, |most, expert| if keys[expert] > keys[most] { expert } else { most })
 }
 
+/// A weight, rounded to 12 binary places: those that differ by the rounding of sums alone are equal, in any layout and type.
+/// Larger ones are larger.
+fn rounded(weight: f64) -> u64 {
+    const DROPPED: u32 = f64::MANTISSA_DIGITS - 1 - 12;
+    weight.to_bits().saturating_add(1 << (DROPPED - 1)) >> DROPPED
+}
+
 /// The slots of a group's routes.
 fn take_slots<T: Element>(shape: RouterShape, groups: TokenGroups, group: usize, routes: &mut [T]) {
     let (rows, per_token) = (groups.rows, shape.per_token);
@@ -113,8 +134,8 @@ fn take_slots<T: Element>(shape: RouterShape, groups: TokenGroups, group: usize,
     // Choice by choice, each by row: the order that the sort leaves equal weights in.
     let mut order: Vec<usize> = (0..rows * per_token).map(at).collect();
     if groups.by_score {
-        let weight = |i: &usize| routes[i + 2 * per_token].to_f64();
-        order.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
+        let weight = |i: &usize| rounded(routes[i + 2 * per_token].to_f64());
+        order.sort_by_key(|i| Reverse(weight(i)));
     }
     let mut taken = vec![0; shape.experts];
     for i in order {

@@ -66,8 +66,12 @@ fn what_is_written_is_read_again() {
             check_round_trip(&with(&[("expert_every", every), ("expert_first", first), more]).unwrap());
         }
     }
-    let dense = with(&[("experts", "0")]).unwrap_err().to_string();
-    assert!(dense.starts_with("capacity = 1.25: it is said of experts, and there are none; give"), "{dense}");
+    // What is taken back is as if it was never said; what is said after it is not.
+    let dense = with(&[("experts", "0")]).unwrap();
+    assert!(!dense.has_experts());
+    check_round_trip(&dense);
+    let after = with(&[("experts", "0"), ("capacity", "1.25")]).unwrap_err().to_string();
+    assert!(after.starts_with("capacity = 1.25: it is said of experts, and there are none; give"), "{after}");
     // Files of models without experts do not know of them.
     let text = toml::to_string(&Model::preset("gpt-tiny").unwrap()).unwrap();
     assert!(!["expert", "router", "capacity", "balance"].iter().any(|word| text.contains(word)), "{text}");
@@ -91,7 +95,8 @@ fn refusals_name_field_value_rule_and_remedy() {
     assert!(message("experts_per_token", "5").contains("1..=4"));
     assert!(message("experts", "5000").contains("1..=4096"));
     assert!(message("expert_ffn", "2000000").contains("all 4 experts together have at most 4194304 columns"));
-    assert!(message("shared_ffn", "5000000").contains("1..=4194304"));
+    assert!(message("shared_ffn", "5000000").contains("0..=4194304"));
+    assert!(message("capacity", "1e300").starts_with("capacity = 1e300: "), "{}", message("capacity", "1e300"));
     assert!(message("router", "tanh").contains("unknown router 'tanh'; known: softmax, sigmoid"));
     assert!(message("balance", "rank").contains("known: sequence, batch, none"));
     assert!(message("drop", "last").contains("known: choice, score"));

@@ -33,6 +33,12 @@ fn choices(shape: RouterShape, rule: RouterRule, [logits, bias]: [&[f64]; 2]) ->
     logits.chunks(shape.experts).map(choose).collect()
 }
 
+/// To 12 binary places.
+fn rounded(weight: f64) -> f64 {
+    let place = 2.0_f64.powi(weight.log2().floor() as i32 - 12);
+    (weight / place).round() * place
+}
+
 /// The slots, expert by expert: who wants it is sorted by priority.
 fn slots(shape: RouterShape, groups: TokenGroups, choices: &[Vec<(usize, f64)>]) -> Vec<Vec<f64>> {
     let mut slots = vec![vec![f64::NAN; shape.per_token]; shape.rows];
@@ -43,7 +49,8 @@ fn slots(shape: RouterShape, groups: TokenGroups, choices: &[Vec<(usize, f64)>])
             let mut wanted: Vec<_> = all.filter(|(choice, row)| choices[*row][*choice].0 == expert).collect();
             wanted.sort();
             if groups.by_score {
-                wanted.sort_by(|a, b| choices[b.1][b.0].1.total_cmp(&choices[a.1][a.0].1));
+                let weight = |(choice, row): &(usize, usize)| rounded(choices[*row][*choice].1);
+                wanted.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
             }
             for (i, (choice, row)) in wanted.into_iter().enumerate() {
                 slots[row][choice] = if i < groups.slots { (group * groups.slots + i) as f64 } else { -1.0 };
@@ -210,6 +217,22 @@ fn of_equal_weights_a_first_choice_comes_before_a_second_of_an_earlier_row() {
     assert_eq!(slots_of(groups, 2, SIGMOID, &logits), [0.0, -1.0, 0.0, 0.0]);
 }
 
+/// Equal logits, as different orders of sums leave them.
+#[test]
+fn weights_that_differ_by_rounding_are_equal() {
+    let groups = TokenGroups { rows: 3, slots: 1, by_score: true };
+    let slots = |first: f64| {
+        let logits = [first, -9.0, -9.0, 0.3, -9.0, -9.0, 0.1 + 0.2, -9.0, -9.0];
+        slots_of(groups, 1, SIGMOID, &logits)
+    };
+    assert!(0.1 + 0.2 > 0.3);
+    assert_eq!(slots(0.3), [0.0, -1.0, -1.0]);
+    assert_eq!(slots(0.298), [-1.0, 0.0, -1.0]);
+    // A half is no end of equal weights.
+    let halves = [f64::EPSILON, -9.0, -9.0, -f64::EPSILON, -9.0, -9.0, 2.0 * f64::EPSILON, -9.0, -9.0];
+    assert_eq!(slots_of(groups, 1, SIGMOID, &halves), [0.0, -1.0, -1.0]);
+}
+
 #[test]
 fn with_a_slot_for_every_token_nothing_is_dropped() {
     // All want the same experts.
@@ -219,6 +242,16 @@ fn with_a_slot_for_every_token_nothing_is_dropped() {
         let groups = TokenGroups { rows, slots: rows, by_score };
         let found = routes(&Pool::new(2), shape, RULES[1], groups, &logits);
         assert!(found.chunks(9).all(|row| row[3..6].iter().all(|slot| *slot >= 0.0)), "{found:?}");
+    }
+}
+
+#[test]
+fn tokens_without_numbers_choose_all_experts_equally_often() {
+    let shape = RouterShape { rows: 600, experts: 4, per_token: 2 };
+    let groups = TokenGroups { rows: 600, slots: 300, by_score: true };
+    for rule in RULES {
+        let found = on_any_threads(|pool| routes(pool, shape, rule, groups, &vec![f32::NAN; 600 * 4]));
+        assert!(found.chunks(6).all(|row| row[2..4].iter().all(|slot| *slot >= 0.0)));
     }
 }
 
