@@ -79,11 +79,15 @@ pub enum StepError {
     },
     /// A pruned tensor with keys that several ranks would hold.
     #[error(
-        "{tensor} is pruned, and several ranks along x would hold copies of its keys; use at most kv_heads ranks along x"
+        "{tensor} is pruned, and the {ranks} ranks along x would hold copies of its {keys} heads of keys; use x={keys} or less"
     )]
     SharedPruned {
         /// The tensor.
         tensor: String,
+        /// The size of x.
+        ranks: usize,
+        /// Heads of keys.
+        keys: usize,
     },
     /// A mask that does not fit its tile, or a tile that is too large for an index of 32 bits.
     #[error("{value}: {kept} elements are kept of a tile of {tile}, which may have 2^32 - 1; cut it over x, y or z")]

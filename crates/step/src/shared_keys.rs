@@ -34,10 +34,13 @@ impl Builder<'_> {
         is_pruned: bool,
     ) -> Result<Option<SharedKeys>, StepError> {
         let shared = cols.shared_keys(self.layout);
-        if shared.is_some() && is_pruned {
-            return Err(StepError::SharedPruned { tensor: name.to_owned() });
+        match shared {
+            Some(SharedKeys { copies, .. }) if is_pruned => {
+                let ranks = self.layout.grid.size(Axis::X);
+                Err(StepError::SharedPruned { tensor: name.to_owned(), ranks, keys: ranks / copies })
+            }
+            shared => Ok(shared),
         }
-        Ok(shared)
     }
 
     /// What sums the copied columns of `gradient`, a gradient of the parameter; `None` if it has none.

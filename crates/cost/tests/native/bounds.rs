@@ -192,6 +192,42 @@ fn blocks_stand_still_for_what_nothing_hides() {
     assert!([of(&case), of(&on_fast)].iter().all(|ratio| *ratio > 0.85), "{} {}", of(&case), of(&on_fast));
 }
 
+/// Beside experts over z one overlap chunk may be through a segment of recomputation before the next begins: of what they hold
+/// only one chunk's is sure.
+#[test]
+fn bounds_hold_where_an_overlap_chunk_goes_ahead_of_others() {
+    let text =
+        "name = \"m\"\nlayers = 5\nhidden = 96\nheads = 12\nvocab = 1009\nseq_len = 48\nexperts = 4\nshared_ffn = 96\n";
+    let (model, cluster) = (Model::from_toml(text, &[]).unwrap(), Cluster::preset("summit").unwrap());
+    let mut seen = 0;
+    for (_, schedule) in Schedule::ALL {
+        for (grid, every, overlap_chunks) in
+            ["z=2", "z=4", "z=2,pipe=2", "z=4,pipe=2", "x=2,z=2,pipe=2"].into_iter().flat_map(|grid| {
+                [1, 2, 4].into_iter().flat_map(move |every| [2, 4].map(move |chunks| (grid, every, chunks)))
+            })
+        {
+            let request = LayoutRequest {
+                schedule,
+                recompute: Recompute::Full { every },
+                overlap_chunks,
+                experts_over: Some(Axis::Z.only()),
+                microbatch: Some(16),
+                dtype: ElementType::F32,
+                ..LayoutRequest::new(grid.parse().unwrap(), 64)
+            };
+            let Some(layout) = Layout::if_legal(&model, &request) else { continue };
+            let case = Case { layout, model: model.clone(), cluster: cluster.clone(), imbalance: 1.0 };
+            for framework in frameworks().filter(|framework| framework.sparsity.is_none()) {
+                let Some(ratios) = ratios(&case, Framework { reserved_bytes: 0, ..framework }) else { continue };
+                let of = (framework.name, schedule, grid, every, overlap_chunks);
+                assert!(ratios.iter().all(|ratio| *ratio <= 1.0), "{of:?}: {ratios:?}");
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 100, "{seen}");
+}
+
 fn median(ratios: &[[f64; 9]], which: usize) -> f64 {
     let mut sorted: Vec<f64> = ratios.iter().map(|ratios| ratios[which]).collect();
     sorted.sort_by(f64::total_cmp);

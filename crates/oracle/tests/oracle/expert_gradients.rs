@@ -17,7 +17,7 @@ fn slope(
     decisions: &Decisions,
     (name, direction): (&str, &[f64]),
 ) -> f64 {
-    let width = 2e-4;
+    let width = 5e-5;
     let at = |steps: f64| {
         let mut moved = weights.clone();
         for (p, d) in moved.get_mut(name).unwrap().iter_mut().zip(direction) {

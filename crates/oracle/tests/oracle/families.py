@@ -139,6 +139,12 @@ def turn(head, position, base):
     return real + imaginary
 
 
+def rounded(weight):
+    """To 12 binary places after the first: those that differ less are equal."""
+    part, exponent = math.frexp(weight)
+    return math.ldexp(round(math.ldexp(part, 13)), exponent - 13)
+
+
 def softmax(scores):
     top = max(score.value for score in scores)
     powers = [score.shift(-top).exp() for score in scores]
@@ -210,7 +216,7 @@ def places(chosen, weights, case):
     for start in range(0, len(chosen), group):
         claims = [(row, j) for row in range(start, start + group) for j in range(k)]
         by_choice = lambda claim: (claim[1], claim[0])
-        by_score = lambda claim: (-weights[claim[0]][claim[1]].value, claim[1], claim[0])
+        by_score = lambda claim: (-rounded(weights[claim[0]][claim[1]].value), claim[1], claim[0])
         taken = [0] * case["experts"]
         for row, j in sorted(claims, key=by_choice if case["drop"] == "choice" else by_score):
             taken[chosen[row][j]] += 1

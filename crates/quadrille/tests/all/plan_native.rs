@@ -483,7 +483,7 @@ fn unequal_loads_that_say_nothing_are_refused() {
         (line("--expert-rows 3"), &["--expert-rows = 3: the model has no experts"]),
         (
             "explain --model gpt-tiny --grid x=1 --expert-rows 3".to_owned(),
-            &["--expert-rows = 3: the model has no experts"],
+            &["expert-rows = 3: the model has no experts"],
         ),
         (format!("{mixture} --experts-over bogus"), &["unknown axis 'bogus'; known: x, z, context, expert, none"]),
         (format!("{mixture} --fix experts-over=pipe"), &["experts-over", "pipe", "joined by +"]),

@@ -1,7 +1,7 @@
 //! The fields of a model's file by their names, as `--set key=value` writes them.
 
 use super::{BlockTable, ModelFile, table};
-use crate::{RotaryRule, SpecError};
+use crate::{Positions, RotaryRule, SpecError};
 
 impl ModelFile {
     /// Every field but `blocks`, in the order of a file.
@@ -73,7 +73,8 @@ impl ModelFile {
     }
 
     /// Replaces one field, or, as `blocks.FROM.FIELD` and `blocks.FROM/EVERY.FIELD`, that of some blocks. `hidden` without a stated
-    /// `ffn` rescales the perceptron with it; no `experts` and no `rotary_scaling` leave out what was said of them.
+    /// `ffn` rescales the perceptron with it. Where there are to be no `experts`, no `key_value_latent`, no `rotary_scaling` or no
+    /// rotary `positions`, what was said of them before is left out.
     ///
     /// # Errors
     /// An unknown field, or a value of the wrong type.
@@ -93,13 +94,24 @@ impl ModelFile {
             "dropout" => self.dropout = parse(field, value, "it must be a number")?,
             "norm" => self.norm = value.trim().parse()?,
             "norm_epsilon" => self.norm_epsilon = parse(field, value, "it must be a number")?,
-            "positions" => self.positions = value.trim().parse()?,
+            "positions" => {
+                self.positions = value.trim().parse()?;
+                if self.positions != Positions::Rotary {
+                    self.leave_rotary_scaling();
+                }
+            }
             "rotary_base" => self.rotary_base = Some(parse(field, value, "it must be a number")?),
             "activation" => self.activation = value.trim().parse()?,
             "causal" => self.causal = Some(parse(field, value, "it must be true or false")?),
             "head_dim" => self.head_dim = Some(parse_size(field, value)?),
             "value_dim" => self.value_dim = Some(parse_size(field, value)?),
-            "key_value_latent" => self.key_value_latent = Some(parse_size(field, value)?),
+            "key_value_latent" => {
+                let latent = parse_size(field, value)?;
+                if latent == 0 {
+                    (self.query_latent, self.shared_key) = (None, None);
+                }
+                self.key_value_latent = Some(latent);
+            }
             "query_latent" => self.query_latent = Some(parse_size(field, value)?),
             "shared_key" => self.shared_key = Some(parse_size(field, value)?),
             "qkv_bias" => self.qkv_bias = Some(parse(field, value, "it must be true or false")?),

@@ -14,6 +14,9 @@ use crate::{Block, Blocks, Model, Positions, Rotary, RotaryScaling, SpecError};
 /// What a key of `--set` begins with that is of some blocks.
 pub(super) const PREFIX: &str = "blocks.";
 
+/// Fields that leave others out ([`ModelFile::set`]), and so come before them.
+const LEAVING: [&str; 4] = ["experts", "key_value_latent", "positions", "rotary_scaling"];
+
 /// The fields that all blocks share; blocks may differ in every other one.
 const OF_ALL: [&str; 10] = [
     "name",
@@ -121,19 +124,9 @@ impl BlockTable {
 
     /// Writes its fields over those of `file`.
     fn apply(&self, file: &mut ModelFile) -> Result<(), SpecError> {
-        if let Some(experts) = self.fields.get("experts") {
-            file.set("experts", &experts.to_string())?;
-            // Where a table says that blocks have none, what the file says of experts is not of them.
-            if file.experts == Some(0) {
-                file.leave_experts();
-            }
-        }
-        if let Some(latent) = self.fields.get("key_value_latent") {
-            file.set("key_value_latent", &latent.to_string())?;
-            // The same of latent attention.
-            if file.key_value_latent == Some(0) {
-                (file.query_latent, file.shared_key) = (None, None);
-            }
+        // Where a table says that blocks have no such thing, what the file says of it is not of them.
+        for field in LEAVING {
+            self.fields.get(field).map_or(Ok(()), |value| file.set(field, &value.to_string()))?;
         }
         for (field, value) in &self.fields {
             if !of_blocks().any(|known| known == field) {
@@ -144,7 +137,9 @@ impl BlockTable {
                 let rule = "learned positions are added to the embedding, for all blocks";
                 return Err(SpecError::invalid("positions", "learned", rule, "use rotary or none for a block"));
             }
-            file.set(field, &value.to_string())?;
+            if !LEAVING.contains(&field.as_str()) {
+                file.set(field, &value.to_string())?;
+            }
         }
         Ok(())
     }

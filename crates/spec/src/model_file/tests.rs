@@ -131,7 +131,12 @@ fn attention_may_go_by_way_of_narrow_rows() {
     );
     assert!(refused(&[("qkv_bias", "true")]).contains("have no biases"));
     assert!(refused(&[("shared_key", "6")]).starts_with("shared_key = 6: it is a part of a key's 6 columns"));
-    assert!(refused(&[("key_value_latent", "0")]).starts_with("shared_key = 2: it is said of latent attention"));
+    let taken_back = with(&[&latent[..], &[("key_value_latent", "0")]].concat()).unwrap();
+    assert_eq!(taken_back.blocks.first().attention.latent, None);
+    assert!(
+        refused(&[("key_value_latent", "0"), ("shared_key", "2")])
+            .starts_with("shared_key = 2: it is said of latent attention")
+    );
     assert!(refused(&[("value_dim", "0")]).starts_with("value_dim = 0: it must lie in"));
     assert!(
         with(&[("query_latent", "4")]).unwrap_err().to_string().starts_with("query_latent = 4: it is said of latent")
@@ -198,6 +203,12 @@ fn scaled_frequencies_that_nothing_has_are_refused() {
     }
     let linear = message(&[turning, ("rotary_scaling", "linear"), factor, ("rotary_high", "2")]);
     assert!(linear.starts_with("rotary_high = 2: it is said of scaled frequencies"), "{linear}");
+    // A block may turn nothing, or turn as before.
+    let mixed = with(&[("hidden", "24"), turning, yarn, factor, ("blocks.1.positions", "none")]).unwrap();
+    assert_eq!(mixed.blocks[1].attention.rotary, None);
+    let mixed = with(&[("hidden", "24"), turning, yarn, factor, ("blocks.1.rotary_scaling", "none")]).unwrap();
+    assert_eq!(mixed.blocks[1].attention.rotary.unwrap().scaling, RotaryScaling::None);
+    assert_eq!(Model::from_toml(&toml::to_string(&mixed).unwrap(), &[]).unwrap(), mixed);
     // What is taken back is as if it was never said.
     let back = with(&[("hidden", "24"), turning, yarn, factor, ("rotary_scaling", "none")]).unwrap();
     assert_eq!(back.blocks.first().attention.rotary.unwrap().scaling, RotaryScaling::None);

@@ -103,6 +103,8 @@ impl Line {
 
 #[cfg(test)]
 mod tests {
+    use quadrille_spec::{Blocks, Model};
+
     use super::*;
 
     #[test]
@@ -110,5 +112,20 @@ mod tests {
         let line = Line::new(1, vec![5.0, 6.0, 9.0], 3.0);
         assert_eq!([1, 2, 3, 4, 6].map(|blocks| line.at(blocks)), [5.0, 6.0, 9.0, 12.0, 18.0]);
         assert_eq!(line.beside(), 0.0);
+    }
+
+    /// Blocks 0, 1 and 3 add 3 each, block 2 adds 5; 2 are there beside any.
+    #[test]
+    fn pieces_of_blocks_that_differ_have_what_each_of_theirs_adds() {
+        let one = Model::gpt(1, 8, 1, 8, 8).blocks.kinds()[0];
+        let mut other = one;
+        other.attention.heads = 2;
+        let makeups = Arc::new(Makeups::of(&Blocks::new(one, [one, other, one])));
+        let alike = [3.0, 5.0].map(|more| Line::new(0, vec![1.0, 2.0 + more, 2.0 + 2.0 * more], more));
+        let line = Line::of_kinds(&alike.each_ref(), &makeups);
+        assert_eq!([0..1, 1..3, 2..3, 0..4].map(|blocks| line.of(blocks)), [5.0, 10.0, 7.0, 16.0]);
+        assert_eq!(line.of_all([0..1, 2..3]), 10.0, "what is beside blocks is there once");
+        assert_eq!((line.of(2..2), line.of_all([1..1, 3..3])), (1.0, 1.0), "without blocks, what there is then");
+        assert_eq!((line.more, line.more_at_most), (3.0, 5.0));
     }
 }

@@ -42,3 +42,39 @@ pub(super) fn stalls(stage: &StageProgram, section: &Section) -> Vec<usize> {
     }
     stalls
 }
+
+#[cfg(test)]
+mod tests {
+    use quadrille_spec::{Layout, LayoutRequest, Model};
+    use quadrille_step::StepProgram;
+
+    use super::*;
+
+    /// What a block of a GPT stands still for in a forward pass; `more` is said of the model.
+    fn forward(grid: &str, more: &str) -> Vec<String> {
+        let text = "name = \"m\"\nlayers = 1\nhidden = 24\nheads = 4\nvocab = 32\nseq_len = 8\n".to_owned() + more;
+        let model = Model::from_toml(&text, &[]).unwrap();
+        let request = LayoutRequest::new(grid.parse().unwrap(), 8);
+        let layout = Layout::new(&model, &request).unwrap();
+        let program = StepProgram::new(&model, &layout).unwrap();
+        let stage = &program.stages[0];
+        let section = &stage.chunks[0].forward;
+        let collective = |at: usize| match section.ops[at].operation {
+            Operation::Wait(collective) => format!("{} {}", collective.kind.name(), collective.axes),
+            other => panic!("{other:?}"),
+        };
+        let blocks = stalls(stage, section).into_iter().filter(|at| matches!(section.ops[*at].layer, Layer::Block(_)));
+        blocks.map(collective).collect()
+    }
+
+    #[test]
+    fn a_layer_stands_still_for_what_it_needs_at_once() {
+        let product = ["all-gather x", "reduce-scatter x"];
+        assert_eq!(forward("x=2", ""), [product, product].concat());
+        // Weights may come while other layers compute, and rows of experts while the shared one does.
+        assert!(forward("z=2", "").is_empty());
+        let (loads, rows) = ("all-gather x,expert", "all-to-all expert");
+        assert_eq!(forward("expert=2", "experts = 4\n"), [loads, rows, rows]);
+        assert_eq!(forward("expert=2", "experts = 4\nshared_ffn = 24\n"), [loads, rows]);
+    }
+}
