@@ -71,8 +71,12 @@ fn before(experts: &Experts, drop: DropOrder, weights: &[f64], a: usize, b: usiz
     }
 }
 
-/// A weight to 12 binary places after the first: those are equal that differ by rounding alone.
+/// A weight in 13 binary digits: those are equal that differ by rounding alone.
 fn rounded(weight: f64) -> f64 {
+    // What is next to nothing has no more digits to tell.
+    if weight < 1e-300 {
+        return 0.0;
+    }
     let place = 2.0_f64.powi(weight.log2().floor() as i32 - 12);
     (weight / place).round() * place
 }
@@ -105,6 +109,13 @@ mod tests {
         let experts = experts(&[("capacity", "0.5")]).unwrap();
         assert_eq!(places(&experts, &experts.capacity.unwrap(), 4), 2);
         assert_eq!(dropped(&experts, 1, &IDS, &WEIGHTS), [3, 5, 6, 7]);
+    }
+
+    #[test]
+    fn weights_are_compared_in_thirteen_digits() {
+        assert_eq!([0.0, 1e-310, 1.0, 0.75].map(rounded), [0.0, 0.0, 1.0, 0.75]);
+        let (next, middle) = (1.0 + 1.0 / 4096.0, 1.0 + 0.5 / 4096.0);
+        assert_eq!([1.0 - 1e-15, middle - 1e-15, middle, next + 1e-15].map(rounded), [1.0, 1.0, next, next]);
     }
 
     #[test]

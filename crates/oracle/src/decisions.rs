@@ -62,6 +62,6 @@ pub struct Margin {
     /// The largest absolute key of all tokens and experts.
     pub largest: f64,
     /// The smallest, of all groups and experts, of the least weight that has a place less the largest that has none;
-    /// infinite where none is dropped, or not by its weight.
+    /// infinite where none is dropped, or not by its weight; below 0 where both are equal but for rounding.
     pub drop: f64,
 }

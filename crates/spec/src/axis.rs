@@ -136,7 +136,8 @@ impl FromStr for AxisSet {
             return Ok(Self::EMPTY);
         }
         let axis = |name: &str| {
-            let known = Axis::SPREADING.iter().map(Axis::name).chain(["none"]).map(str::to_owned);
+            let none = if text.contains(',') { None } else { Some("none") };
+            let known = Axis::SPREADING.iter().map(Axis::name).chain(none).map(str::to_owned);
             let unknown = |_| SpecError::Unknown { what: "axis", name: name.to_owned(), known: known.collect() };
             name.parse().map_err(unknown)
         };

@@ -173,10 +173,12 @@ fn scaled(mut yarn: Fields, file: ModelFile) -> Result<ModelFile, SpecError> {
 
 /// Refuses a base for which the library divides frequencies that it means to keep.
 fn check_mixed(file: &ModelFile, low: f64, high: f64, positions: usize) -> Result<(), SpecError> {
-    let base = file.rotary_base.unwrap_or(ROTARY_BASE);
-    let rotary = Rotary { base, columns: file.rotary_dim.unwrap_or(0), scaling: RotaryScaling::None };
+    let (base, columns) = (file.rotary_base.unwrap_or(ROTARY_BASE), file.rotary_dim.unwrap_or(0));
+    let rotary = Rotary { base, columns, scaling: RotaryScaling::None };
     let [first, last] = rotary.mixed_pairs(low, high, positions);
-    if first <= last {
+    // What is wrong by itself is refused by its own name.
+    let legal = 0.0 < low && low < high && base > 1.0 && columns > 0;
+    if first <= last || !legal {
         return Ok(());
     }
     let rule = format!("the waves of some pair fit at most {high} times into {positions} positions");

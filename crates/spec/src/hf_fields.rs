@@ -68,15 +68,15 @@ const YARN: [&str; 9] = [
     "type",
 ];
 
-/// What `rope_type` is where frequencies are not scaled.
-const DEFAULT_ROPE: &str = "\"default\"";
+/// Of most families.
+const NOT_SCALED: &str = "rotary frequencies are not scaled: rope_type is \"default\"";
 
 /// The fields that are not read yet.
 pub(crate) struct Fields {
     map: Map<String, Value>,
     family: String,
-    /// What `rope_type` may be.
-    rope_types: &'static str,
+    /// How rotary frequencies may be scaled.
+    rope_rule: &'static str,
 }
 
 impl Fields {
@@ -87,7 +87,7 @@ impl Fields {
             reason,
         };
         match serde_json::from_str(text) {
-            Ok(Value::Object(map)) => Ok(Self { map, family: String::new(), rope_types: DEFAULT_ROPE }),
+            Ok(Value::Object(map)) => Ok(Self { map, family: String::new(), rope_rule: NOT_SCALED }),
             Ok(_) => Err(syntax("it is one JSON object, as in config.json".to_owned())),
             Err(error) => Err(syntax(error.to_string())),
         }
@@ -215,7 +215,7 @@ impl Fields {
     /// # Errors
     /// An object with a field that YaRN does not have.
     pub fn yarn(&mut self) -> Result<Option<Self>, SpecError> {
-        self.rope_types = "\"default\", or \"yarn\"";
+        self.rope_rule = "rotary frequencies are scaled by YaRN or not at all: rope_type is \"yarn\" or \"default\"";
         for field in ["rope_scaling", "rope_parameters"] {
             let Some(Value::Object(map)) = self.map.get_mut(field) else { continue };
             let kind = map.get("rope_type").or_else(|| map.get("type"));
@@ -231,7 +231,7 @@ impl Fields {
             return Ok(Some(Self {
                 map: yarn,
                 family: format!("{} with {field} yarn", self.family),
-                rope_types: DEFAULT_ROPE,
+                rope_rule: NOT_SCALED,
             }));
         }
         Ok(None)
@@ -250,8 +250,7 @@ impl Fields {
                 _ => false,
             };
             if !map.iter().all(usual) {
-                let rule = format!("rotary frequencies are scaled by no other rule: rope_type is {}", self.rope_types);
-                return Err(unexpressed(field, cut(&value.to_string()), rule));
+                return Err(unexpressed(field, cut(&value.to_string()), self.rope_rule));
             }
             base = map.get("rope_theta").and_then(Value::as_f64).or(base);
         }

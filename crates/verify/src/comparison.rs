@@ -454,6 +454,21 @@ mod tests {
         SerialStep { loss, gradients, norm, router: [0.0; 2], decisions, margin, weights }
     }
 
+    /// A gradient that is nothing but rounding is measured by the whole gradient.
+    #[test]
+    fn next_to_nothing_is_measured_by_all() {
+        let model = Model::preset("gpt-tiny").unwrap();
+        let layout = Layout::new(&model, &LayoutRequest::new("data=2".parse().unwrap(), 2)).unwrap();
+        let program = StepProgram::new(&model, &layout).unwrap();
+        let comparison = Comparison::new(&program, Tolerance::F64);
+        let gap = |found: f64, size: f64| {
+            let serial = serial(1.0, 2.0, [("a".to_owned(), vec![size])].into());
+            comparison.gradient_gap("a", &[found], &serial)
+        };
+        assert!((gap(0.0, 1e-17) / 5e-14 - 1.0).abs() < 1e-9, "of 2e-4");
+        assert!((gap(1e-3 + 2e-14, 1e-3) / 2e-11 - 1.0).abs() < 1e-3, "of its own size");
+    }
+
     /// One rank of several that is wrong is enough, whichever it is.
     #[test]
     fn the_loss_and_norm_of_every_rank_count() {

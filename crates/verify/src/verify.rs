@@ -84,8 +84,8 @@ pub struct Tolerance {
     /// For every parameter's gradient.
     pub gradients: f64,
     /// Whether gradients are measured by the root of their squares, at least by a tenth of that of the whole gradient; else
-    /// by their largest element, at least by 1e-4 of that norm. An element that is the difference of large numbers, or on the other side of a kink, is no
-    /// measure of what they were rounded to.
+    /// by their largest element, at least by 1e-4 of that norm. An element that is the difference of large numbers, or on the
+    /// other side of a kink, is no measure of what they were rounded to.
     pub by_norm: bool,
     /// For their norm.
     pub norm: f64,

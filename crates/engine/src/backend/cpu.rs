@@ -48,7 +48,8 @@ impl<S> Cpu<S> {
     }
 }
 
-/// An item for each of these types of elements `S`: so kernels are compiled here, not in each crate that names a backend.
+/// Writes an item for each of these types `S`, where `Real` is what it computes in: so kernels are compiled in this crate, not in
+/// each that names a backend.
 macro_rules! for_each_element {
     ($($element:ty),*; $item:item) => {
         $(const _: () = {

@@ -140,9 +140,9 @@ def turn(head, position, base):
 
 
 def rounded(weight):
-    """To 12 binary places after the first: those that differ less are equal."""
+    """In 13 binary digits: weights that differ by rounding are equal."""
     part, exponent = math.frexp(weight)
-    return math.ldexp(round(math.ldexp(part, 13)), exponent - 13)
+    return math.ldexp(math.floor(math.ldexp(part, 13) + 0.5), exponent - 13)
 
 
 def softmax(scores):

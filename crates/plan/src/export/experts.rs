@@ -186,11 +186,11 @@ fn balance_gap(router: &Router, layout: &Layout, gaps: &mut Gaps) {
 
 /// Megatron's loss and its biases count other choices than those that are made.
 fn choice_gaps(router: &Router, drops: bool, gaps: &mut Gaps) {
-    let limits = [("groups", router.groups.is_some()), ("biases", router.has_bias())];
-    let limits: Vec<&str> = limits.into_iter().filter_map(|(name, has)| has.then_some(name)).collect();
-    if router.balance_loss > 0.0 && !limits.is_empty() {
-        let limits = limits.join(" and ");
-        let instead = format!("beside {limits} the loss counts the experts that would be chosen without them");
+    let beside = [("groups", router.groups.is_some()), ("biases", router.has_bias())];
+    let beside: Vec<&str> = beside.into_iter().filter_map(|(name, has)| has.then_some(name)).collect();
+    if router.balance_loss > 0.0 && !beside.is_empty() {
+        let beside = beside.join(" and ");
+        let instead = format!("beside {beside} the loss counts the experts that would be chosen without them");
         gaps.add(format!("balance = {}", router.balance), instead);
     }
     if router.has_bias() && drops {

@@ -158,7 +158,7 @@ impl Question {
     /// # Errors
     /// As [`Self::reserved`]; choices for experts of a model that has none.
     pub fn search(&self, top: usize) -> Result<Search<'_>, SpecError> {
-        self.space.check_of(&self.model)?;
+        self.space.check_experts(&self.model)?;
         Ok(Search::new(self.setting()?, self.devices, self.space.clone(), top))
     }
 

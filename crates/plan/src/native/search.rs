@@ -29,7 +29,7 @@ pub struct Search<'a> {
     pub setting: Setting<'a>,
     /// Devices, at least 1.
     pub devices: usize,
-    /// The values that are tried of every choice.
+    /// The values that are tried of every choice; those for experts are of a model that has some.
     pub space: Space,
     /// How many of the fastest are wanted.
     pub top: usize,

@@ -104,7 +104,7 @@ impl Space {
     ///
     /// # Errors
     /// The first such choice.
-    pub(super) fn check_of(&self, model: &Model) -> Result<(), SpecError> {
+    pub(super) fn check_experts(&self, model: &Model) -> Result<(), SpecError> {
         if model.has_experts() {
             return Ok(());
         }

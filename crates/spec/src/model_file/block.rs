@@ -144,7 +144,7 @@ impl ModelFile {
             return Err(SpecError::invalid("rotary_base", base, "it must lie in 1..=1e12", "use e.g. 10000 or 500000"));
         }
         if self.positions != Positions::Rotary {
-            return self.check_scaling_of(RotaryRule::None, "rotary positions").map(|()| None);
+            return self.check_scaling_of(RotaryRule::None).map(|()| None);
         }
         let (columns, shared) = match (self.rotary_dim, latent) {
             (None, Some(latent)) => (latent.shared_key, true),
@@ -174,7 +174,7 @@ impl ModelFile {
 
     fn rotary_scaling(&self) -> Result<RotaryScaling, SpecError> {
         let rule = self.rotary_scaling.unwrap_or(RotaryRule::None);
-        self.check_scaling_of(rule, "scaled frequencies")?;
+        self.check_scaling_of(rule)?;
         if rule == RotaryRule::None {
             return Ok(RotaryScaling::None);
         }
@@ -200,30 +200,46 @@ impl ModelFile {
         })
     }
 
-    /// Says nothing of scaled frequencies any more.
-    pub(super) fn leave_rotary_scaling(&mut self) {
-        (self.rotary_scaling, self.rotary_factor) = (None, None);
-        (self.rotary_low, self.rotary_high, self.rotary_positions) = (None, None, None);
+    /// Says nothing any more of what a rule to scale frequencies does not have.
+    pub(super) fn leave_rotary_scaling(&mut self, rule: RotaryRule) {
+        if matches!(rule, RotaryRule::None | RotaryRule::Linear) {
+            (self.rotary_low, self.rotary_high, self.rotary_positions) = (None, None, None);
+        }
+        if rule == RotaryRule::None {
+            (self.rotary_scaling, self.rotary_factor) = (None, None);
+        }
     }
 
-    /// Refuses what is said of other scaling than by this rule, which needs these.
-    fn check_scaling_of(&self, rule: RotaryRule, needed: &str) -> Result<(), SpecError> {
-        let ends = [
-            ("rotary_low", self.rotary_low.map(|it| it.to_string())),
-            ("rotary_high", self.rotary_high.map(|it| it.to_string())),
-            ("rotary_positions", self.rotary_positions.map(|it| it.to_string())),
+    /// Refuses what is said of scaled frequencies that this rule does not have.
+    fn check_scaling_of(&self, rule: RotaryRule) -> Result<(), SpecError> {
+        let mut has = self.clone();
+        has.leave_rotary_scaling(rule);
+        let text = |value: Option<f64>| value.map(|it| it.to_string());
+        let positions = |file: &Self| file.rotary_positions.map(|it| it.to_string());
+        let said = [
+            ("rotary_scaling", self.rotary_scaling.filter(|it| *it != rule).map(|it| it.to_string()), None),
+            ("rotary_factor", text(self.rotary_factor), text(has.rotary_factor)),
+            ("rotary_low", text(self.rotary_low), text(has.rotary_low)),
+            ("rotary_high", text(self.rotary_high), text(has.rotary_high)),
+            ("rotary_positions", positions(self), positions(&has)),
         ];
-        let scaling = self.rotary_scaling.filter(|scaling| *scaling != rule).map(|it| it.to_string());
-        let factor = self.rotary_factor.filter(|_| rule == RotaryRule::None).map(|it| it.to_string());
-        let ends = ends.into_iter().filter(|_| matches!(rule, RotaryRule::None | RotaryRule::Linear));
-        let said = [("rotary_scaling", scaling), ("rotary_factor", factor)].into_iter().chain(ends);
-        match said.into_iter().find_map(|(field, value)| Some((field, value?))) {
-            None => Ok(()),
-            Some((field, value)) => {
-                let remedy = "leave it out, or use rotary_scaling = none";
-                Err(SpecError::invalid(field, value, format!("it is said of {needed}, and there are none"), remedy))
+        let Some((field, value)) =
+            said.into_iter().find_map(|(field, said, has)| Some((field, said.filter(|_| has.is_none())?)))
+        else {
+            return Ok(());
+        };
+        let (rule, remedy) = match rule {
+            _ if self.positions != Positions::Rotary => {
+                ("it is said of rotary positions, and there are none", "leave it out, or use positions = rotary")
             }
-        }
+            RotaryRule::Linear => {
+                ("linear scaling has rotary_factor alone", "leave it out, or use another rotary_scaling")
+            }
+            _ => {
+                ("it is said of scaled frequencies, and there are none", "leave it out, or give `model.rotary_scaling`")
+            }
+        };
+        Err(SpecError::invalid(field, value, rule, remedy))
     }
 
     pub(super) fn perceptron(&self) -> Result<Perceptron, SpecError> {

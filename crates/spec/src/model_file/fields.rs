@@ -73,8 +73,8 @@ impl ModelFile {
     }
 
     /// Replaces one field, or, as `blocks.FROM.FIELD` and `blocks.FROM/EVERY.FIELD`, that of some blocks. `hidden` without a stated
-    /// `ffn` rescales the perceptron with it. Where there are to be no `experts`, no `key_value_latent`, no `rotary_scaling` or no
-    /// rotary `positions`, what was said of them before is left out.
+    /// `ffn` rescales the perceptron with it. No `experts`, no `key_value_latent`, no rotary `positions` and a `rotary_scaling` leave
+    /// out what was said before of experts, of narrow rows, of scaled frequencies, and of these what the rule does not have.
     ///
     /// # Errors
     /// An unknown field, or a value of the wrong type.
@@ -97,7 +97,7 @@ impl ModelFile {
             "positions" => {
                 self.positions = value.trim().parse()?;
                 if self.positions != Positions::Rotary {
-                    self.leave_rotary_scaling();
+                    self.leave_rotary_scaling(RotaryRule::None);
                 }
             }
             "rotary_base" => self.rotary_base = Some(parse(field, value, "it must be a number")?),
@@ -125,9 +125,7 @@ impl ModelFile {
             "rotary_dim" => self.rotary_dim = Some(parse_size(field, value)?),
             "rotary_scaling" => {
                 let rule = value.trim().parse()?;
-                if rule == RotaryRule::None {
-                    self.leave_rotary_scaling();
-                }
+                self.leave_rotary_scaling(rule);
                 self.rotary_scaling = Some(rule);
             }
             "rotary_factor" => self.rotary_factor = Some(parse(field, value, "it must be a number")?),

@@ -161,7 +161,7 @@ pub struct ModelFile {
     /// Width of an expert; as `ffn` if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expert_ffn: Option<usize>,
-    /// Of the blocks from `expert_first` on those have experts that end each so many; 1 if left out.
+    /// Of the blocks from `expert_first` on the last of every so many has experts; 1 if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expert_every: Option<usize>,
     /// Blocks before this one have none; 0 if left out.

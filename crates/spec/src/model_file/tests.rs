@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Block, Latent, NormedOver, QueryKeyNorm, RotaryScaling};
+use crate::{Block, Blocks, Latent, NormedOver, QueryKeyNorm, RotaryScaling};
 
 const SMALL: &str = "name = \"small\"\nlayers = 2\nhidden = 12\nheads = 3\nvocab = 7\nseq_len = 5\n";
 
@@ -202,13 +202,32 @@ fn scaled_frequencies_that_nothing_has_are_refused() {
         );
     }
     let linear = message(&[turning, ("rotary_scaling", "linear"), factor, ("rotary_high", "2")]);
-    assert!(linear.starts_with("rotary_high = 2: it is said of scaled frequencies"), "{linear}");
+    assert_eq!(
+        linear,
+        "rotary_high = 2: linear scaling has rotary_factor alone; leave it out, or use another rotary_scaling"
+    );
+    let none = message(&[turning, ("rotary_high", "2")]);
+    assert!(none.ends_with("; leave it out, or give `model.rotary_scaling`"), "{none}");
     // A block may turn nothing, or turn as before.
     let mixed = with(&[("hidden", "24"), turning, yarn, factor, ("blocks.1.positions", "none")]).unwrap();
     assert_eq!(mixed.blocks[1].attention.rotary, None);
-    let mixed = with(&[("hidden", "24"), turning, yarn, factor, ("blocks.1.rotary_scaling", "none")]).unwrap();
-    assert_eq!(mixed.blocks[1].attention.rotary.unwrap().scaling, RotaryScaling::None);
-    assert_eq!(Model::from_toml(&toml::to_string(&mixed).unwrap(), &[]).unwrap(), mixed);
+    let own = [
+        ("hidden", "24"),
+        turning,
+        factor,
+        ("rotary_scaling", "yarn"),
+        ("rotary_high", "9"),
+        ("rotary_positions", "64"),
+    ];
+    for rule in [RotaryRule::None, RotaryRule::Linear, RotaryRule::Llama3, RotaryRule::Yarn] {
+        let name = rule.to_string();
+        let mixed = with(&[&own[..], &[("blocks.1.rotary_scaling", &name)]].concat()).unwrap();
+        assert_eq!(mixed.blocks[1].attention.rotary.unwrap().scaling.rule(), rule);
+        assert_eq!(Model::from_toml(&toml::to_string(&mixed).unwrap(), &[]).unwrap(), mixed);
+        let turned = Blocks::new(mixed.blocks[1], [mixed.blocks[0]]);
+        let turned = Model { blocks: turned, ..mixed };
+        assert_eq!(Model::from_toml(&toml::to_string(&turned).unwrap(), &[]).unwrap(), turned);
+    }
     // What is taken back is as if it was never said.
     let back = with(&[("hidden", "24"), turning, yarn, factor, ("rotary_scaling", "none")]).unwrap();
     assert_eq!(back.blocks.first().attention.rotary.unwrap().scaling, RotaryScaling::None);

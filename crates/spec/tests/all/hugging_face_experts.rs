@@ -193,11 +193,17 @@ fn what_changes_the_computation_is_refused_by_name() {
         (DEEPSEEK, json!({"moe_layer_freq": 2}), "moe_layer_freq = 2: "),
         (DEEPSEEK, json!({"n_routed_experts": null}), "n_routed_experts = none: "),
         (DEEPSEEK, json!({"n_routed_experts": 0}), "n_routed_experts = 0: some of its blocks have experts"),
+        (
+            DEEPSEEK,
+            json!({"rope_scaling": {"type": "yarn", "factor": 40.0, "original_max_position_embeddings": 4096, "mscale": 1.0,
+            "mscale_all_dim": 1.0, "beta_slow": 100.0}}),
+            "rotary_low = 100: it lies above 0 and below rotary_high = 32",
+        ),
         (DEEPSEEK, json!({"rope_theta": 3.0}), "rope_theta = 3: the waves of some pair fit at most 32 times into 4096"),
         (
             DEEPSEEK,
             json!({"rope_scaling": {"type": "linear"}}),
-            "rope_scaling = {\"type\":\"linear\"}: rotary frequencies are scaled by no other rule: rope_type is \"default\", or \"yarn\"",
+            "rope_scaling = {\"type\":\"linear\"}: rotary frequencies are scaled by YaRN or not at all: rope_type is \"yarn\" or \"default\"",
         ),
         (
             DEEPSEEK,
@@ -243,7 +249,7 @@ fn what_changes_the_computation_is_refused_by_name() {
         (
             QWEN3,
             json!({"rope_scaling": {"rope_type": "yarn"}}),
-            "rope_scaling = {\"rope_type\":\"yarn\"}: rotary frequencies are scaled by no other rule: rope_type is \"default\"; ",
+            "rope_scaling = {\"rope_type\":\"yarn\"}: rotary frequencies are not scaled: rope_type is \"default\"; ",
         ),
     ] {
         let message = read(text, changes.clone(), &[]).expect_err(starts).to_string();

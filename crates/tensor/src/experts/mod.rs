@@ -65,7 +65,7 @@ pub struct TokenGroups {
     pub rows: usize,
     /// Slots of an expert for a group, C.
     pub slots: usize,
-    /// Whether the largest weights of a group take slots first, rounded to 12 binary places; else first choices do, by row,
+    /// Whether the largest weights of a group take slots first, rounded to 13 binary digits; else first choices do, by row,
     /// then second choices, and so on.
     pub by_score: bool,
 }

@@ -16,7 +16,7 @@ const EXACT: usize = 1 << 24;
 /// the tokens' group has used up the expert's; and their weights, which neither bias nor dropping change.
 ///
 /// Slots are taken in the order of [`TokenGroups::by_score`]; equal weights by choice, then by row. Tokens with probabilities
-/// that are no numbers choose all experts equally often.
+/// that are no numbers choose experts in turn, all about equally often.
 pub fn route<T: Element>(
     pool: &Pool,
     shape: RouterShape,
@@ -120,8 +120,8 @@ fn largest_key<T: Element>(keys: &[T]) -> usize {
     candidates.fold(first, |most, expert| if keys[expert] > keys[most] { expert } else { most })
 }
 
-/// A weight, rounded to 12 binary places: those that differ by the rounding of sums alone are equal, in any layout and type.
-/// Larger ones are larger.
+/// A weight, rounded to 13 binary digits: those that differ by the rounding of sums alone are equal, unless they lie beside the
+/// middle between two of these numbers. Larger ones are larger.
 fn rounded(weight: f64) -> u64 {
     const DROPPED: u32 = f64::MANTISSA_DIGITS - 1 - 12;
     weight.to_bits().saturating_add(1 << (DROPPED - 1)) >> DROPPED
