@@ -231,7 +231,7 @@ fn pruned_models_have_plans_of_their_own() {
     refused(&keys.replace("--gpus 8", "--gpus 4"), &["x", "4 devices"]);
     refused(
         "explain --model gpt-tiny --set kv_heads=2 --grid x=4 --sparsity 0.9",
-        &["qkv.weight is pruned", "kv_heads"],
+        &["qkv.weight is pruned", "the 4 ranks along x would hold copies of its 2 heads of keys", "use x=2"],
     );
     let explain = "explain --model gpt-tiny --grid data=2 --ledger --rank 0";
     let sent = |more: &str| {
