@@ -184,9 +184,10 @@ impl ModelFile {
         let Some(usual) = self.described() else { return };
         let usual = fields_of(model, &usual);
         for (field, value) in fields_of(model, model.blocks.first()) {
-            // Norms of the file are the final norm's, too; positions have been said.
+            // Norms of the file are the final norm's, too; positions have been said, and only rotary ones have more to say.
             let shared = ["norm", "norm_epsilon", "norm_offset", "positions"].contains(&field);
-            if !shared && of(&usual, field) != Some(&value) {
+            let turns = self.positions == Positions::Rotary || !field.starts_with("rotary_");
+            if !shared && turns && of(&usual, field) != Some(&value) {
                 let _ = self.set(field, &value.to_string());
             }
         }

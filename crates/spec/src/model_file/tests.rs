@@ -228,6 +228,12 @@ fn scaled_frequencies_that_nothing_has_are_refused() {
         let turned = Model { blocks: turned, ..mixed };
         assert_eq!(Model::from_toml(&toml::to_string(&turned).unwrap(), &[]).unwrap(), turned);
     }
+    // Beside learned positions, too.
+    let both =
+        [("blocks.0/1.positions", "rotary"), ("blocks.0/1.rotary_scaling", "yarn"), ("blocks.0/1.rotary_factor", "4")];
+    let both = with(&[&[("hidden", "24")], &both[..]].concat()).unwrap();
+    assert!(both.learned_positions && both.blocks.first().attention.rotary.is_some());
+    assert_eq!(Model::from_toml(&toml::to_string(&both).unwrap(), &[]).unwrap(), both);
     // What is taken back is as if it was never said.
     let back = with(&[("hidden", "24"), turning, yarn, factor, ("rotary_scaling", "none")]).unwrap();
     assert_eq!(back.blocks.first().attention.rotary.unwrap().scaling, RotaryScaling::None);
