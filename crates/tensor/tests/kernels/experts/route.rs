@@ -225,11 +225,12 @@ fn of_equal_weights_a_first_choice_comes_before_a_second_of_an_earlier_row() {
 #[test]
 fn weights_that_differ_by_rounding_are_equal() {
     let groups = TokenGroups { rows: 3, slots: 1, by_score: true };
+    let sum = [0.1, 0.2].iter().sum::<f64>();
+    assert!(sum > 0.3);
     let slots = |first: f64| {
-        let logits = [first, -9.0, -9.0, 0.3, -9.0, -9.0, 0.1 + 0.2, -9.0, -9.0];
+        let logits = [first, -9.0, -9.0, 0.3, -9.0, -9.0, sum, -9.0, -9.0];
         slots_of(groups, 1, SIGMOID, &logits)
     };
-    assert!(0.1 + 0.2 > 0.3);
     assert_eq!(slots(0.3), [0.0, -1.0, -1.0]);
     assert_eq!(slots(0.298), [-1.0, 0.0, -1.0]);
     // A half is no end of equal weights.
