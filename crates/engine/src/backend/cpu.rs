@@ -48,18 +48,6 @@ impl<S> Cpu<S> {
     }
 }
 
-/// Writes an item for each of these types `S`, where `Real` is what it computes in: so kernels are compiled in this crate, not in
-/// each that names a backend.
-macro_rules! for_each_element {
-    ($($element:ty),*; $item:item) => {
-        $(const _: () = {
-            type S = $element;
-            type Real = <S as kernels::Stored>::Real;
-            $item
-        };)*
-    };
-}
-
 for_each_element! { f32, f64, bf16, f16;
 #[rustfmt::skip]
 impl Backend for Cpu<S> {
@@ -152,28 +140,18 @@ impl Backend for Cpu<S> {
     }
 
     fn take_scalar(&self, scalar: Scalar) -> Result<Vec<f64>, EngineError> {
-        let totals = self.totals.get();
-        Ok(match scalar {
-            Scalar::Loss => vec![totals.loss, totals.targets as f64],
-            Scalar::GradientNormSquared => vec![totals.norm_squared],
-            Scalar::Routers { experts } => {
-                let lost = [totals.balance, totals.router_z, totals.choices as f64, totals.dropped as f64];
-                lost.into_iter().chain(self.loads.take(experts)).collect()
-            }
-        })
+        let mut summands = self.totals.get().of(scalar);
+        if let Scalar::Routers { experts } = scalar {
+            summands.extend(self.loads.take(experts));
+        }
+        Ok(summands)
     }
 
-    fn put_scalar(&self, scalar: Scalar, summed: Vec<f64>) -> Done {
-        let totals = self.totals.get();
-        self.totals.set(match scalar {
-            Scalar::Loss => Totals { loss: summed[0], targets: summed[1] as u64, ..totals },
-            Scalar::GradientNormSquared => Totals { norm_squared: summed[0], ..totals },
-            Scalar::Routers { .. } => {
-                let [choices, dropped] = [summed[2] as u64, summed[3] as u64];
-                self.loads.put(summed[4..].to_vec());
-                Totals { balance: summed[0], router_z: summed[1], choices, dropped, ..totals }
-            }
-        });
+    fn put_scalar(&self, scalar: Scalar, mut summed: Vec<f64>) -> Done {
+        if let Scalar::Routers { .. } = scalar {
+            self.loads.put(summed.split_off(Totals::OF_ROUTERS));
+        }
+        self.totals.set(self.totals.get().with(scalar, &summed));
         Ok(())
     }
 

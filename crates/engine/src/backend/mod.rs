@@ -7,6 +7,9 @@
 //! which is computed in. A buffer is bytes, used for either. Views are ranges of a buffer; kernels get them in the place of
 //! slices. Kernels that write in place or add get `&mut` views, so that the interpreter may go on using them.
 
+#[macro_use]
+mod elements;
+
 mod cpu;
 mod indices;
 mod kinds;

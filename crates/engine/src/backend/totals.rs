@@ -1,7 +1,7 @@
 //! What a step adds up, and what follows from it for the update: one formula for every device.
 
 use quadrille_spec::IGNORED;
-use quadrille_step::Verdict;
+use quadrille_step::{Scalar, Verdict};
 
 /// Added to the norm before it divides the clipping limit.
 const CLIP_EPSILON: f64 = 1e-6;
@@ -23,6 +23,32 @@ pub struct Totals {
     pub choices: u64,
     /// Those that had no place.
     pub dropped: u64,
+}
+
+impl Totals {
+    /// How many sums of routers there are before the loads of experts.
+    pub(super) const OF_ROUTERS: usize = 4;
+
+    /// What of a scalar is summed over ranks; the loads of experts go on from there.
+    pub(super) fn of(&self, scalar: Scalar) -> Vec<f64> {
+        match scalar {
+            Scalar::Loss => vec![self.loss, self.targets as f64],
+            Scalar::GradientNormSquared => vec![self.norm_squared],
+            Scalar::Routers { .. } => vec![self.balance, self.router_z, self.choices as f64, self.dropped as f64],
+        }
+    }
+
+    /// With these sums over ranks.
+    pub(super) fn with(self, scalar: Scalar, summed: &[f64]) -> Self {
+        match scalar {
+            Scalar::Loss => Self { loss: summed[0], targets: summed[1] as u64, ..self },
+            Scalar::GradientNormSquared => Self { norm_squared: summed[0], ..self },
+            Scalar::Routers { .. } => {
+                let [choices, dropped] = [summed[2] as u64, summed[3] as u64];
+                Self { balance: summed[0], router_z: summed[1], choices, dropped, ..self }
+            }
+        }
+    }
 }
 
 /// Targets that are not ignored.

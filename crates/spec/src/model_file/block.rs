@@ -212,20 +212,18 @@ impl ModelFile {
 
     /// Refuses what is said of scaled frequencies that this rule does not have.
     fn check_scaling_of(&self, rule: RotaryRule) -> Result<(), SpecError> {
-        let mut has = self.clone();
-        has.leave_rotary_scaling(rule);
+        let has_factor = rule != RotaryRule::None;
+        let has_ends = matches!(rule, RotaryRule::Llama3 | RotaryRule::Yarn);
         let text = |value: Option<f64>| value.map(|it| it.to_string());
-        let positions = |file: &Self| file.rotary_positions.map(|it| it.to_string());
         let said = [
-            ("rotary_scaling", self.rotary_scaling.filter(|it| *it != rule).map(|it| it.to_string()), None),
-            ("rotary_factor", text(self.rotary_factor), text(has.rotary_factor)),
-            ("rotary_low", text(self.rotary_low), text(has.rotary_low)),
-            ("rotary_high", text(self.rotary_high), text(has.rotary_high)),
-            ("rotary_positions", positions(self), positions(&has)),
+            ("rotary_scaling", false, self.rotary_scaling.filter(|it| *it != rule).map(|it| it.to_string())),
+            ("rotary_factor", has_factor, text(self.rotary_factor)),
+            ("rotary_low", has_ends, text(self.rotary_low)),
+            ("rotary_high", has_ends, text(self.rotary_high)),
+            ("rotary_positions", has_ends, self.rotary_positions.map(|it| it.to_string())),
         ];
-        let Some((field, value)) =
-            said.into_iter().find_map(|(field, said, has)| Some((field, said.filter(|_| has.is_none())?)))
-        else {
+        let without = said.into_iter().filter(|(_, has, _)| !has);
+        let Some((field, value)) = without.into_iter().find_map(|(field, _, value)| Some((field, value?))) else {
             return Ok(());
         };
         let (rule, remedy) = match rule {
