@@ -196,36 +196,28 @@ fn blocks_stand_still_for_what_nothing_hides() {
 /// only one chunk's is sure.
 #[test]
 fn bounds_hold_where_an_overlap_chunk_goes_ahead_of_others() {
-    let text =
-        "name = \"m\"\nlayers = 5\nhidden = 96\nheads = 12\nvocab = 1009\nseq_len = 48\nexperts = 4\nshared_ffn = 96\n";
-    let (model, cluster) = (Model::from_toml(text, &[]).unwrap(), Cluster::preset("summit").unwrap());
-    let mut seen = 0;
-    for (_, schedule) in Schedule::ALL {
-        for (grid, every, overlap_chunks) in
-            ["z=2", "z=4", "z=2,pipe=2", "z=4,pipe=2", "x=2,z=2,pipe=2"].into_iter().flat_map(|grid| {
-                [1, 2, 4].into_iter().flat_map(move |every| [2, 4].map(move |chunks| (grid, every, chunks)))
-            })
-        {
-            let request = LayoutRequest {
-                schedule,
-                recompute: Recompute::Full { every },
-                overlap_chunks,
-                experts_over: Some(Axis::Z.only()),
-                microbatch: Some(16),
-                dtype: ElementType::F32,
-                ..LayoutRequest::new(grid.parse().unwrap(), 64)
-            };
-            let Some(layout) = Layout::if_legal(&model, &request) else { continue };
-            let case = Case { layout, model: model.clone(), cluster: cluster.clone(), imbalance: 1.0 };
-            for framework in frameworks().filter(|framework| framework.sparsity.is_none()) {
-                let Some(ratios) = ratios(&case, Framework { reserved_bytes: 0, ..framework }) else { continue };
-                let of = (framework.name, schedule, grid, every, overlap_chunks);
-                assert!(ratios.iter().all(|ratio| *ratio <= 1.0), "{of:?}: {ratios:?}");
-                seen += 1;
-            }
-        }
+    let text = "name = \"m\"\nlayers = 8\nhidden = 1536\nheads = 24\npatch_values = 768\ncausal = false\nseq_len = 48\nexperts = 2\n\
+                capacity = 5.0\ncapacity_group = 6\nrouter = \"sigmoid\"\nrouter_normalize = false\nrouter_z_loss = 0.1\n";
+    let (model, cluster) = (Model::from_toml(text, &[]).unwrap(), Cluster::preset("selene").unwrap());
+    for schedule in [Schedule::Gpipe, Schedule::MessageDriven] {
+        let request = LayoutRequest {
+            schedule,
+            activations: Activations::Replicated,
+            overlap: Overlap::NONE,
+            overlap_chunks: 2,
+            recompute: Recompute::Full { every: 4 },
+            zero: Zero::Gradients,
+            experts_over: Some(Axis::Z.only()),
+            microbatch: Some(8),
+            per_node: Some(8),
+            dtype: ElementType::F32,
+            ..LayoutRequest::new("z=2,pipe=4".parse().unwrap(), 32)
+        };
+        let layout = Layout::new(&model, &request).unwrap();
+        let case = Case { layout, model: model.clone(), cluster: cluster.clone(), imbalance: 1.0 };
+        let ratios = ratios(&case, Framework { reserved_bytes: 0, ..Framework::MEGATRON }).unwrap();
+        assert!(ratios.iter().all(|ratio| *ratio <= 1.0), "{schedule}: {ratios:?}");
     }
-    assert!(seen > 100, "{seen}");
 }
 
 fn median(ratios: &[[f64; 9]], which: usize) -> f64 {

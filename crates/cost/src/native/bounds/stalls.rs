@@ -12,7 +12,7 @@ pub(super) fn stalls(stage: &StageProgram, section: &Section) -> Vec<usize> {
     // What layers have made; what they have issued of it, with nothing since; and what they have waited for, and where.
     let mut made: FxHashSet<(Layer, StorageId)> = FxHashSet::default();
     let mut just_issued: FxHashSet<StorageId> = FxHashSet::default();
-    let mut waited: BTreeMap<StorageId, (usize, Layer)> = BTreeMap::new();
+    let mut waited: BTreeMap<StorageId, usize> = BTreeMap::new();
     let mut stalls = Vec::new();
     for (at, op) in section.ops.iter().enumerate() {
         let operands = op.operation.operands();
@@ -24,7 +24,7 @@ pub(super) fn stalls(stage: &StageProgram, section: &Section) -> Vec<usize> {
             }
             Operation::Wait(collective) if collective.size(stage.grid()) > 1 => {
                 if just_issued.remove(&storage(collective.output)) {
-                    waited.insert(storage(collective.output), (at, op.layer));
+                    waited.insert(storage(collective.output), at);
                 }
                 just_issued.clear();
             }
@@ -33,9 +33,7 @@ pub(super) fn stalls(stage: &StageProgram, section: &Section) -> Vec<usize> {
         // Weights' gradients may be used later, after other layers.
         if !matches!(op.operation, Operation::Wait(_)) && !op.weight_gradient {
             for value in operands.reads() {
-                if let Some((at, _)) = waited.remove(&storage(*value)).filter(|(_, layer)| *layer == op.layer) {
-                    stalls.push(at);
-                }
+                stalls.extend(waited.remove(&storage(*value)));
             }
         }
         made.extend(operands.writes().iter().map(|value| (op.layer, storage(*value))));
@@ -45,20 +43,23 @@ pub(super) fn stalls(stage: &StageProgram, section: &Section) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
-    use quadrille_spec::{Layout, LayoutRequest, Model};
-    use quadrille_step::StepProgram;
+    use quadrille_spec::{Layout, LayoutRequest, Linear, Model, Overlap};
+    use quadrille_step::{ChunkProgram, StepProgram};
 
     use super::*;
 
     /// What a block of a GPT stands still for in a forward pass; `more` is said of the model.
     fn forward(grid: &str, more: &str) -> Vec<String> {
+        stood(LayoutRequest::new(grid.parse().unwrap(), 8), more, |chunk| &chunk.forward)
+    }
+
+    fn stood(request: LayoutRequest, more: &str, pass: fn(&ChunkProgram) -> &Section) -> Vec<String> {
         let text = "name = \"m\"\nlayers = 1\nhidden = 24\nheads = 4\nvocab = 32\nseq_len = 8\n".to_owned() + more;
         let model = Model::from_toml(&text, &[]).unwrap();
-        let request = LayoutRequest::new(grid.parse().unwrap(), 8);
         let layout = Layout::new(&model, &request).unwrap();
         let program = StepProgram::new(&model, &layout).unwrap();
         let stage = &program.stages[0];
-        let section = &stage.chunks[0].forward;
+        let section = pass(&stage.chunks[0]);
         let collective = |at: usize| match section.ops[at].operation {
             Operation::Wait(collective) => format!("{} {}", collective.kind.name(), collective.axes),
             other => panic!("{other:?}"),
@@ -76,5 +77,10 @@ mod tests {
         let (loads, rows) = ("all-gather x,expert", "all-to-all expert");
         assert_eq!(forward("expert=2", "experts = 4\n"), [loads, rows, rows]);
         assert_eq!(forward("expert=2", "experts = 4\nshared_ffn = 24\n"), [loads, rows]);
+        // Panels along x are of weights' gradients, which may be used later.
+        let (linear, overlap) = (Linear::Summa, Overlap::NONE);
+        let summa = LayoutRequest { linear, overlap, ..LayoutRequest::new("x=2".parse().unwrap(), 8) };
+        let panels = stood(summa, "", |chunk| &chunk.backward);
+        assert_eq!(panels, ["all-reduce x"; 2]);
     }
 }
