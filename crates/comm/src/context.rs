@@ -4,7 +4,6 @@ use std::mem::take;
 use std::sync::{Arc, Mutex};
 
 use crate::activity::{Activity, Label};
-use crate::algorithm::Scratch;
 use crate::error::Aborted;
 use crate::group::Group;
 use crate::job::{Job, lock};
@@ -20,7 +19,7 @@ pub struct RankContext {
     pub(crate) ledger: Mutex<Ledger>,
     pub(crate) spans: Recorder,
     /// Of the collectives' algorithms; one collective of a rank runs at a time.
-    pub(crate) scratch: Arc<Mutex<Scratch>>,
+    pub(crate) scratch: Arc<Mutex<Vec<u64>>>,
 }
 
 impl RankContext {

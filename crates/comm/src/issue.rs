@@ -76,6 +76,7 @@ impl RankContext {
             }
             let outcome = job.catch(rank, || {
                 job.set_busy_with(rank, Some((group.shared_name(), call)));
+                mover.begin();
                 let at = Occasion { group: &group, call: &call, sequence, mover: &mover };
                 for _ in 0..job.times(call.operation) {
                     let slices = view(&mut buffers);
@@ -111,7 +112,12 @@ impl RankContext {
         });
         if let Ok(call) = counted {
             let span = self.spans.open(&group.shared.name, &call);
-            self.job.transport.message(&self.job, group, call, Side::<T, P>::boxed(payload, completion, span));
+            self.job.transport.message(
+                &self.job,
+                group,
+                call,
+                Side::<T, P, P::Mover>::boxed(payload, completion, span),
+            );
         } // otherwise dropping the completion reports the abort
         pending
     }
@@ -158,6 +164,7 @@ impl RankContext {
 /// A collective in a group of one.
 fn copy_own(mover: &impl Mover, slices: Slices<'_>) {
     if let Slices::Apart(input, output) = slices {
+        mover.begin();
         assert_eq!(
             (input.kind(), input.elements()),
             (output.kind(), output.elements()),
@@ -165,5 +172,6 @@ fn copy_own(mover: &impl Mover, slices: Slices<'_>) {
         );
         // SAFETY: two buffers of one length and kind that this function has to itself.
         unsafe { mover.copy(input.kind(), input.address(), output.address(), input.elements(), false) };
+        mover.fence();
     }
 }

@@ -174,6 +174,7 @@ impl Lanes {
             // SAFETY: both have as many elements, of one kind, and are lent until this is done; they are apart.
             Receive::Into(output) => unsafe {
                 at.mover.copy(kind, sent.address(), output.address(), sent.elements(), false);
+                at.mover.fence();
             },
             Receive::Pieces(_, take) => take(0, sent),
         }

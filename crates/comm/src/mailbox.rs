@@ -163,11 +163,13 @@ fn deliver(
     mut to: Box<dyn Parcel>,
 ) {
     let arrival = job.catch(group.rank(), || {
-        let mover = to.mover();
-        let (from, to) = (from.memory(), to.memory());
+        from.mover().begin();
+        to.mover().begin();
+        let (from, (to, mover)) = (from.memory(), to.lent());
         assert_eq!((from.kind(), from.elements()), (to.kind(), to.elements()), "a payload keeps its length");
         // SAFETY: two buffers of one length and kind, which this function has to itself.
         let moved = unsafe { mover.copy(from.kind(), from.address(), to.address(), from.elements(), false) };
+        mover.fence();
         job.traffic(message.from).moved_message(moved);
         Ok(job.message_delay.as_ref().map(|delay| sent + delay.of(&message)))
     });

@@ -83,11 +83,27 @@ impl<T: Element, B: AsRef<[T]> + AsMut<[T]> + Send + 'static> Payload<T> for B {
     }
 }
 
-/// Who reduces and copies. Both are done when the method returns, or before whatever the mover does next.
+/// Who reduces and copies. It may do so later, in the order of the calls; all is done, and everybody sees it, when
+/// [`fence`](Self::fence) has returned.
 ///
-/// `stream` says that a collective's buffers, of all members together, outgrow caches: a mover may store past them. What
-/// it has stored so is visible to others after [`fence`](Self::fence).
+/// A rank's mover is made when it issues a call, on its own thread: so a device knows what has to be done before.
+///
+/// `stream` says that a collective's buffers, of all members together, outgrow caches: a mover may store past them.
 pub trait Mover: Send + Sync + 'static {
+    /// Returns when what the rank did with its memory before it issued the call is done: from then on the movers of other
+    /// members may use it.
+    fn begin(&self);
+
+    /// Memory of at least so many bytes that this rank's collectives use between their steps, one at a time: aligned for
+    /// all elements. The host's is `room`, which grows to what was asked for.
+    fn scratch(&self, room: &mut Vec<u64>, bytes: usize) -> *mut u8 {
+        let words = bytes.div_ceil(size_of::<u64>());
+        if room.len() < words {
+            room.resize(words, 0);
+        }
+        room.as_mut_ptr().cast()
+    }
+
     /// Combines `n` elements of every source, in order, and stores the result to every destination; returns how many
     /// bytes it has stored.
     ///
@@ -110,7 +126,7 @@ pub trait Mover: Send + Sync + 'static {
     /// Both are valid for `n` elements of the kind. With `stream` they do not overlap.
     unsafe fn copy(&self, of: ElementKind, from: *const u8, to: *mut u8, n: usize, stream: bool) -> usize;
 
-    /// What was stored with `stream` is in memory for whoever is told of it from now on.
+    /// What was reduced and copied is done, and there for whoever is told of it from now on.
     fn fence(&self);
 }
 
@@ -119,6 +135,8 @@ pub trait Mover: Send + Sync + 'static {
 pub struct Host;
 
 impl Mover for Host {
+    fn begin(&self) {}
+
     unsafe fn reduce(
         &self,
         how: Reduction,

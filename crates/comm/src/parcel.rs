@@ -14,33 +14,42 @@ pub trait Parcel: Send {
     fn memory(&mut self) -> Memory<'_>;
 
     /// Who may read and write it.
-    fn mover(&self) -> Box<dyn Mover>;
+    fn mover(&self) -> &dyn Mover;
+
+    /// Both.
+    fn lent(&mut self) -> (Memory<'_>, &dyn Mover);
 
     /// The side is done; of a delayed message, at `arrival`.
     fn complete(self: Box<Self>, arrival: Option<Instant>);
 }
 
 /// A side with its buffer of elements `T`. Dropped, it reports the abort.
-pub(crate) struct Side<T, P> {
+pub(crate) struct Side<T, P, M> {
     payload: P,
+    mover: M,
     completion: Completion<P>,
     span: Option<OpenSpan>,
     elements: PhantomData<fn() -> T>,
 }
 
-impl<T: Element, P: Payload<T>> Side<T, P> {
+impl<T: Element, P: Payload<T>> Side<T, P, P::Mover> {
+    /// On the thread of the rank that issues it.
     pub(crate) fn boxed(payload: P, completion: Completion<P>, span: Option<OpenSpan>) -> Box<dyn Parcel> {
-        Box::new(Self { payload, completion, span, elements: PhantomData })
+        Box::new(Self { mover: payload.mover(), payload, completion, span, elements: PhantomData })
     }
 }
 
-impl<T: Element, P: Payload<T>> Parcel for Side<T, P> {
+impl<T: Element, P: Payload<T>> Parcel for Side<T, P, P::Mover> {
     fn memory(&mut self) -> Memory<'_> {
         self.payload.memory()
     }
 
-    fn mover(&self) -> Box<dyn Mover> {
-        Box::new(self.payload.mover())
+    fn mover(&self) -> &dyn Mover {
+        &self.mover
+    }
+
+    fn lent(&mut self) -> (Memory<'_>, &dyn Mover) {
+        (self.payload.memory(), &self.mover)
     }
 
     fn complete(self: Box<Self>, arrival: Option<Instant>) {

@@ -200,8 +200,6 @@ unsafe fn perform(mover: &dyn Mover, postings: &[Posting], p: usize) -> usize {
             | CollectiveKind::Store => {}
         }
     }
-    if stream {
-        mover.fence();
-    }
+    mover.fence();
     stored
 }

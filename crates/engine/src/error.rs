@@ -26,6 +26,9 @@ pub enum EngineError {
     /// The error of a callback: of what fills in samples, or takes what is generated.
     #[error(transparent)]
     Callback(Box<dyn Error + Send + Sync>),
+    /// What a rank computes on has failed, in the words of its library.
+    #[error(transparent)]
+    Device(Box<dyn Error + Send + Sync>),
     /// A batch holds a token that the model does not know.
     #[error("token {token} is not below the vocabulary of {vocab}; use the tokenizer that the model is made for")]
     UnknownToken {
@@ -203,6 +206,11 @@ impl From<SpecError> for EngineError {
 }
 
 impl EngineError {
+    /// A device's error.
+    pub fn of_device(error: impl Error + Send + Sync + 'static) -> Self {
+        Self::Device(Box::new(error))
+    }
+
     /// A callback's error.
     pub fn of_callback(error: impl Error + Send + Sync + 'static) -> Self {
         Self::Callback(Box::new(error))

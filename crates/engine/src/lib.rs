@@ -31,6 +31,7 @@ mod borrow;
 mod carried;
 mod choices;
 mod copies;
+mod device;
 mod divergence;
 mod error;
 mod evaluate;
@@ -75,6 +76,7 @@ pub use backend::{
     ViewMut,
 };
 pub use choices::Chosen;
+pub use device::{Device, Processor};
 pub use divergence::{DivergencePolicy, OnDivergence, WINDOW};
 pub use error::EngineError;
 pub use evaluate::{EvaluateOutcome, Evaluation, Evaluator, ForwardOptions, evaluate};

@@ -63,7 +63,7 @@ pub use mixture::expert_cases;
 pub use mutants::{Mutant, MutantList, VARIABLE as MUTANT_VARIABLE};
 pub use run::{
     Outcome, SEED, Trajectory, bits, holds, holds_by, hyper, prove, prove_within, random_samples, trajectory,
-    trajectory_with, verified,
+    trajectory_with, verified, verified_on,
 };
 pub use seeded::for_random;
 pub use serial::{drawn, forward_options};

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use proptest::test_runner::TestCaseError;
 use quadrille_engine::{
-    EngineError, Held, Hyper, ObserveOptions, Observed, ObservedStep, Samples, observe_on_cpu, random_batch,
+    Device, EngineError, Held, Hyper, ObserveOptions, Observed, ObservedStep, Samples, observe_on_cpu, random_batch,
 };
 use quadrille_spec::{Algorithm, Choice, ElementType, RankLedger};
 use quadrille_step::{Practice, StepProgram};
-use quadrille_verify::{Reference, VerifyOptions, VerifyReport, verify_on_cpu};
+use quadrille_verify::{Reference, VerifyOptions, VerifyReport, verify_on, verify_on_cpu};
 
 use crate::Case;
 
@@ -81,7 +81,21 @@ fn judge(program: &StepProgram, case: &Case) -> Result<(), TestCaseError> {
 /// # Errors
 /// A rank that failed.
 pub fn verified(program: &StepProgram, case: &Case) -> Result<VerifyReport, EngineError> {
-    let options = VerifyOptions {
+    verify_as(program, options_of(program, case))
+}
+
+/// The same on another device.
+///
+/// # Errors
+/// A rank that failed.
+pub fn verified_on(device: &dyn Device, program: &StepProgram, case: &Case) -> Result<VerifyReport, EngineError> {
+    let options = options_of(program, case);
+    verify_on(device, program, &options, &mut Reference::new(program, &options))
+}
+
+/// Two steps of a random case.
+fn options_of(program: &StepProgram, case: &Case) -> VerifyOptions {
+    VerifyOptions {
         steps: 2,
         seed: case.seed,
         sparsity: case.sparsity.filter(|_| !program.kept.is_empty()),
@@ -91,8 +105,7 @@ pub fn verified(program: &StepProgram, case: &Case) -> Result<VerifyReport, Engi
         timeout: TIMEOUT,
         collectives: case.collectives.clone(),
         world: None,
-    };
-    verify_as(program, options)
+    }
 }
 
 fn verify_as(program: &StepProgram, options: VerifyOptions) -> Result<VerifyReport, EngineError> {

@@ -10,6 +10,7 @@ use quadrille_run::Processes;
 
 use crate::arguments::{Arguments, Command};
 use crate::bench::arguments::Bench;
+use crate::device::Named;
 use crate::failure::Failure;
 use crate::validate::Validate;
 
@@ -60,8 +61,9 @@ impl Launch {
     /// # Errors
     /// A command that runs in one process; a program without MPI; the MPI library's. To be told by the first process.
     pub fn of(command: &Command) -> Result<Self, Failure> {
+        let named = device(command);
         let Some(launched) = Launched::from_environment().filter(Launched::is_parallel) else {
-            return Ok(Self::THREADS);
+            return Ok(Self { processes: Processes { device: named.device(), ..Processes::THREADS } });
         };
         let (name, distributed) = nature(command);
         let how_many = launched.ranks.map_or("several".to_owned(), |ranks| ranks.to_string());
@@ -71,8 +73,15 @@ impl Launch {
                 launched.by, launched.by
             )));
         }
+        if named != Named::Cpu {
+            return Err(Failure::usage(format!(
+                "--device: {} has started {how_many} processes, whose ranks compute on the processor; ranks on devices are \
+                 threads of one process: start it without {}",
+                launched.by, launched.by
+            )));
+        }
         match quadrille_comm_mpi::initialize() {
-            Ok(world) => Ok(Self { processes: Processes { world: Some(world) } }),
+            Ok(world) => Ok(Self { processes: Processes { world: Some(world), ..Processes::THREADS } }),
             Err(error) => Err(Failure::usage(format!(
                 "{} has started {how_many} processes of {name}, which cannot work together: {error}",
                 launched.by
@@ -114,6 +123,17 @@ impl Launch {
                 world.abandon(i32::from(failure.exit_code()))
             }
         }
+    }
+}
+
+/// What a command's ranks compute on.
+fn device(command: &Command) -> Named {
+    match command {
+        Command::Train(arguments) => arguments.device.device,
+        Command::Verify(arguments) => arguments.device.device,
+        Command::Eval(arguments) => arguments.weights.device.device,
+        Command::Generate(arguments) => arguments.weights.device.device,
+        _ => Named::Cpu,
     }
 }
 

@@ -12,6 +12,7 @@ mod checkpoint;
 mod convert;
 mod data;
 mod data_arguments;
+mod device;
 mod documents;
 mod estimate;
 mod evaluate;

@@ -9,9 +9,10 @@ use quadrille_report::verification::{VerificationReport, Verified};
 use quadrille_run::{LayoutDefaults, described, resources};
 use quadrille_spec::{Axis, ElementType, Layout, Model, Sparsity};
 use quadrille_step::StepProgram;
-use quadrille_verify::{Reference, VerifyOptions, take_part_on_cpu, verify_on_cpu};
+use quadrille_verify::{Reference, VerifyOptions, take_part_on, verify_on};
 
 use crate::arguments::{ModelArguments, RunArguments};
+use crate::device::DeviceArguments;
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::layout_arguments::LayoutArguments;
@@ -55,6 +56,8 @@ pub struct VerifyArguments {
     pub layout: LayoutArguments,
     #[command(flatten, next_help_heading = "Run")]
     pub run: RunArguments,
+    #[command(flatten, next_help_heading = "Run")]
+    pub device: DeviceArguments,
 }
 
 fn model_help(argument: Arg) -> Arg {
@@ -104,11 +107,11 @@ pub fn run(arguments: &VerifyArguments, launch: &Launch) -> Result<(), Failure> 
         launch.meet()?;
         let failed = |error: EngineError| Failure::Run(anyhow::Error::from(error).context(layout.grid.to_string()));
         if !launch.is_first() {
-            take_part_on_cpu(&program, &options).map_err(failed)?;
+            take_part_on(launch.device, &program, &options).map_err(failed)?;
             continue;
         }
         let reference = reference.get_or_insert_with(|| Reference::new(&program, &options));
-        let report = verify_on_cpu(&program, &options, reference);
+        let report = verify_on(launch.device, &program, &options, reference);
         verified.push(Verified { report: report.map_err(failed)?, layout });
         bar.inc(1);
     }

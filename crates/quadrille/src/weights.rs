@@ -7,6 +7,7 @@ use quadrille_checkpoint::Checkpoint;
 use quadrille_run::Forward;
 use quadrille_spec::{Collectives, ElementType};
 
+use crate::device::DeviceArguments;
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::layout_arguments::LayoutArguments;
@@ -25,6 +26,8 @@ pub struct WeightsArguments {
     pub layout: LayoutArguments,
     #[command(flatten, next_help_heading = "Run")]
     pub run: RankArguments,
+    #[command(flatten, next_help_heading = "Run")]
+    pub device: DeviceArguments,
 }
 
 /// How ranks run that do not train.

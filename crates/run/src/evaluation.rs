@@ -1,6 +1,6 @@
 //! The loss of a checkpoint's model on samples of files, or of what is built in.
 
-use quadrille_engine::{EngineError, EvaluateOutcome, Samples, evaluate_on_cpu};
+use quadrille_engine::{EngineError, EvaluateOutcome, Samples};
 use quadrille_step::StepProgram;
 
 use crate::refusal::{Refusal, Setting};
@@ -113,6 +113,6 @@ impl Evaluation {
             }
         };
         let Self { forward, program, .. } = self;
-        evaluate_on_cpu(program, forward.options(), &forward.weights(), samples, &batch, on_batch)
+        forward.device().evaluate(program, forward.options(), &forward.weights(), samples, &batch, on_batch)
     }
 }

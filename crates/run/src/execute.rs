@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
-use quadrille_engine::{EngineError, RunEvent, Samples, TrainOutcome, Validation, train_on_cpu};
+use quadrille_engine::{EngineError, RunEvent, Samples, TrainOutcome, Validation};
 use quadrille_step::StepProgram;
 use serde_json::{Value, json};
 use signal_hook::consts::SIGTERM;
@@ -114,7 +114,7 @@ impl Prepared {
             samples: apart.flatten().map_or(most, |samples| samples.min(most)),
             batch: &validation_batch,
         });
-        Ok(train_on_cpu(program, options, &batch, validation.as_ref(), on_event)?)
+        Ok(self.processes.device.train(program, options, &batch, validation.as_ref(), on_event)?)
     }
 
     fn ended(&self, trained: &TrainOutcome) -> Ended {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quadrille_checkpoint::Checkpoint;
-use quadrille_engine::{ForwardOptions, Weights};
+use quadrille_engine::{Device, ForwardOptions, Processor, Weights};
 use quadrille_spec::{Collectives, Layout, Model, RealType};
 
 use crate::{LayoutDefaults, Processes, RunError, SaidLayout};
@@ -13,14 +13,15 @@ pub struct Forward {
     checkpoint: Arc<Checkpoint>,
     layout: Layout,
     options: ForwardOptions,
+    device: &'static dyn Device,
 }
 
 impl Forward {
-    /// The model of a checkpoint in a layout of it. What the checkpoint holds in f64 is rounded where the layout is of less.
+    /// The model of a checkpoint in a layout of it, on the processor. What the checkpoint holds in f64 is rounded where the layout is of less.
     pub fn new(checkpoint: Checkpoint, layout: Layout, options: ForwardOptions) -> Self {
         let rounds = checkpoint.about().dtype == RealType::F64 && layout.dtype.real() == RealType::F32;
         let checkpoint = Arc::new(if rounds { checkpoint.rounding() } else { checkpoint });
-        Self { checkpoint, layout, options }
+        Self { checkpoint, layout, options, device: &Processor }
     }
 
     /// The same of what is said of a layout, one rank where nothing is; with so many threads for each rank, or as many as its
@@ -48,7 +49,7 @@ impl Forward {
             collectives: processes.collectives(collectives, &open.cluster.tiers),
             world: processes.world.clone(),
         };
-        Ok(Self::new(checkpoint, layout, options))
+        Ok(Self { device: processes.device, ..Self::new(checkpoint, layout, options) })
     }
 
     /// What is read.
@@ -69,6 +70,11 @@ impl Forward {
     /// How ranks run.
     pub fn options(&self) -> &ForwardOptions {
         &self.options
+    }
+
+    /// What ranks compute on.
+    pub(crate) fn device(&self) -> &'static dyn Device {
+        self.device
     }
 
     /// Where ranks take their weights from.

@@ -1,7 +1,7 @@
 //! Text that continues prompts, by a checkpoint's model.
 
 use quadrille_data::{DataError, Decoder, Tokenizer, TokenizerChoice};
-use quadrille_engine::{EngineError, GenerateOptions, GenerateOutcome, GenerationPrograms, Sampling, generate_on_cpu};
+use quadrille_engine::{EngineError, GenerateOptions, GenerateOutcome, GenerationPrograms, Sampling};
 
 use crate::refusal::{Refusal, Setting};
 use crate::{Forward, Processes, RunError, StatesSpec, TokenizerRule, resources};
@@ -85,7 +85,7 @@ impl Generation {
         on_token: &mut (dyn FnMut(usize, u32) -> Result<(), EngineError> + Send),
     ) -> Result<GenerateOutcome, EngineError> {
         let Self { forward, prompts, options, programs, .. } = self;
-        generate_on_cpu(programs, options, forward.options(), &forward.weights(), prompts, on_token)
+        forward.device().generate(programs, options, forward.options(), &forward.weights(), prompts, on_token)
     }
 
     /// The text behind each prompt, what is no text shown as U+FFFD.

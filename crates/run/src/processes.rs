@@ -1,11 +1,11 @@
-//! Where ranks live: threads of this process, or processes that a launcher has started.
+//! Where ranks live: threads of this process, or processes that a launcher has started; and what they compute on.
 
 use std::error::Error;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
 use quadrille_comm::{JobOptions, World, run_job};
-use quadrille_engine::EngineError;
+use quadrille_engine::{Device, EngineError, Processor};
 use quadrille_spec::{Algorithm, Choice, Collectives, Tier};
 
 use crate::refusal::{Refusal, Setting};
@@ -17,15 +17,23 @@ const PREPARATION: Duration = Duration::from_secs(24 * 3600);
 const MOST_THREADS: usize = 1024;
 
 /// The processes of a job.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Processes {
     /// `None`: ranks are threads of this process.
     pub world: Option<World>,
+    /// What ranks compute on.
+    pub device: &'static dyn Device,
+}
+
+impl Default for Processes {
+    fn default() -> Self {
+        Self::THREADS
+    }
 }
 
 impl Processes {
-    /// Ranks are threads of this process.
-    pub const THREADS: Self = Self { world: None };
+    /// Ranks are threads of this process, and compute on the processor.
+    pub const THREADS: Self = Self { world: None, device: &Processor };
 
     /// Whether this process prints and writes files.
     pub fn is_first(&self) -> bool {

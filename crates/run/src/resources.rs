@@ -32,8 +32,10 @@ pub fn check(
             4 * MAX_RANKS
         )));
     }
-    let Some(free) = memory::available() else { return Ok(()) };
-    let offloaded = if states.is_memory() { of_all_ranks(program, offloaded) } else { 0 };
+    let of_devices = processes.device.free(here).map_err(|error| Refusal::new(error.to_string()))?;
+    let Some(free) = of_devices.or_else(memory::available) else { return Ok(()) };
+    // What lies below a device is not on it.
+    let offloaded = if states.is_memory() && of_devices.is_none() { of_all_ranks(program, offloaded) } else { 0 };
     let needed = (allocated(program) + offloaded) * here as u128 / ranks as u128 + u128::from(beside);
     if needed > u128::from(free) {
         return Err(Refusal::new(format!(

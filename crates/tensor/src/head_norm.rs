@@ -33,7 +33,7 @@ pub struct HeadNorm {
 
 impl HeadNorm {
     /// Columns of `qkv`.
-    fn cols(&self) -> usize {
+    pub fn cols(&self) -> usize {
         self.groups * self.group()
     }
 
@@ -49,7 +49,7 @@ impl HeadNorm {
     }
 
     /// Elements that are normed in so many rows.
-    fn elements(&self, rows: usize) -> usize {
+    pub fn elements(&self, rows: usize) -> usize {
         rows * self.groups * self.normed().len()
     }
 

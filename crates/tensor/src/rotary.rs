@@ -34,6 +34,11 @@ impl<T: Element> Rotary<T> {
         Rotary { head_dim, pairs, table }
     }
 
+    /// The table `[rows, 2 p]`: of each position the cosines of its angles, then their sines.
+    pub fn table(&self) -> &[T] {
+        &self.table
+    }
+
     fn row(&self, row: usize) -> (&[T], &[T]) {
         self.table[row * 2 * self.pairs..(row + 1) * 2 * self.pairs].split_at(self.pairs)
     }

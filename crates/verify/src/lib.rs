@@ -31,4 +31,4 @@ mod verify;
 pub use comparison::VerifyReport;
 pub use decisions::DecisionsReport;
 pub use reference::{Reference, SerialBatch};
-pub use verify::{Tolerance, VerifyOptions, take_part_on_cpu, verify, verify_on_cpu};
+pub use verify::{Tolerance, VerifyOptions, take_part_on, verify, verify_on, verify_on_cpu};

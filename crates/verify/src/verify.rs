@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use quadrille_comm::World;
 use quadrille_engine::{
-    Backend, EngineError, Hyper, Masks, ObserveOptions, Observed, ObservedStep, Predictions, observe, observe_on_cpu,
+    Backend, Device, EngineError, Hyper, Masks, ObserveOptions, Observed, ObservedStep, Predictions, Processor, observe,
 };
 use quadrille_spec::{Activation, Algorithm, Block, Choice, ElementType, Perceptron, Routing, Sparsity, SpecError};
 use quadrille_step::{StepProgram, Verdict};
@@ -224,8 +224,21 @@ pub fn verify_on_cpu(
     options: &VerifyOptions,
     reference: &mut Reference,
 ) -> Result<VerifyReport, EngineError> {
+    verify_on(&Processor, program, options, reference)
+}
+
+/// The same on any device.
+///
+/// # Errors
+/// As there.
+pub fn verify_on(
+    device: &dyn Device,
+    program: &StepProgram,
+    options: &VerifyOptions,
+    reference: &mut Reference,
+) -> Result<VerifyReport, EngineError> {
     let forward = forward(program, options)?;
-    let runs = observe_on_cpu(program, &observed(program, options, &forward))?;
+    let runs = device.observe(program, &observed(program, options, &forward))?;
     Ok(judge([program, &forward], options, Tolerance::of(program), reference, &runs))
 }
 
@@ -250,13 +263,13 @@ fn samples_to_evaluate(program: &StepProgram) -> u64 {
     program.layout.global_batch as u64 + 1
 }
 
-/// Takes part in a [`verify_on_cpu`] that runs in the process of another rank, which compares.
+/// Takes part in a [`verify_on`] that runs in the process of another rank, which compares.
 ///
 /// # Errors
 /// A rank that failed.
-pub fn take_part_on_cpu(program: &StepProgram, options: &VerifyOptions) -> Result<(), EngineError> {
+pub fn take_part_on(device: &dyn Device, program: &StepProgram, options: &VerifyOptions) -> Result<(), EngineError> {
     let forward = forward(program, options)?;
-    observe_on_cpu(program, &observed(program, options, &forward)).map(drop)
+    device.observe(program, &observed(program, options, &forward)).map(drop)
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use plan::{Arrival, Circle, Piece};
 use recursive::{Ordered, Rotated};
 
 pub(crate) use plan::Plan;
-pub(crate) use run::{Scratch, run};
+pub(crate) use run::run;
 
 /// What the member at `index` of a group of `members` does for a call that is valid by itself. The native route has no plan
 /// of its own: what it sends is counted as a ring's.

@@ -8,20 +8,6 @@ use crate::mover::Memory;
 use crate::transfer::Slices;
 use crate::transport::{Exchange, Occasion, Receive};
 
-/// Memory of the algorithms on one rank; it grows to what the largest plan has needed and is used again.
-#[derive(Default)]
-pub(crate) struct Scratch(Vec<u64>);
-
-impl Scratch {
-    fn elements(&mut self, elements: usize, kind: ElementKind) -> *mut u8 {
-        let words = (elements * kind.bytes()).div_ceil(size_of::<u64>());
-        if self.0.len() < words {
-            self.0.resize(words, 0);
-        }
-        self.0.as_mut_ptr().cast()
-    }
-}
-
 /// Where the spaces of a plan begin on this rank, and how many elements they have.
 struct Spaces {
     kind: ElementKind,
@@ -65,12 +51,12 @@ pub(crate) fn run(
     at: Occasion<'_>,
     plan: &Plan,
     slices: Slices<'_>,
-    scratch: &mut Scratch,
+    room: &mut Vec<u64>,
 ) -> Result<(), Aborted> {
     let kind = slices.kind().filter(|kind| at.call.kind == Some(*kind)).expect("a call describes its own buffers");
     let (input, output) = slices.lengths(at.group.size());
     let addresses = slices.addresses(at.group.size(), at.group.index());
-    let scratch = (scratch.elements(plan.scratch, kind), plan.scratch);
+    let scratch = (at.mover.scratch(room, plan.scratch * kind.bytes()), plan.scratch);
     let spaces = Spaces { kind, input: (addresses.0, input), output: (addresses.1, output), scratch };
     for action in &plan.actions {
         match *action {
@@ -81,6 +67,7 @@ pub(crate) fn run(
                     // SAFETY: both lie within buffers that this function borrows. They may overlap where a caller's
                     // output is a chunk of its input.
                     unsafe { at.mover.copy(kind, from, into, to.len, false) };
+                    at.mover.fence();
                 }
             }
             Action::Exchange { send, receive } => exchange(job, at, &spaces, send, receive)?,
@@ -128,6 +115,7 @@ fn exchange(
             let (own, output) = (own.add(spaces.bytes(before)), output.add(spaces.bytes(before)));
             at.mover.reduce(how, spaces.kind, &[arrived.address().cast_const(), own], &[output], count, false);
         }
+        at.mover.fence();
     };
     let receive = Some((from, Receive::Pieces(into.len, &mut combine)));
     job.transport.exchange(job, at, Exchange { send, receive })

@@ -27,10 +27,10 @@ pub struct Totals {
 
 impl Totals {
     /// How many sums of routers there are before the loads of experts.
-    pub(super) const OF_ROUTERS: usize = 4;
+    pub const OF_ROUTERS: usize = 4;
 
     /// What of a scalar is summed over ranks; the loads of experts go on from there.
-    pub(super) fn of(&self, scalar: Scalar) -> Vec<f64> {
+    pub fn of(&self, scalar: Scalar) -> Vec<f64> {
         match scalar {
             Scalar::Loss => vec![self.loss, self.targets as f64],
             Scalar::GradientNormSquared => vec![self.norm_squared],
@@ -39,7 +39,7 @@ impl Totals {
     }
 
     /// With these sums over ranks.
-    pub(super) fn with(self, scalar: Scalar, summed: &[f64]) -> Self {
+    pub fn with(self, scalar: Scalar, summed: &[f64]) -> Self {
         match scalar {
             Scalar::Loss => Self { loss: summed[0], targets: summed[1] as u64, ..self },
             Scalar::GradientNormSquared => Self { norm_squared: summed[0], ..self },

@@ -162,7 +162,7 @@ impl Cases {
     /// The first case that takes more than is free.
     pub fn check_memory(&self) -> Result<(), Refusal> {
         let Some(available) = memory::available() else { return Ok(()) };
-        let processes = Processes { world: self.world.clone() };
+        let processes = Processes { world: self.world.clone(), ..Processes::THREADS };
         for case in &self.cases {
             let buffers = case.buffers();
             let here = processes.ranks_here(case.ranks) as u64;

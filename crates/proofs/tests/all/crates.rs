@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Every crate of the workspace with the crates that it uses, as the documents order them: from those that nothing uses
 /// downwards. What only tests use does not count.
-const CRATES: [(&str, &[&str]); 24] = [
+const CRATES: [(&str, &[&str]); 25] = [
     (
         "quadrille",
         &[
@@ -15,6 +15,7 @@ const CRATES: [(&str, &[&str]); 24] = [
             "report",
             "run",
             "measure",
+            "cuda",
             "engine",
             "hugging-face",
             "papers",
@@ -54,6 +55,7 @@ const CRATES: [(&str, &[&str]); 24] = [
     ("verify", &["engine", "oracle", "comm", "step", "spec"]),
     ("measure", &["run", "engine", "papers", "plan", "cost", "comm", "tensor", "step", "files", "spec"]),
     ("run", &["engine", "hugging-face", "plan", "cost", "data", "checkpoint", "comm", "step", "files", "spec"]),
+    ("cuda", &["engine", "comm", "tensor", "step", "spec"]),
     ("engine", &["checkpoint", "comm", "tensor", "step", "files", "spec"]),
     ("hugging-face", &["checkpoint", "files", "spec"]),
     ("papers", &["cost", "step", "spec"]),

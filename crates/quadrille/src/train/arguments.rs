@@ -9,6 +9,7 @@ use quadrille_spec::ElementType;
 
 use crate::arguments::{ModelArguments, RunArguments};
 use crate::data_arguments::DataArguments;
+use crate::device::DeviceArguments;
 use crate::layout_arguments::LayoutArguments;
 use crate::layout_flags::offload_to_folder;
 
@@ -110,4 +111,6 @@ pub struct TrainArguments {
     pub layout: LayoutArguments,
     #[command(flatten, next_help_heading = "Run")]
     pub run: RunArguments,
+    #[command(flatten, next_help_heading = "Run")]
+    pub device: DeviceArguments,
 }

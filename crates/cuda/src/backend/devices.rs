@@ -1,0 +1,73 @@
+//! The devices that the ranks of this process compute on.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use crate::driver::{Driver, Fault};
+use crate::gpu::Gpu;
+
+/// A kind of device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DeviceKind {
+    /// NVIDIA's: rank r has number r modulo how many there are.
+    #[default]
+    Cuda,
+    /// One emulated device for all ranks, in builds with the feature `emulator`.
+    Emulated,
+}
+
+/// What ranks that start from now on compute on, and the devices that ranks use, by number.
+struct Devices {
+    chosen: DeviceKind,
+    used: Vec<(DeviceKind, usize, Weak<dyn Driver>)>,
+}
+
+static DEVICES: Mutex<Devices> = Mutex::new(Devices { chosen: DeviceKind::Cuda, used: Vec::new() });
+
+/// Chooses what ranks of this process compute on that start from now on.
+pub fn choose(kind: DeviceKind) {
+    DEVICES.lock().unwrap_or_else(PoisonError::into_inner).chosen = kind;
+}
+
+/// The device of a rank of the job: the same for all ranks that share it.
+pub(super) fn of_rank(rank: usize) -> Result<Arc<dyn Driver>, Fault> {
+    let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+    let kind = devices.chosen;
+    let number = match kind {
+        DeviceKind::Cuda => rank % Gpu::count()?,
+        DeviceKind::Emulated => 0,
+    };
+    let same = |(of, at, _): &&(DeviceKind, usize, Weak<dyn Driver>)| (*of, *at) == (kind, number);
+    if let Some(device) = devices.used.iter().find(same).and_then(|(.., device)| device.upgrade()) {
+        return Ok(device);
+    }
+    let device: Arc<dyn Driver> = match kind {
+        DeviceKind::Cuda => Arc::new(Gpu::open(number)?),
+        DeviceKind::Emulated => emulator()?,
+    };
+    devices.used.retain(|(.., device)| device.strong_count() > 0);
+    devices.used.push((kind, number, Arc::downgrade(&device)));
+    Ok(device)
+}
+
+#[cfg(emulated)]
+fn emulator() -> Result<Arc<dyn Driver>, Fault> {
+    Ok(Arc::new(crate::emulator::Emulator::seeded()?))
+}
+
+#[cfg(not(emulated))]
+fn emulator() -> Result<Arc<dyn Driver>, Fault> {
+    let text = "this build has none: build it with the feature `emulator`, on Linux, where there is a C++ compiler";
+    Err(Fault { library: "emulated device", code: -1, text: text.into() })
+}
+
+/// Bytes that are free on the devices of so many ranks; `None`: they have the host's memory.
+pub(super) fn free(ranks: usize) -> Result<Option<u64>, Fault> {
+    let first = of_rank(0)?;
+    if DEVICES.lock().unwrap_or_else(PoisonError::into_inner).chosen == DeviceKind::Emulated {
+        return Ok(None);
+    }
+    let of = |device: &dyn Driver| device.memory().map(|memory| (memory.total - memory.used) as u64);
+    let others = (1..ranks.min(Gpu::count()?)).map(|rank| of(of_rank(rank)?.as_ref()));
+    let others: u64 = others.sum::<Result<u64, Fault>>()?;
+    Ok(Some(of(first.as_ref())? + others))
+}

@@ -1,0 +1,79 @@
+//! Work on devices, in the layout's own type of elements: for all types it is compiled here, once.
+
+use half::bf16;
+use quadrille_engine::{
+    BatchSource, Device, EngineError, EvaluateOutcome, ForwardOptions, GenerateOptions, GenerateOutcome,
+    GenerationPrograms, ObserveOptions, Observed, RunEvent, TrainOptions, TrainOutcome, Validation, Weights, evaluate,
+    generate, observe, train,
+};
+use quadrille_spec::ElementType;
+use quadrille_step::StepProgram;
+
+use super::Cuda;
+use super::devices::{self, DeviceKind, choose};
+use crate::driver::Fault;
+
+/// Calls a function of the engine for the backend of a type of elements, on devices of a kind.
+macro_rules! in_type {
+    ($kind:expr, $dtype:expr, $function:ident($($argument:expr),*)) => {{
+        choose(*$kind);
+        match $dtype {
+            ElementType::F64 => $function::<Cuda<f64>>($($argument),*),
+            ElementType::F32 => $function::<Cuda<f32>>($($argument),*),
+            ElementType::Bf16 => $function::<Cuda<bf16>>($($argument),*),
+            ElementType::F16 => Err(no_f16()),
+        }
+    }};
+}
+
+fn no_f16() -> EngineError {
+    let text = "devices do not store values in f16: use bf16, f32 or f64".into();
+    EngineError::of_device(Fault { library: "quadrille", code: -1, text })
+}
+
+impl Device for DeviceKind {
+    fn free(&self, ranks: usize) -> Result<Option<u64>, EngineError> {
+        choose(*self);
+        Ok(devices::free(ranks)?)
+    }
+
+    fn train(
+        &self,
+        program: &StepProgram,
+        options: &TrainOptions,
+        batch: &BatchSource,
+        validation: Option<&Validation>,
+        on_event: &mut (dyn FnMut(RunEvent) -> Result<(), EngineError> + Send),
+    ) -> Result<TrainOutcome, EngineError> {
+        in_type!(self, program.layout.dtype, train(program, options, batch, validation, on_event))
+    }
+
+    fn evaluate(
+        &self,
+        program: &StepProgram,
+        options: &ForwardOptions,
+        weights: &Weights,
+        samples: u64,
+        batch: &BatchSource,
+        on_step: &(dyn Fn(u64) + Sync),
+    ) -> Result<EvaluateOutcome, EngineError> {
+        in_type!(self, program.layout.dtype, evaluate(program, options, weights, samples, batch, on_step))
+    }
+
+    fn generate(
+        &self,
+        programs: &GenerationPrograms,
+        options: &GenerateOptions,
+        run: &ForwardOptions,
+        weights: &Weights,
+        prompts: &[Vec<u32>],
+        on_token: &mut (dyn FnMut(usize, u32) -> Result<(), EngineError> + Send),
+    ) -> Result<GenerateOutcome, EngineError> {
+        let dtype = programs.decode.layout.dtype;
+        in_type!(self, dtype, generate(programs, options, run, weights, prompts, on_token))
+    }
+
+    fn observe(&self, program: &StepProgram, options: &ObserveOptions) -> Result<Vec<Observed>, EngineError> {
+        in_type!(self, program.layout.dtype, observe(program, options))
+    }
+}

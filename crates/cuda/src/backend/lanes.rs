@@ -1,0 +1,80 @@
+//! What each rank has of its device.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::driver::{Driver, Event, Fault, Stream};
+use crate::memory::DeviceMemory;
+
+/// What a rank has of its device: a stream for its kernels, one for what its collectives move, one for bytes that the host
+/// looks at beside them.
+pub struct Lanes {
+    driver: Arc<dyn Driver>,
+    compute: Stream,
+    traffic: Stream,
+    host: Mutex<Stream>,
+    /// Events that nobody uses.
+    events: Mutex<Vec<Event>>,
+    /// What collectives' algorithms use between their steps.
+    scratch: Mutex<Option<DeviceMemory>>,
+}
+
+impl Lanes {
+    /// New streams of a device.
+    pub fn new(driver: Arc<dyn Driver>) -> Result<Arc<Self>, Fault> {
+        let (compute, traffic) = (driver.stream(false)?, driver.stream(true)?);
+        let host = Mutex::new(driver.stream(true)?);
+        Ok(Arc::new(Self { driver, compute, traffic, host, events: Mutex::default(), scratch: Mutex::default() }))
+    }
+
+    /// The device.
+    pub fn driver(&self) -> &Arc<dyn Driver> {
+        &self.driver
+    }
+
+    /// The stream of kernels.
+    pub fn compute(&self) -> Stream {
+        self.compute
+    }
+
+    /// The stream of collectives.
+    pub fn traffic(&self) -> Stream {
+        self.traffic
+    }
+
+    /// Calls `with` with a stream that nobody else uses meanwhile.
+    pub fn with_host<R>(&self, with: impl FnOnce(Stream) -> R) -> R {
+        with(*self.host.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// An event that is reached when all commands so far of the stream of kernels are done; to be given back.
+    pub fn mark(&self) -> Result<Event, Fault> {
+        let spare = self.events.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let event = spare.map_or_else(|| self.driver.event(), Ok)?;
+        self.driver.record(event, self.compute)?;
+        Ok(event)
+    }
+
+    /// Takes an event back.
+    pub fn give_back(&self, event: Event) {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+    }
+
+    /// Memory of at least so many bytes for one collective at a time.
+    pub fn scratch(&self, bytes: usize) -> Result<*mut u8, Fault> {
+        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        if scratch.as_ref().is_none_or(|memory| memory.bytes() < bytes) {
+            *scratch = None;
+            *scratch = Some(DeviceMemory::new(self.driver.clone(), bytes)?);
+        }
+        Ok(scratch.as_ref().map_or(std::ptr::null_mut(), |memory| memory.at().0 as *mut u8))
+    }
+}
+
+impl Drop for Lanes {
+    fn drop(&mut self) {
+        let host = *self.host.get_mut().unwrap_or_else(PoisonError::into_inner);
+        [self.compute, self.traffic, host].into_iter().for_each(|stream| self.driver.close(stream));
+        let events = self.events.get_mut().unwrap_or_else(PoisonError::into_inner);
+        events.drain(..).for_each(|event| self.driver.forget(event));
+    }
+}

@@ -1,0 +1,112 @@
+//! What a rank computes with on a device: the engine's [`Backend`] by the methods of [`Queue`].
+//!
+//! Kernels are put into the rank's stream and done later, in their order. The host waits where it looks at numbers, where
+//! collectives begin, and where samples come.
+
+mod buffer;
+mod convert;
+mod devices;
+mod kernels;
+mod kind;
+mod lanes;
+mod samples;
+mod totals;
+mod uploads;
+
+use std::cell::RefCell;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use quadrille_engine::{EngineError, Values};
+use quadrille_tensor::Pool;
+
+use crate::array::{Array, Element, Number};
+use crate::driver::Fault;
+use crate::memory::DeviceMemory;
+use crate::queue::Queue;
+pub use buffer::{DeviceBuffer, DeviceMover, DeviceView, DeviceViewMut};
+pub use devices::{DeviceKind, choose};
+pub use lanes::Lanes;
+pub use samples::DeviceSamples;
+use totals::DeviceTotals;
+use uploads::Uploads;
+
+impl From<Fault> for EngineError {
+    fn from(fault: Fault) -> Self {
+        EngineError::of_device(fault)
+    }
+}
+
+/// A rank's share of a device, on which values are stored in elements of type `S`.
+pub struct Cuda<S> {
+    pool: Pool,
+    lanes: Arc<Lanes>,
+    totals: DeviceTotals,
+    uploads: Uploads,
+    /// What kernels need between two stages.
+    scratch: RefCell<DeviceMemory>,
+    elements: PhantomData<fn() -> S>,
+}
+
+/// Places of kept elements in the tile of a pruned weight.
+pub struct DeviceIndices {
+    memory: DeviceMemory,
+    len: usize,
+}
+
+impl DeviceIndices {
+    fn array(&self) -> Array {
+        self.memory.array(Element::U32).part(0..self.len)
+    }
+}
+
+/// Angles of some positions, on the device.
+pub struct DeviceAngles {
+    memory: DeviceMemory,
+    /// Pairs of columns that turn.
+    pairs: usize,
+    len: usize,
+}
+
+impl<S: Values + Number> Cuda<S>
+where
+    S::Real: Number,
+{
+    fn new(rank: usize, threads: usize) -> Result<Self, Fault> {
+        let lanes = Lanes::new(devices::of_rank(rank)?)?;
+        Ok(Self {
+            pool: Pool::new(threads),
+            totals: DeviceTotals::new(lanes.clone(), S::Real::ELEMENT)?,
+            uploads: Uploads::new(lanes.clone()),
+            scratch: RefCell::new(DeviceMemory::new(lanes.driver().clone(), 0)?),
+            lanes,
+            elements: PhantomData,
+        })
+    }
+
+    /// The rank's stream, with scratch of so many bytes.
+    fn queue(&self, scratch: usize) -> Result<Queue<'_>, Fault> {
+        let mut memory = self.scratch.borrow_mut();
+        if memory.bytes() < scratch {
+            self.settled()?;
+            *memory = DeviceMemory::new(self.lanes.driver().clone(), scratch)?;
+        }
+        // SAFETY: views borrow the buffers that they are of, whose owners free them when the stream is done; kernels write
+        // what they get `&mut` alone. The scratch is this rank's, and used in the stream's order.
+        Ok(unsafe { Queue::new(self.lanes.driver().as_ref(), self.lanes.compute(), memory.array(Element::F64)) })
+    }
+
+    /// Waits until the rank's kernels are done.
+    fn settled(&self) -> Result<(), Fault> {
+        self.lanes.driver().synchronize(self.lanes.compute())?;
+        self.uploads.settled();
+        Ok(())
+    }
+}
+
+impl<S> Drop for Cuda<S> {
+    fn drop(&mut self) {
+        // Kernels may still use what is freed with it. If the device has failed they never will again.
+        let _ = self.lanes.driver().synchronize(self.lanes.compute());
+    }
+}

@@ -1,0 +1,158 @@
+//! What a device is for everything above it: memory, streams of commands, events between them, kernels and products.
+//!
+//! Commands are done later, those of a stream one after another, those of different streams in any order that events
+//! allow: [`Driver::wait`] holds a stream back until what was recorded is reached. The host knows that a command is done
+//! when [`Driver::synchronize`] has returned or [`Driver::query`] has said so.
+
+use quadrille_tensor::ProductShape;
+
+use crate::array::{Array, Format};
+
+/// What a library of the device says went wrong.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{library}: {text} (code {code})")]
+pub struct Fault {
+    /// The library.
+    pub library: &'static str,
+    /// Its number for the fault.
+    pub code: i64,
+    /// Its words, and what was asked of it.
+    pub text: String,
+}
+
+/// A place in a device's memory; 0 is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Address(pub u64);
+
+impl Address {
+    /// Nowhere.
+    pub const NONE: Self = Address(0);
+
+    /// So many bytes further.
+    pub fn offset(self, bytes: usize) -> Self {
+        Address(self.0 + bytes as u64)
+    }
+}
+
+/// A queue of commands, which are done one after another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Stream(pub u64);
+
+/// A mark between commands of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Event(pub u64);
+
+/// Where bytes lie that are copied.
+#[derive(Debug, Clone, Copy)]
+pub enum Place {
+    /// In the host's memory, to be read.
+    Host(*const u8),
+    /// In the host's memory, to be written.
+    HostMut(*mut u8),
+    /// In the device's.
+    Device(Address),
+}
+
+/// A kernel to be run.
+#[derive(Debug, Clone, Copy)]
+pub struct Launch<'a> {
+    /// The function's name.
+    pub kernel: &'static str,
+    /// What its values are stored in.
+    pub format: Format,
+    /// How many blocks of [`THREADS`] threads; results do not depend on it.
+    pub blocks: u32,
+    /// The arguments, packed.
+    pub words: &'a [u64],
+}
+
+/// Threads of a block, the same in all kernels (`THREADS` of `prelude.cuh`).
+pub const THREADS: u32 = 256;
+
+/// C = op(A) op(B), or with `accumulate` C += op(A) op(B), row-major. Operands are of one element, `f64`, `f32` or
+/// `bf16`; C is of the same, or `f32` of `bf16` operands. Sums are in `f64`, or else in `f32`, never in less.
+#[derive(Debug, Clone, Copy)]
+pub struct Product {
+    /// How A and B are stored, and the sizes.
+    pub shape: ProductShape,
+    /// A.
+    pub a: Array,
+    /// B.
+    pub b: Array,
+    /// C.
+    pub c: Array,
+    /// Whether the product is added to C.
+    pub accumulate: bool,
+}
+
+impl Product {
+    /// # Panics
+    /// If operands have other lengths or elements than a product has.
+    pub fn check(&self) {
+        let ProductShape { m, n, k, .. } = self.shape;
+        assert_eq!((self.a.len, self.b.len, self.c.len), (m * k, k * n, m * n), "{:?}", self.shape);
+        let (of_a, of_c) = (self.a.element, self.c.element);
+        assert_eq!(of_a, self.b.element, "operands of {:?}", self.shape);
+        assert!(of_c == of_a || of_c == of_a.real(), "a product of {of_a:?} is no {of_c:?}");
+    }
+}
+
+/// How many bytes of memory a device has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// In use, by anybody.
+    pub used: usize,
+    /// In all.
+    pub total: usize,
+}
+
+/// A device.
+pub trait Driver: Send + Sync + 'static {
+    /// So many bytes, aligned to 256, of any contents.
+    fn allocate(&self, bytes: usize) -> Result<Address, Fault>;
+    /// Gives memory back.
+    ///
+    /// # Safety
+    /// It was allocated here, and no command that is not done uses it.
+    unsafe fn free(&self, at: Address) -> Result<(), Fault>;
+    /// The device's memory.
+    fn memory(&self) -> Result<Memory, Fault>;
+
+    /// A new stream; an `urgent` one's commands go before others' where they can.
+    fn stream(&self, urgent: bool) -> Result<Stream, Fault>;
+    /// A stream is used no more.
+    fn close(&self, stream: Stream);
+    /// A new event, which counts as reached until it is recorded.
+    fn event(&self) -> Result<Event, Fault>;
+    /// An event is used no more.
+    fn forget(&self, event: Event);
+    /// The event is reached when all commands so far of the stream are done; it forgets what it was before.
+    fn record(&self, event: Event, on: Stream) -> Result<(), Fault>;
+    /// Further commands of the stream come after what the event has last recorded.
+    fn wait(&self, on: Stream, event: Event) -> Result<(), Fault>;
+    /// Whether the event is reached.
+    fn query(&self, event: Event) -> Result<bool, Fault>;
+    /// Waits until all commands of the stream are done.
+    fn synchronize(&self, stream: Stream) -> Result<(), Fault>;
+
+    /// Copies bytes.
+    ///
+    /// # Safety
+    /// Both places have so many bytes until the command is done; memory of the host is used by nobody else meanwhile.
+    unsafe fn copy(&self, on: Stream, from: Place, to: Place, bytes: usize) -> Result<(), Fault>;
+    /// Sets bytes to zero.
+    ///
+    /// # Safety
+    /// There are so many until the command is done.
+    unsafe fn clear(&self, on: Stream, at: Address, bytes: usize) -> Result<(), Fault>;
+    /// Runs a kernel.
+    ///
+    /// # Safety
+    /// The words are the kernel's arguments; what they point to is there, in the lengths that they say, until it is done.
+    unsafe fn launch(&self, on: Stream, launch: &Launch<'_>) -> Result<(), Fault>;
+    /// Computes a product.
+    ///
+    /// # Safety
+    /// The operands are there until it is done; C overlaps neither A nor B.
+    unsafe fn product(&self, on: Stream, product: &Product) -> Result<(), Fault>;
+}

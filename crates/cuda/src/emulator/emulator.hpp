@@ -1,0 +1,115 @@
+// The part of CUDA's language that kernels use, for the C++ compiler. A block's threads are fibres of one thread of the
+// host, which switch where they wait for each other.
+#pragma once
+#include <math.h>
+#include <string.h>
+
+#define __device__
+#define __global__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __launch_bounds__(threads)
+#define __restrict__ __restrict
+
+namespace emulated {
+
+struct Index {
+    unsigned x;
+};
+
+// Of the fibre that runs, and of its block.
+struct Here {
+    Index thread, block, blocks, threads;
+};
+extern __thread Here here;
+
+enum Scope { BLOCK, WARP };
+
+// Waits until all threads of the block or of the warp are at the same place.
+void wait(Scope scope, int place);
+// The value that `lane` of the warp gives, once all its lanes have given theirs; one beyond the warp gives `bits` back.
+u64 exchange(u64 bits, unsigned lane);
+// The memory that a place of a program shares with the block: poison when the block reaches it first.
+void* shared(int place, size_t bytes);
+constexpr int MOST_PLACES = 1024;
+
+template <class T>
+T exchanged(T x, unsigned lane) {
+    u64 bits = 0;
+    memcpy(&bits, &x, sizeof(T));
+    bits = exchange(bits, lane);
+    memcpy(&x, &bits, sizeof(T));
+    return x;
+}
+
+// A kernel by name, with the words that it takes.
+struct Kernel {
+    const char* name;
+    u64 words;
+    void (*run)(const u64* words);
+};
+
+// The next argument of a kernel.
+template <class A>
+A taken(const u64*& words) {
+    static_assert(sizeof(A) % sizeof(u64) == 0, "arguments are words");
+    A argument;
+    memcpy(&argument, words, sizeof(A));
+    words += sizeof(A) / sizeof(u64);
+    return argument;
+}
+template <class... A>
+constexpr u64 words_of(void (*)(A...)) {
+    return (sizeof(A) + ... + 0) / sizeof(u64);
+}
+template <class... A>
+void call(void (*kernel)(A...), const u64* words) {
+    // Braces: arguments are taken from left to right.
+    struct Call {
+        Call(void (*kernel)(A...), A... arguments) { kernel(arguments...); }
+    };
+    Call{kernel, taken<A>(words)...};
+}
+template <auto kernel>
+void run(const u64* words) {
+    call(kernel, words);
+}
+}  // namespace emulated
+
+#define threadIdx emulated::here.thread
+#define blockIdx emulated::here.block
+#define gridDim emulated::here.blocks
+#define blockDim emulated::here.threads
+
+#define __syncthreads() emulated::wait(emulated::BLOCK, __LINE__)
+#define __syncwarp() emulated::wait(emulated::WARP, __LINE__)
+// No templates around it: their instances would share one memory.
+#define SHARED(type, name, count)                          \
+    constexpr int name##_place = __COUNTER__;              \
+    static_assert(name##_place < emulated::MOST_PLACES, ""); \
+    type* name = (type*)emulated::shared(name##_place, sizeof(type) * (count))
+
+template <class T>
+T __shfl_sync(unsigned, T x, int lane) {
+    return emulated::exchanged(x, (unsigned)lane % 32);
+}
+template <class T>
+T __shfl_down_sync(unsigned, T x, unsigned distance) {
+    return emulated::exchanged(x, threadIdx.x % 32 + distance);
+}
+template <class T>
+T __shfl_xor_sync(unsigned, T x, int mask) {
+    return emulated::exchanged(x, (threadIdx.x % 32) ^ (unsigned)mask);
+}
+
+template <class To, class From>
+To emulated_bits(From from) {
+    To to;
+    static_assert(sizeof(To) == sizeof(From), "bits of one size");
+    memcpy(&to, &from, sizeof(To));
+    return to;
+}
+inline float __uint_as_float(unsigned x) { return emulated_bits<float>(x); }
+inline unsigned __float_as_uint(float x) { return emulated_bits<unsigned>(x); }
+inline double __longlong_as_double(i64 x) { return emulated_bits<double>(x); }
+inline i64 __double_as_longlong(double x) { return emulated_bits<i64>(x); }
+inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((u64)a * b >> 32); }

@@ -1,0 +1,89 @@
+//! The emulated device's memory, every byte of which is 0xff, and so no number, before it is written and after it is freed.
+
+use std::collections::BTreeMap;
+
+use super::fault;
+use crate::driver::{Address, Fault};
+
+/// What the device says that it has.
+pub const TOTAL: usize = 8 << 30;
+/// What every byte is that holds nothing.
+const POISON: u8 = 0xff;
+/// Bytes of poison around each allocation, which nobody may write.
+const GUARD: usize = 256;
+/// Freed bytes that are kept, so that whoever still uses them finds poison.
+const KEPT: usize = 256 << 10;
+
+/// Memory with a guard on either side; blocks begin at multiples of [`GUARD`].
+struct Allocation {
+    blocks: Vec<Block>,
+    bytes: usize,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C, align(256))]
+struct Block([u8; GUARD]);
+
+impl Allocation {
+    fn new(bytes: usize) -> Self {
+        Self { blocks: vec![Block([POISON; GUARD]); bytes.div_ceil(GUARD) + 2], bytes }
+    }
+
+    fn address(&mut self) -> Address {
+        Address(self.blocks.as_mut_ptr() as u64 + GUARD as u64)
+    }
+
+    /// Whether nobody has written beyond either end.
+    fn is_sound(&self) -> bool {
+        let (last, used) = (1 + self.bytes / GUARD, self.bytes % GUARD);
+        let behind = self.blocks[last].0[used..].iter().chain(&self.blocks[self.blocks.len() - 1].0);
+        self.blocks[0].0.iter().chain(behind).all(|byte| *byte == POISON)
+    }
+}
+
+/// All memory in use, and some that was.
+#[derive(Default)]
+pub struct Allocations {
+    used: BTreeMap<Address, Allocation>,
+    freed: Vec<Allocation>,
+}
+
+impl Allocations {
+    pub fn allocate(&mut self, bytes: usize) -> Address {
+        let mut allocation = Allocation::new(bytes);
+        let address = allocation.address();
+        self.used.insert(address, allocation);
+        address
+    }
+
+    pub fn free(&mut self, at: Address) -> Result<(), Fault> {
+        let allocation = self.used.remove(&at).ok_or_else(|| fault(format!("{:#x} was not allocated", at.0)))?;
+        self.check_one(at, &allocation)?;
+        let mut allocation = allocation;
+        allocation.blocks.fill(Block([POISON; GUARD]));
+        self.freed.push(allocation);
+        while self.freed.iter().map(|allocation| allocation.bytes).sum::<usize>() > KEPT {
+            self.freed.remove(0);
+        }
+        Ok(())
+    }
+
+    /// Bytes in use.
+    pub fn used(&self) -> usize {
+        self.used.values().map(|allocation| allocation.bytes).sum()
+    }
+
+    /// Whether somebody has written beyond the ends of what was allocated, or to what was freed.
+    pub fn check(&self) -> Result<(), Fault> {
+        self.used.iter().try_for_each(|(at, allocation)| self.check_one(*at, allocation))?;
+        let is_poison = |allocation: &Allocation| allocation.blocks.iter().all(|block| block.0 == [POISON; GUARD]);
+        if self.freed.iter().all(is_poison) { Ok(()) } else { Err(fault("memory was written after it was freed")) }
+    }
+
+    fn check_one(&self, at: Address, allocation: &Allocation) -> Result<(), Fault> {
+        if allocation.is_sound() {
+            return Ok(());
+        }
+        Err(fault(format!("something wrote beyond the {} bytes at {:#x}", allocation.bytes, at.0)))
+    }
+}

@@ -1,0 +1,219 @@
+//! A device that needs none: kernels compiled for the processor, streams whose commands are done late.
+//!
+//! What a program may not rely on is drawn from a seed: the order in which threads and blocks run, the number of blocks,
+//! which stream's command is next. Nothing is done before the host waits. Memory is not a number before it is written
+//! and after it is freed. So what is missing, a barrier or an event, gives a wrong result.
+
+mod memory;
+mod native;
+mod product;
+mod streams;
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::driver::{Address, Driver, Event, Fault, Launch, Memory, Place, Product, Stream};
+use crate::sources::entry_point;
+use memory::Allocations;
+use streams::{Command, Streams};
+
+/// The name by which faults of the emulated device are told.
+const LIBRARY: &str = "emulated device";
+
+fn fault(text: impl Into<String>) -> Fault {
+    Fault { library: LIBRARY, code: -1, text: text.into() }
+}
+
+/// An emulated device.
+pub struct Emulator {
+    state: Mutex<State>,
+    kernels: HashMap<&'static str, native::Kernel>,
+    /// Whether kernels that there are without barriers run without.
+    without_barriers: bool,
+}
+
+struct State {
+    random: Random,
+    memory: Allocations,
+    streams: Streams,
+}
+
+impl Emulator {
+    /// A device that draws from a seed.
+    pub fn new(seed: u64) -> Self {
+        let random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let state = State { random, memory: Allocations::default(), streams: Streams::default() };
+        Self { state: Mutex::new(state), kernels: native::kernels(), without_barriers: false }
+    }
+
+    /// A device that draws from the seed in [`SEED`], or else from 1.
+    pub fn seeded() -> Result<Self, Fault> {
+        match std::env::var(SEED) {
+            Err(_) => Ok(Self::new(1)),
+            Ok(text) => match text.parse() {
+                Ok(seed) => Ok(Self::new(seed)),
+                Err(_) => Err(fault(format!("{SEED} is {text}, which is no seed: give a whole number"))),
+            },
+        }
+    }
+
+    /// A device on which lanes of a warp do not wait for each other in the backward pass of attention in `f64`: a negative
+    /// control, which must give wrong results.
+    pub fn without_barriers(seed: u64) -> Self {
+        Self { without_barriers: true, ..Self::new(seed) }
+    }
+
+    /// The kernel of a launch, and its entry point.
+    fn kernel(&self, launch: &Launch<'_>) -> Result<(String, native::Kernel), Fault> {
+        let control = entry_point(&format!("{}_control", launch.kernel), launch.format);
+        let entry = match self.without_barriers && self.kernels.contains_key(control.as_str()) {
+            true => control,
+            false => entry_point(launch.kernel, launch.format),
+        };
+        let kernel = self.kernels.get(entry.as_str()).ok_or_else(|| fault(format!("there is no kernel {entry}")))?;
+        Ok((entry, *kernel))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does commands, in an order that is drawn, until nothing is left in the stream.
+    fn run_until_done(&self, state: &mut State, stream: Stream) -> Result<(), Fault> {
+        while !state.streams.is_done(stream)? {
+            self.run_one(state)?;
+        }
+        state.memory.check()
+    }
+
+    /// Does one of the commands that may be next.
+    fn run_one(&self, state: &mut State) -> Result<(), Fault> {
+        let State { random, streams, .. } = state;
+        let command = streams.next(|count| random.below(count))?;
+        match command {
+            Command::Kernel { kernel, blocks, words } => {
+                let blocks = 1 + state.random.below(blocks as usize) as u32;
+                // SAFETY: whoever launched it has promised that its arguments are there until it is done.
+                unsafe { self.kernels[kernel.as_str()].run(&words, blocks, state.random.next()) }
+                    .map_err(|text| fault(format!("kernel {kernel}: {text}")))
+            }
+            Command::Copy { from, to, bytes } => {
+                // SAFETY: the promise of `Driver::copy`.
+                unsafe { std::ptr::copy(from as *const u8, to as *mut u8, bytes) };
+                Ok(())
+            }
+            Command::Clear { at, bytes } => {
+                // SAFETY: the promise of `Driver::clear`.
+                unsafe { (at.0 as *mut u8).write_bytes(0, bytes) };
+                Ok(())
+            }
+            Command::Product(product) => {
+                // SAFETY: the promise of `Driver::product`.
+                unsafe { product::run(&product) };
+                Ok(())
+            }
+        }
+    }
+
+    fn push(&self, on: Stream, command: Command) -> Result<(), Fault> {
+        self.state().streams.push(on, command)
+    }
+}
+
+impl Driver for Emulator {
+    fn allocate(&self, bytes: usize) -> Result<Address, Fault> {
+        Ok(self.state().memory.allocate(bytes))
+    }
+
+    unsafe fn free(&self, at: Address) -> Result<(), Fault> {
+        self.state().memory.free(at)
+    }
+
+    fn memory(&self) -> Result<Memory, Fault> {
+        Ok(Memory { used: self.state().memory.used(), total: memory::TOTAL })
+    }
+
+    fn stream(&self, _urgent: bool) -> Result<Stream, Fault> {
+        Ok(self.state().streams.open())
+    }
+
+    fn close(&self, stream: Stream) {
+        self.state().streams.close(stream);
+    }
+
+    fn event(&self) -> Result<Event, Fault> {
+        Ok(self.state().streams.event())
+    }
+
+    fn forget(&self, event: Event) {
+        self.state().streams.forget(event);
+    }
+
+    fn record(&self, event: Event, on: Stream) -> Result<(), Fault> {
+        self.state().streams.record(event, on)
+    }
+
+    fn wait(&self, on: Stream, event: Event) -> Result<(), Fault> {
+        self.state().streams.wait(on, event)
+    }
+
+    fn query(&self, event: Event) -> Result<bool, Fault> {
+        let mut state = self.state();
+        // Whoever asks again and again gets on, by a command at a time.
+        if !state.streams.is_reached(event)? {
+            self.run_one(&mut state)?;
+        }
+        state.streams.is_reached(event)
+    }
+
+    fn synchronize(&self, stream: Stream) -> Result<(), Fault> {
+        self.run_until_done(&mut self.state(), stream)
+    }
+
+    unsafe fn copy(&self, on: Stream, from: Place, to: Place, bytes: usize) -> Result<(), Fault> {
+        let address = |place| match place {
+            Place::Host(at) => at as usize,
+            Place::HostMut(at) => at as usize,
+            Place::Device(at) => at.0 as usize,
+        };
+        self.push(on, Command::Copy { from: address(from), to: address(to), bytes })
+    }
+
+    unsafe fn clear(&self, on: Stream, at: Address, bytes: usize) -> Result<(), Fault> {
+        self.push(on, Command::Clear { at, bytes })
+    }
+
+    unsafe fn launch(&self, on: Stream, launch: &Launch<'_>) -> Result<(), Fault> {
+        let (entry, kernel) = self.kernel(launch)?;
+        if kernel.words() != launch.words.len() {
+            let text = format!("kernel {entry} takes {} words, not {}", kernel.words(), launch.words.len());
+            return Err(fault(text));
+        }
+        self.push(on, Command::Kernel { kernel: entry, blocks: launch.blocks.max(1), words: launch.words.into() })
+    }
+
+    unsafe fn product(&self, on: Stream, product: &Product) -> Result<(), Fault> {
+        product.check();
+        self.push(on, Command::Product(*product))
+    }
+}
+
+/// The variable that seeds the emulated device of ranks.
+const SEED: &str = "QUADRILLE_EMULATOR_SEED";
+
+/// Xorshift numbers.
+#[derive(Debug)]
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        ((self.next() >> 16) % bound as u64) as usize
+    }
+}

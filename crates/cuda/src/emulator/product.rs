@@ -1,0 +1,58 @@
+//! Products by plain loops, each element summed in ascending order.
+
+use half::bf16;
+use quadrille_tensor::{ProductShape, Stored, Transpose};
+
+use crate::array::{Array, Element};
+use crate::driver::Product;
+
+/// Computes a product.
+///
+/// # Safety
+/// The operands are there, and C overlaps neither A nor B.
+pub unsafe fn run(product: &Product) {
+    // SAFETY: the caller's promise; types are those of the arrays.
+    unsafe {
+        match (product.a.element, product.c.element) {
+            (Element::F64, _) => multiply::<f64, f64>(product),
+            (Element::F32, _) => multiply::<f32, f32>(product),
+            (_, Element::F32) => multiply::<bf16, f32>(product),
+            _ => multiply::<bf16, bf16>(product),
+        }
+    }
+}
+
+/// # Safety
+/// As [`run`]; elements of A and B are `S`, those of C are `C`.
+unsafe fn multiply<S: Stored, C: Stored<Real = S::Real>>(product: &Product) {
+    let ProductShape { stored, m, n, k } = product.shape;
+    // SAFETY: the caller's promise.
+    let (a, b, c) = unsafe { (slice::<S>(product.a), slice::<S>(product.b), slice::<C>(product.c)) };
+    let (of_a, of_b) = (a.iter().map(|x| x.widen()), b.iter().map(|x| x.widen()));
+    let (a, b): (Vec<S::Real>, Vec<S::Real>) = (of_a.collect(), of_b.collect());
+    let mut sums = vec![S::Real::ZERO; n];
+    for row in 0..m {
+        sums.fill(S::Real::ZERO);
+        for depth in 0..k {
+            let left = if stored == Transpose::Tn { a[depth * m + row] } else { a[row * k + depth] };
+            for (col, sum) in sums.iter_mut().enumerate() {
+                *sum += left * if stored == Transpose::Nt { b[col * k + depth] } else { b[depth * n + col] };
+            }
+        }
+        for (c, sum) in c[row * n..(row + 1) * n].iter_mut().zip(&sums) {
+            *c = C::rounded(if product.accumulate { c.widen() + *sum } else { *sum });
+        }
+    }
+}
+
+/// The elements of an array.
+///
+/// # Safety
+/// They are there, of this type, and used by nobody else for `'a`.
+unsafe fn slice<'a, T>(array: Array) -> &'a mut [T] {
+    if array.len == 0 {
+        return &mut [];
+    }
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts_mut(array.at.0 as *mut T, array.len) }
+}

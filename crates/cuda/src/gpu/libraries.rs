@@ -1,0 +1,112 @@
+//! CUDA's libraries, which are opened at run time.
+//!
+//! Folders that the environment names are searched first: a library that is open under its full path is found by its
+//! name afterwards. Then the loader's path is.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use libloading::Library as Opened;
+
+use crate::driver::Fault;
+
+/// A library of CUDA.
+#[derive(Debug, Clone, Copy)]
+pub struct Library {
+    /// Its name, as faults have it.
+    pub name: &'static str,
+    /// What has to be open before it, by the beginnings of file names; it comes last.
+    files: &'static [&'static str],
+    /// Whether folders that the environment names may have it. The driver belongs to the system: what else has its name is
+    /// a stub to link with.
+    in_folders: bool,
+    /// Whether the loader finds it.
+    present: unsafe fn() -> bool,
+}
+
+/// The driver.
+pub const DRIVER: Library = Library {
+    name: "libcuda",
+    files: &["libcuda.so"],
+    in_folders: false,
+    present: cudarc::driver::sys::is_culib_present,
+};
+/// The compiler of kernels.
+pub const NVRTC: Library = Library {
+    name: "libnvrtc",
+    files: &["libnvrtc-builtins.so", "libnvrtc.so"],
+    in_folders: true,
+    present: cudarc::nvrtc::sys::is_culib_present,
+};
+/// Products.
+pub const CUBLASLT: Library = Library {
+    name: "libcublasLt",
+    files: &["libcublasLt.so"],
+    in_folders: true,
+    present: cudarc::cublaslt::sys::is_culib_present,
+};
+
+/// The variable that names folders of CUDA's libraries.
+const FOLDERS: &str = "QUADRILLE_CUDA_LIBS";
+
+/// The folders that the environment names, in the order in which they are searched.
+fn folders() -> Vec<PathBuf> {
+    let named = env::var_os(FOLDERS).into_iter().flat_map(|named| env::split_paths(&named).collect::<Vec<_>>());
+    let homes = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(env::var_os).map(PathBuf::from);
+    let of_home = |home: PathBuf| ["lib64", "lib", "targets/x86_64-linux/lib"].map(|folder| home.join(folder));
+    named.chain(homes.chain([PathBuf::from("/usr/local/cuda")]).flat_map(of_home)).collect()
+}
+
+impl Library {
+    /// Sees to it that the library is open, or says where it was searched.
+    pub fn open(self) -> Result<(), Fault> {
+        let folders = if self.in_folders { folders() } else { Vec::new() };
+        for begin in self.files {
+            if let Some(file) = folders.iter().find_map(|folder| newest(folder, begin)) {
+                // SAFETY: opening a library of CUDA runs its own start-up code alone.
+                if let Ok(opened) = unsafe { Opened::new(&file) } {
+                    // It stays open for as long as the program runs.
+                    std::mem::forget(opened);
+                }
+            }
+        }
+        // SAFETY: as above.
+        if unsafe { (self.present)() } { Ok(()) } else { Err(self.missing(&folders)) }
+    }
+
+    fn missing(self, folders: &[PathBuf]) -> Fault {
+        let files = self.files.join(".*, ") + ".*";
+        let text = if self.in_folders {
+            let folders = folders.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(", ");
+            format!(
+                "not found: searched {files} in {folders} and on the loader's path; name the folder that has it in {FOLDERS}"
+            )
+        } else {
+            format!("not found: searched {files} on the loader's path; it comes with the driver of a GPU")
+        };
+        Fault { library: self.name, code: -1, text }
+    }
+}
+
+/// The last by name of a folder's files that begin so.
+fn newest(folder: &Path, begin: &str) -> Option<PathBuf> {
+    let entries = folder.read_dir().ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+    entries.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(begin))).max()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_that_is_nowhere_is_named_with_where_it_was_searched() {
+        let files = &["libnone-builtins.so", "libnone.so"];
+        let nowhere = Library { name: "libnone", files, in_folders: true, present: || false };
+        let fault = nowhere.open().unwrap_err().to_string();
+        for part in ["libnone: not found", "libnone-builtins.so.*, libnone.so.*", "/usr/local/cuda/lib64", FOLDERS] {
+            assert!(fault.contains(part), "{part} is not in: {fault}");
+        }
+        let fault = Library { in_folders: false, ..nowhere }.open().unwrap_err().to_string();
+        assert!(fault.contains("comes with the driver") && !fault.contains(FOLDERS), "{fault}");
+    }
+}

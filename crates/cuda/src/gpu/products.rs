@@ -1,0 +1,211 @@
+//! Products by cuBLASLt, with descriptors of our own: sums are never in less than `f32`, and never by TF32.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::{Mutex, PoisonError};
+
+use cudarc::cublaslt::sys::{self, cublasLtMatmulDescAttributes_t as Of, cublasLtMatmulPreferenceAttributes_t as Wish};
+use cudarc::cublaslt::{result, result::CublasError};
+use quadrille_tensor::{ProductShape, Transpose};
+
+use super::libraries::CUBLASLT;
+use crate::array::{Array, Element};
+use crate::driver::{Address, Fault, Product};
+
+/// Bytes of workspace that an algorithm may use.
+pub const WORKSPACE: usize = 32 << 20;
+
+/// The library's handle, and the algorithms that were chosen.
+pub struct Products {
+    handle: sys::cublasLtHandle_t,
+    chosen: Mutex<HashMap<Key, sys::cublasLtMatmulAlgo_t>>,
+}
+
+// SAFETY: the library allows calls with one handle from any thread.
+unsafe impl Send for Products {}
+// SAFETY: as above.
+unsafe impl Sync for Products {}
+
+/// What the choice of an algorithm depends on: sizes, elements, and the alignments of A, B and C.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    shape: ProductShape,
+    of: Element,
+    to: Element,
+    alignments: [u32; 3],
+}
+
+impl Key {
+    fn new(product: &Product) -> Self {
+        // The largest power of two, up to 256, that divides an address.
+        let alignment = |array: Array| 1 << array.at.0.trailing_zeros().min(8);
+        let alignments = [product.a, product.b, product.c].map(alignment);
+        Self { shape: product.shape, of: product.a.element, to: product.c.element, alignments }
+    }
+}
+
+fn fault(error: CublasError, of: &str) -> Fault {
+    Fault { library: CUBLASLT.name, code: error.0 as i64, text: format!("{error:?}, in {of}") }
+}
+
+fn data_type(element: Element) -> sys::cudaDataType {
+    match element {
+        Element::F64 => sys::cudaDataType::CUDA_R_64F,
+        Element::F32 => sys::cudaDataType::CUDA_R_32F,
+        Element::Bf16 => sys::cudaDataType::CUDA_R_16BF,
+        Element::U32 => panic!("products are of floating-point numbers"),
+    }
+}
+
+impl Products {
+    /// Opens the library.
+    pub fn open() -> Result<Self, Fault> {
+        CUBLASLT.open()?;
+        let handle = result::create_handle().map_err(|error| fault(error, "opening it"))?;
+        Ok(Self { handle, chosen: Mutex::default() })
+    }
+
+    /// Computes a product that has elements to sum over.
+    ///
+    /// # Safety
+    /// As of [`Driver::product`](crate::Driver::product); the workspace has [`WORKSPACE`] bytes and belongs to the stream.
+    pub unsafe fn run(&self, product: &Product, workspace: Address, stream: sys::cudaStream_t) -> Result<(), Fault> {
+        let key = Key::new(product);
+        let of = |error| fault(error, &format!("{key:?}"));
+        let described = Described::new(key).map_err(of)?;
+        let algorithm = self.algorithm(key, &described).map_err(of)?;
+        let (ones, beta) = ([1.0_f64.to_bits(), u64::from(1.0_f32.to_bits())], u64::from(product.accumulate));
+        // One, and one or zero, in the type that sums have.
+        let one = ones[usize::from(key.of != Element::F64)];
+        let factors = [one, one * beta];
+        let [first, second, to] = [product.b, product.a, product.c].map(|array| array.at.0 as *mut c_void);
+        // SAFETY: descriptors are those of the operands, which the caller promises.
+        unsafe {
+            result::matmul(
+                self.handle,
+                described.product,
+                (&raw const factors[0]).cast(),
+                (&raw const factors[1]).cast(),
+                first,
+                described.layouts[0],
+                second,
+                described.layouts[1],
+                to,
+                described.layouts[2],
+                to,
+                described.layouts[2],
+                &algorithm,
+                workspace.0 as *mut c_void,
+                WORKSPACE,
+                stream,
+            )
+        }
+        .map_err(of)
+    }
+
+    /// The algorithm of a product: the library's first, always the same for a key.
+    fn algorithm(&self, key: Key, described: &Described) -> Result<sys::cublasLtMatmulAlgo_t, CublasError> {
+        let mut chosen = self.chosen.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(algorithm) = chosen.get(&key) {
+            return Ok(*algorithm);
+        }
+        let wishes = Wishes::new(key)?;
+        let [first, second, to] = described.layouts;
+        // SAFETY: handle, descriptors and wishes live.
+        let found = unsafe {
+            result::get_matmul_algo_heuristic(self.handle, described.product, first, second, to, to, wishes.0)
+        }?;
+        chosen.insert(key, found.algo);
+        Ok(found.algo)
+    }
+}
+
+impl Drop for Products {
+    fn drop(&mut self) {
+        // SAFETY: it is used no more.
+        let _ = unsafe { result::destroy_handle(self.handle) };
+    }
+}
+
+/// A product as the library sees it. It stores matrices by columns, so that a row-major one is its own transpose:
+/// C' = op(B)' op(A)', with B as the first operand.
+struct Described {
+    product: sys::cublasLtMatmulDesc_t,
+    layouts: [sys::cublasLtMatrixLayout_t; 3],
+}
+
+impl Described {
+    fn new(key: Key) -> Result<Self, CublasError> {
+        let ProductShape { stored, m, n, k } = key.shape;
+        let (compute, scale) = match key.of {
+            Element::F64 => (sys::cublasComputeType_t::CUBLAS_COMPUTE_64F, Element::F64),
+            _ => (sys::cublasComputeType_t::CUBLAS_COMPUTE_32F, Element::F32),
+        };
+        let mut described =
+            Self { product: result::create_matmul_desc(compute, data_type(scale))?, layouts: [ptr::null_mut(); 3] };
+        let turned =
+            [(Of::CUBLASLT_MATMUL_DESC_TRANSA, Transpose::Nt), (Of::CUBLASLT_MATMUL_DESC_TRANSB, Transpose::Tn)];
+        for (attribute, when) in turned {
+            // `CUBLAS_OP_T` or `CUBLAS_OP_N` of `cublasOperation_t`, which the library's own header takes from another.
+            let operation = i32::from(stored == when);
+            // SAFETY: the descriptor lives, and the attribute is such a number.
+            unsafe {
+                let at = (&raw const operation).cast();
+                result::set_matmul_desc_attribute(described.product, attribute, at, size_of::<i32>())?;
+            }
+        }
+        // Rows and columns as the library counts them.
+        let first = if stored == Transpose::Nt { (k, n) } else { (n, k) };
+        let second = if stored == Transpose::Tn { (m, k) } else { (k, m) };
+        let operands = [(key.of, first), (key.of, second), (key.to, (n, m))];
+        for (layout, (element, (rows, cols))) in described.layouts.iter_mut().zip(operands) {
+            *layout = result::create_matrix_layout(data_type(element), rows as u64, cols as u64, rows as i64)?;
+        }
+        Ok(described)
+    }
+}
+
+impl Drop for Described {
+    fn drop(&mut self) {
+        // SAFETY: they are used no more; those that were not made are null.
+        unsafe {
+            for layout in self.layouts.into_iter().filter(|layout| !layout.is_null()) {
+                let _ = result::destroy_matrix_layout(layout);
+            }
+            let _ = result::destroy_matmul_desc(self.product);
+        }
+    }
+}
+
+/// What an algorithm may use, and may rely on.
+struct Wishes(sys::cublasLtMatmulPreference_t);
+
+impl Wishes {
+    fn new(key: Key) -> Result<Self, CublasError> {
+        let wishes = Self(result::create_matmul_pref()?);
+        wishes.set(Wish::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, WORKSPACE)?;
+        let schemes = sys::cublasLtReductionScheme_t::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as u32;
+        wishes.set(Wish::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes)?;
+        let [a, b, c] = key.alignments;
+        // The library's first operand is B.
+        wishes.set(Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, b)?;
+        wishes.set(Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, a)?;
+        wishes.set(Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, c)?;
+        wishes.set(Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, c)?;
+        Ok(wishes)
+    }
+
+    /// Sets an attribute to a number of its type.
+    fn set<T: Copy>(&self, attribute: Wish, value: T) -> Result<(), CublasError> {
+        // SAFETY: the preference lives; the library reads as many bytes as it is told.
+        unsafe { result::set_matmul_pref_attribute(self.0, attribute, (&raw const value).cast(), size_of::<T>()) }
+    }
+}
+
+impl Drop for Wishes {
+    fn drop(&mut self) {
+        // SAFETY: they are used no more.
+        let _ = unsafe { result::destroy_matmul_pref(self.0) };
+    }
+}

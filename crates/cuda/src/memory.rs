@@ -1,0 +1,44 @@
+//! Owned memory of a device.
+
+use std::sync::Arc;
+
+use crate::array::{Array, Element};
+use crate::driver::{Address, Driver, Fault};
+
+/// Some bytes of a device, of any contents; given back when dropped. Whoever owns it sees to it that no command that is not
+/// done uses it then.
+pub struct DeviceMemory {
+    driver: Arc<dyn Driver>,
+    at: Address,
+    bytes: usize,
+}
+
+impl DeviceMemory {
+    /// So many bytes.
+    pub fn new(driver: Arc<dyn Driver>, bytes: usize) -> Result<Self, Fault> {
+        let at = driver.allocate(bytes)?;
+        Ok(Self { driver, at, bytes })
+    }
+
+    /// Where they begin.
+    pub fn at(&self) -> Address {
+        self.at
+    }
+
+    /// How many there are.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// As elements; what is left over behind the last is none.
+    pub fn array(&self, element: Element) -> Array {
+        Array { at: self.at, len: self.bytes / element.bytes(), element }
+    }
+}
+
+impl Drop for DeviceMemory {
+    fn drop(&mut self) {
+        // SAFETY: it was allocated here, and its owner's promise. That it cannot be freed helps nobody.
+        let _ = unsafe { self.driver.free(self.at) };
+    }
+}

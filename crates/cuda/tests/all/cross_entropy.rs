@@ -1,0 +1,58 @@
+//! Cross-entropy.
+
+use quadrille_tensor::{
+    Element, IGNORED, LogitsShape, Stored, cross_entropy_gradient, cross_entropy_max, cross_entropy_sums,
+};
+
+use crate::support::{Value, alike, equal, in_each_format, in_every_seed, near_to, numbers, pool};
+
+/// Targets of the first column on are in the vocabulary, in the padding, elsewhere, left out.
+fn target(row: usize, shape: LogitsShape) -> u32 {
+    match row % 5 {
+        0 => IGNORED,
+        1 => (shape.start + shape.cols) as u32,
+        2 => 0,
+        _ => (shape.start + row % shape.valid) as u32,
+    }
+}
+
+fn losses_and_gradients<S: Value>() {
+    for (rows, cols, valid) in [(70, 45, 41), (1100, 33, 33)] {
+        let shape = LogitsShape { rows, cols, valid, start: 7 };
+        let logits = numbers::<S>(1, rows * cols);
+        let targets: Vec<u32> = (0..rows).map(|row| target(row, shape)).collect();
+        let (mut max, mut sums, mut d) = (vec![S::Wide::ZERO; rows], vec![S::Wide::ZERO; 2 * rows], logits.clone());
+        cross_entropy_max(&pool(), shape, &logits, &mut max);
+        cross_entropy_sums(&pool(), shape, &logits, &max, &targets, &mut sums);
+        let loss = cross_entropy_gradient(&pool(), shape, &mut d, &max, &sums, &targets, S::Wide::from_f64(0.01));
+        let counted = targets.iter().filter(|target| **target != IGNORED).count() as f64;
+        let got = in_every_seed(|device| {
+            let (queue, logits, targets) = (device.queue(), device.up(&logits), device.up(&targets));
+            let (max, sums) = (device.poison::<S::Wide>(rows), device.poison::<S::Wide>(2 * rows));
+            let (loss, count) = (device.up(&[1.0_f64]), device.up(&[2.0_f64]));
+            queue.cross_entropy_max(shape, logits, max).unwrap();
+            queue.cross_entropy_sums(shape, logits, max, targets, sums).unwrap();
+            queue.cross_entropy_gradient(shape, logits, max, sums, targets, 0.01).unwrap();
+            queue.cross_entropy_loss(sums, targets, loss, count).unwrap();
+            let reals = [max, sums].map(|x| device.down::<S::Wide>(x));
+            (device.down::<S>(logits), reals, [loss, count].map(|x| device.down::<f64>(x)[0]))
+        });
+        alike(&got.0, &d);
+        [&max, &sums].iter().zip(&got.1).for_each(|(expected, got)| alike(got, expected));
+        near_to(&got.2[..1], &[loss + 1.0], 1e-13);
+        assert_eq!(got.2[1], counted + 2.0);
+    }
+}
+
+/// A rank whose columns are all padding.
+fn padding_only<S: Value>() {
+    let shape = LogitsShape { rows: 3, cols: 4, valid: 0, start: 100 };
+    let got = in_every_seed(|device| {
+        let (logits, max) = (device.up(&numbers::<S>(1, 12)), device.poison::<S::Wide>(3));
+        device.queue().cross_entropy_max(shape, logits, max).unwrap();
+        device.down::<S::Wide>(max)
+    });
+    equal(&got, &[S::Wide::NEG_INFINITY; 3]);
+}
+
+in_each_format!(losses_and_gradients padding_only);

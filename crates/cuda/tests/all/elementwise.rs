@@ -1,0 +1,173 @@
+//! Whole arrays, the optimizer, kept elements.
+
+use quadrille_cuda::update_words;
+use quadrille_tensor::{
+    AdamW, Element, adamw, adamw_master, add_assign, compress, expand, round, rounded, scale, squared_error,
+    squared_error_loss, sum_of_squares,
+};
+
+use crate::support::{Device, Value, equal, in_each_format, in_every_seed, near_to, nowhere, numbers, pool};
+
+/// More than a block of threads, and no multiple of anything.
+const N: usize = 1003;
+
+fn sums_and_scales<S: Value>() {
+    let (x, y, reals) = (numbers::<S>(1, N), numbers::<S>(2, N), numbers::<S::Wide>(3, N));
+    let (mut sum, mut of_reals, mut to_reals, mut scaled) = (y.clone(), y.clone(), reals.clone(), x.clone());
+    add_assign(&pool(), &mut sum, &x);
+    add_assign(&pool(), &mut of_reals, &reals);
+    add_assign(&pool(), &mut to_reals, &x);
+    scale(&pool(), &mut scaled, S::Wide::from_f64(0.3));
+    let mut less = vec![S::ZERO; N];
+    round(&pool(), &mut less, &reals);
+    let got = in_every_seed(|device| {
+        let (queue, x, reals) = (device.queue(), device.up(&x), device.up(&reals));
+        let (a, b, c, d) = (device.up(&y), device.up(&y), device.poison::<S::Wide>(N), device.poison::<S>(N));
+        queue.copy(c, reals).unwrap();
+        queue.add_assign(a, x).unwrap();
+        queue.add_assign(b, reals).unwrap();
+        queue.add_assign(c, x).unwrap();
+        queue.round(d, reals).unwrap();
+        queue.scale(x, 0.3).unwrap();
+        ([a, b, d, x].map(|array| device.down::<S>(array)), device.down::<S::Wide>(c))
+    });
+    for (got, expected) in got.0.iter().zip([&sum, &of_reals, &less, &scaled]) {
+        equal(got, expected);
+    }
+    equal(&got.1, &to_reals);
+}
+
+fn squares<S: Value>() {
+    let (x, runs) = (numbers::<S>(1, 20_000), [0..1, 5..5, 7..9_000, 10_000..20_000]);
+    let expected: f64 = runs.iter().map(|run| sum_of_squares(&pool(), &x[run.clone()])).sum();
+    let got = in_every_seed(|device| {
+        let total = device.up(&[3.0_f64]);
+        device.queue().sum_squares(total, device.up(&x), &runs).unwrap();
+        device.down::<f64>(total)
+    });
+    near_to(&got, &[expected + 3.0], 1e-13);
+}
+
+fn squared_errors<S: Value>() {
+    let (x, targets) = (numbers::<S>(1, 10_000), numbers::<f64>(2, 10_000));
+    let (mut gradient, factor) = (x.clone(), 0.3);
+    let loss = squared_error(&pool(), &mut gradient, &targets, S::Wide::from_f64(factor));
+    assert_eq!(loss, squared_error_loss(&pool(), &x, &targets));
+    let mut less = vec![S::ZERO; targets.len()];
+    rounded(&pool(), &targets, &mut less);
+    let got = in_every_seed(|device| {
+        let (queue, x, targets, total) = (device.queue(), device.up(&x), device.up(&targets), device.up(&[0.0_f64]));
+        let less = device.poison::<S>(targets.len);
+        queue.squared_error_loss(x, targets, total).unwrap();
+        queue.squared_error(x, targets, factor).unwrap();
+        queue.rounded(targets, less).unwrap();
+        (device.down::<S>(x), device.down::<S>(less), device.down::<f64>(total))
+    });
+    equal(&got.0, &gradient);
+    equal(&got.1, &less);
+    near_to(&got.2, &[loss], 1e-13);
+}
+
+const CONSTANTS: AdamW = AdamW {
+    learning_rate: 1e-2,
+    beta1: 0.9,
+    beta2: 0.95,
+    epsilon: 1e-8,
+    weight_decay: 0.1,
+    correction1: 0.19,
+    correction2: 0.0975,
+};
+
+/// The states of an optimizer: stored; then master, gradient and moments.
+fn states<S: Value>() -> (Vec<S>, [Vec<S::Wide>; 4]) {
+    let squares = numbers::<S::Wide>(5, N).iter().map(|v| *v * *v).collect();
+    (numbers(2, N), [numbers(1, N), numbers(3, N), numbers(4, N), squares])
+}
+
+fn optimizer<S: Value>() {
+    let (stored, [p, g, m, v]) = states::<S>();
+    let few: Vec<S> = g.iter().map(|g| S::rounded(*g)).collect();
+    let of_reals = {
+        let (mut p, mut m, mut v) = (p.clone(), m.clone(), v.clone());
+        adamw(&pool(), &CONSTANTS, 0.7, &mut p, &g, &mut m, &mut v);
+        [p, m, v]
+    };
+    let (of_master, of_stored) = {
+        let (mut p, mut stored, mut m, mut v) = (p.clone(), stored.clone(), m.clone(), v.clone());
+        adamw_master(&pool(), &CONSTANTS, 0.7, &mut p, &mut stored, &few, &mut m, &mut v);
+        ([p, m, v], stored)
+    };
+    for applied in [true, false] {
+        let got = in_every_seed(|device| {
+            let (queue, update) = (device.queue(), device.up(&update_words(applied, 0.7)));
+            let [a, b, c] = [&p, &m, &v].map(|x| device.up(x));
+            queue.adamw(&CONSTANTS, update, a, None, device.up(&g), b, c).unwrap();
+            let [d, e, f] = [&p, &m, &v].map(|x| device.up(x));
+            let to = device.up(&stored);
+            queue.adamw(&CONSTANTS, update, to, Some(d), device.up(&few), e, f).unwrap();
+            let [h, i, j] = [&p, &m, &v].map(|x| device.up(x));
+            let other = device.up(&stored);
+            let wide: Vec<S::Wide> = few.iter().map(|g| g.widen()).collect();
+            queue.adamw(&CONSTANTS, update, other, Some(h), device.up(&wide), i, j).unwrap();
+            ([a, b, c, d, e, f, h, i, j].map(|x| device.down::<S::Wide>(x)), [to, other].map(|x| device.down::<S>(x)))
+        });
+        let before = [p.clone(), m.clone(), v.clone()];
+        let expected = if applied { [&of_reals, &of_master, &of_master] } else { [&before; 3] };
+        let wanted = expected.into_iter().flatten();
+        got.0.iter().zip(wanted).for_each(|(got, expected)| equal(got, expected));
+        got.1.iter().for_each(|got| equal(got, if applied { &of_stored } else { &stored }));
+    }
+}
+
+fn kept_elements<S: Value>() {
+    let x = numbers::<S>(1, N);
+    let indices: Vec<u32> = (0..N as u32).filter(|i| i % 7 < 2).collect();
+    let kept = indices.len();
+    let (mut fresh, mut added, mut back) = (vec![S::ZERO; kept + 5], numbers::<S>(2, kept + 5), numbers::<S>(3, N));
+    let (before, dense) = (added.clone(), back.clone());
+    compress(&pool(), &x, &indices, &mut fresh, false);
+    compress(&pool(), &x, &indices, &mut added, true);
+    expand(&pool(), &fresh, &indices, &mut back);
+    let got = in_every_seed(|device| {
+        let (queue, x, indices) = (device.queue(), device.up(&x), device.up(&indices));
+        let (a, b, c) = (device.poison::<S>(kept + 5), device.up(&before), device.up(&dense));
+        queue.compress(x, indices, a, false).unwrap();
+        queue.compress(x, indices, b, true).unwrap();
+        queue.expand(a, indices, c).unwrap();
+        [a, b, c].map(|array| device.down::<S>(array))
+    });
+    [fresh, added, back].iter().zip(&got).for_each(|(expected, got)| equal(got, expected));
+}
+
+/// Members' buffers combined in their order, into one that was read and one that was not.
+fn reduced<S: Value>() {
+    let mut members = [1, 2, 3].map(|name| numbers::<S>(name, N));
+    members[1][5] = S::rounded(S::Wide::from_f64(f64::NAN));
+    let wide = |i: usize| members.iter().map(move |member| member[i].widen());
+    let sums: Vec<S> = (0..N).map(|i| S::rounded(wide(i).reduce(|a, b| a + b).unwrap())).collect();
+    let most = |a: S::Wide, b: S::Wide| if a.to_f64().is_nan() || a > b { a } else { b };
+    let maxima: Vec<S> = (0..N).map(|i| S::rounded(wide(i).reduce(most).unwrap())).collect();
+    for (maximum, mut expected) in [(false, sums), (true, maxima)] {
+        let got = in_every_seed(|device| {
+            let (queue, other) = (device.queue(), device.poison::<S>(N));
+            let from = [0, 1, 2].map(|member: usize| device.up(&members[member]));
+            queue.reduce(maximum, &from, &[from[1], other]).unwrap();
+            let mut got = [from[1], other].map(|array| device.down::<S>(array));
+            // The one that is no number in all seeds.
+            got.iter_mut().for_each(|got| assert!(std::mem::take(&mut got[5]).widen().to_f64().is_nan()));
+            got
+        });
+        expected[5] = S::ZERO;
+        got.iter().for_each(|got| equal(got, &expected));
+    }
+}
+
+/// Nothing to do is no work and no fault.
+fn nothing<S: Value>() {
+    let device = Device::new(1);
+    device.queue().scale(nowhere::<S>(), 2.0).unwrap();
+    device.queue().add_assign(nowhere::<S>(), nowhere::<S>()).unwrap();
+    device.driver.synchronize(device.stream).unwrap();
+}
+
+in_each_format!(sums_and_scales squares squared_errors optimizer kept_elements reduced nothing);

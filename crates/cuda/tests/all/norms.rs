@@ -1,0 +1,115 @@
+//! Layer norm, RMS norm, norms of heads.
+
+use quadrille_cuda::{Gamma, Statistics};
+use quadrille_tensor::{
+    Element, HeadNorm, NormShape, Shape, Stored, head_norm_backward, head_norm_forward, norm_backward,
+    norm_backward_sums, norm_centered_squares, norm_forward, norm_row_sums, rms_norm_backward, rms_norm_backward_sums,
+    rms_norm_forward, rms_norm_squares,
+};
+
+use crate::support::{Value, equal, in_each_format, in_every_seed, near, numbers, pool};
+
+/// Half of the columns of wider rows.
+const SHAPE: NormShape = NormShape { rows: 70, cols: 45, width: 90, eps: 1e-5 };
+const N: usize = SHAPE.rows * SHAPE.cols;
+const PLAIN: Shape = Shape { rows: SHAPE.rows, cols: SHAPE.cols };
+
+/// A vector with what is stored of it as a distance from one, or as it is.
+fn gamma<T: Element>(stored: &[T], offset: bool) -> Vec<T> {
+    stored.iter().map(|g| if offset { T::ONE + *g } else { *g }).collect()
+}
+
+fn layer_norm<S: Value>() {
+    let (x, dy, dx) = (numbers::<S>(1, N), numbers::<S>(2, N), numbers::<S>(3, N));
+    let [stored, beta, dgamma, dbeta] = [4, 5, 6, 7].map(|name| numbers::<S::Wide>(name, SHAPE.cols));
+    let (mut sums, mut squares) = (vec![S::Wide::ZERO; SHAPE.rows], vec![S::Wide::ZERO; SHAPE.rows]);
+    norm_row_sums(&pool(), PLAIN, &x, &mut sums);
+    norm_centered_squares(&pool(), SHAPE, &x, &sums, &mut squares);
+    for (accumulate, offset) in [(false, true), (true, false)] {
+        let g = gamma(&stored, offset);
+        let (mut y, mut out, mut dx_to) = (x.clone(), vec![S::Wide::ZERO; 2 * SHAPE.rows], dx.clone());
+        let (mut dg, mut db) = (dgamma.clone(), dbeta.clone());
+        norm_forward(&pool(), SHAPE, &x, &sums, &squares, &g, &beta, &mut y);
+        norm_backward_sums(&pool(), SHAPE, &x, &sums, &squares, &g, &dy, &mut out, &mut dg, &mut db, accumulate);
+        norm_backward(&pool(), SHAPE, &x, &sums, &squares, &g, &dy, &out, &mut dx_to, accumulate);
+        let got = in_every_seed(|device| {
+            let (queue, x, dy, beta) = (device.queue(), device.up(&x), device.up(&dy), device.up(&beta));
+            let reals = |len| device.poison::<S::Wide>(len);
+            let (sums, squares, out) = (reals(SHAPE.rows), reals(SHAPE.rows), reals(2 * SHAPE.rows));
+            let [dgamma, dbeta] = [&dgamma, &dbeta].map(|d| if accumulate { device.up(d) } else { reals(SHAPE.cols) });
+            let (y, dx) = (device.poison::<S>(N), if accumulate { device.up(&dx) } else { device.poison::<S>(N) });
+            let (of, gamma) = (Statistics { sums: Some(sums), squares }, Gamma { stored: device.up(&stored), offset });
+            queue.norm_row_sums(PLAIN, x, sums).unwrap();
+            queue.norm_centered_squares(SHAPE, x, sums, squares).unwrap();
+            queue.norm_forward(SHAPE, x, of, gamma, Some(beta), y).unwrap();
+            queue.norm_backward_sums(SHAPE, x, of, gamma, dy, out, dgamma, Some(dbeta), accumulate).unwrap();
+            queue.norm_backward(SHAPE, x, of, gamma, dy, out, dx, accumulate).unwrap();
+            let values = [y, dx].map(|x| device.down::<S>(x));
+            (values, [sums, squares, out, dgamma, dbeta].map(|x| device.down::<S::Wide>(x)))
+        });
+        [&y, &dx_to].iter().zip(&got.0).for_each(|(expected, got)| equal(got, expected));
+        [&sums, &squares, &out].iter().zip(&got.1).for_each(|(expected, got)| equal(got, expected));
+        [&dg, &db].iter().zip(&got.1[3..]).for_each(|(expected, got)| near(got, expected));
+    }
+}
+
+fn rms_norm<S: Value>() {
+    let (x, dy, dx) = (numbers::<S>(1, N), numbers::<S>(2, N), numbers::<S>(3, N));
+    let [stored, dgamma] = [4, 6].map(|name| numbers::<S::Wide>(name, SHAPE.cols));
+    let mut squares = vec![S::Wide::ZERO; SHAPE.rows];
+    rms_norm_squares(&pool(), PLAIN, &x, &mut squares);
+    for (accumulate, offset) in [(false, true), (true, false)] {
+        let g = gamma(&stored, offset);
+        let (mut y, mut out, mut dx_to, mut dg) = (x.clone(), squares.clone(), dx.clone(), dgamma.clone());
+        rms_norm_forward(&pool(), SHAPE, &x, &squares, &g, &mut y);
+        rms_norm_backward_sums(&pool(), SHAPE, &x, &squares, &g, &dy, &mut out, &mut dg, accumulate);
+        rms_norm_backward(&pool(), SHAPE, &x, &squares, &g, &dy, &out, &mut dx_to, accumulate);
+        let got = in_every_seed(|device| {
+            let (queue, x, dy) = (device.queue(), device.up(&x), device.up(&dy));
+            let reals = |len| device.poison::<S::Wide>(len);
+            let (squares, out) = (reals(SHAPE.rows), reals(SHAPE.rows));
+            let dgamma = if accumulate { device.up(&dgamma) } else { reals(SHAPE.cols) };
+            let (y, dx) = (device.poison::<S>(N), if accumulate { device.up(&dx) } else { device.poison::<S>(N) });
+            let (of, gamma) = (Statistics { sums: None, squares }, Gamma { stored: device.up(&stored), offset });
+            queue.rms_norm_squares(PLAIN, x, squares).unwrap();
+            queue.norm_forward(SHAPE, x, of, gamma, None, y).unwrap();
+            queue.norm_backward_sums(SHAPE, x, of, gamma, dy, out, dgamma, None, accumulate).unwrap();
+            queue.norm_backward(SHAPE, x, of, gamma, dy, out, dx, accumulate).unwrap();
+            ([y, dx].map(|x| device.down::<S>(x)), [squares, out, dgamma].map(|x| device.down::<S::Wide>(x)))
+        });
+        [&y, &dx_to].iter().zip(&got.0).for_each(|(expected, got)| equal(got, expected));
+        [&squares, &out].iter().zip(&got.1).for_each(|(expected, got)| equal(got, expected));
+        near(&got.1[2], &dg);
+    }
+}
+
+fn head_norms<S: Value>() {
+    for (keys, centered) in [(false, true), (true, true), (false, false), (true, false)] {
+        // Keys with what is stored as a distance from one, and gradients that nothing was added to before.
+        let (offset, accumulate) = (keys, !keys);
+        let norm = HeadNorm { groups: 2, heads: 3, head_dim: 6, value_dim: 5, keys, centered, eps: 1e-5 };
+        let (rows, d) = (35, norm.head_dim);
+        let n = rows * norm.groups * ((norm.heads + 1) * d + norm.value_dim);
+        let (x, dy) = (numbers::<S>(1, n), numbers::<S>(2, n));
+        let [stored, beta, before] = [3, 4, 5].map(|name| numbers::<S::Wide>(name, d));
+        let g = gamma(&stored, offset);
+        let beta = centered.then_some(&beta[..]);
+        let (mut y, mut dx, mut dg, mut db) = (x.clone(), dy.clone(), before.clone(), before.clone());
+        head_norm_forward(&pool(), norm, &g, beta, &mut y);
+        head_norm_backward(&pool(), norm, &x, &g, &mut dx, &mut dg, centered.then_some(&mut db[..]), accumulate);
+        let got = in_every_seed(|device| {
+            let (queue, y, x, dy) = (device.queue(), device.up(&x), device.up(&x), device.up(&dy));
+            let gamma = Gamma { stored: device.up(&stored), offset };
+            let to = || if accumulate || !centered { device.up(&before) } else { device.poison::<S::Wide>(d) };
+            let (dg, db) = (to(), to());
+            queue.head_norm_forward(norm, gamma, beta.map(|beta| device.up(beta)), y).unwrap();
+            queue.head_norm_backward(norm, x, gamma, dy, dg, centered.then_some(db), accumulate).unwrap();
+            ([y, dy].map(|x| device.down::<S>(x)), [dg, db].map(|x| device.down::<S::Wide>(x)))
+        });
+        equal(&got.0[0], &y);
+        near(&got.0[1], &dx);
+        [&dg, &db].iter().zip(&got.1).for_each(|(expected, got)| near(got, expected));
+    }
+}
+
+in_each_format!(layer_norm rms_norm head_norms);

@@ -1,0 +1,64 @@
+//! Random models on random layouts, computed on a device, give the serial model's numbers, and predicted and counted
+//! ledgers as integers.
+//!
+//! The device is the emulated one, or with `QUADRILLE_TEST_DEVICE=cuda` a real one.
+
+#![cfg(emulated)]
+
+use proptest::test_runner::TestCaseError;
+use quadrille_cuda::DeviceKind;
+use quadrille_proofs::{
+    Case, cases, combined_cases, described_cases, expert_cases, for_random, gpt_cases, verified_on,
+};
+use quadrille_spec::ElementType;
+
+/// Holds a case computed on the device against the serial model.
+fn holds(case: &Case, dtype: ElementType) -> Result<(), TestCaseError> {
+    let real = std::env::var("QUADRILLE_TEST_DEVICE").is_ok_and(|device| device == "cuda");
+    let device = if real { DeviceKind::Cuda } else { DeviceKind::Emulated };
+    match verified_on(&device, &case.program(dtype), case) {
+        Ok(report) if report.ok && report.ledger_equal => Ok(()),
+        Ok(report) => Err(TestCaseError::fail(format!("{report:?}"))),
+        Err(error) => Err(TestCaseError::fail(error.to_string())),
+    }
+}
+
+/// So many, or as many as `QUADRILLE_CASES` says.
+fn count(usual: u32) -> u32 {
+    std::env::var("QUADRILLE_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
+}
+
+#[test]
+fn gpts_equal_the_serial_model() {
+    for_random(count(10), gpt_cases(), |case| holds(&case, ElementType::F64));
+}
+
+#[test]
+fn layouts_equal_the_serial_model() {
+    for_random(count(20), cases(), |case| holds(&case, ElementType::F64));
+}
+
+#[test]
+fn combined_layouts_equal_the_serial_model() {
+    for_random(count(10), combined_cases(), |case| holds(&case, ElementType::F64));
+}
+
+#[test]
+fn described_blocks_equal_the_serial_model() {
+    for_random(count(10), described_cases(), |case| holds(&case, ElementType::F64));
+}
+
+#[test]
+fn experts_equal_the_serial_model() {
+    for_random(count(10), expert_cases(), |case| holds(&case, ElementType::F64));
+}
+
+#[test]
+fn single_precision_is_close_to_the_serial_model() {
+    for_random(count(10), cases(), |case| holds(&case, ElementType::F32));
+}
+
+#[test]
+fn rounded_values_are_close_to_the_serial_model() {
+    for_random(count(10), cases(), |case| holds(&case, ElementType::Bf16));
+}
