@@ -111,8 +111,8 @@ fn unit(out: &Path, name: &str, text: &str, entries: &str) -> PathBuf {
 fn start(compiler: &OsString, root: &Path, unit: &Path, object: &Path) -> Child {
     let mut command = Command::new(compiler);
     command.args(["-std=c++17", "-O1", "-march=native", "-ffp-contract=off", "-fno-exceptions", "-fno-rtti", "-fPIC"]);
-    command.args(["-Wall", "-Wextra", "-Wno-unused-function", "-Wno-unknown-pragmas", "-DEMULATED"]);
-    command.arg("-I").arg(root.join("src/kernels")).arg("-I").arg(root.join("src/emulator"));
+    command.args(["-Wall", "-Wextra", "-Wno-unused-function", "-Wno-unknown-pragmas"]);
+    command.args(["-DEMULATED", "-fno-strict-aliasing"]).arg("-I").arg(root.join("src/kernels")).arg("-I").arg(root.join("src/emulator"));
     command.arg("-c").arg(unit).arg("-o").arg(object);
     command.spawn().unwrap_or_else(|error| panic!("{} does not start: {error}", compiler.to_string_lossy()))
 }

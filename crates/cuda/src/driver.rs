@@ -62,6 +62,8 @@ pub struct Launch<'a> {
     pub format: Format,
     /// How many blocks of [`THREADS`] threads; results do not depend on it.
     pub blocks: u32,
+    /// Bytes that a block shares beside those that the kernel declares.
+    pub shared: u32,
     /// The arguments, packed.
     pub words: &'a [u64],
 }

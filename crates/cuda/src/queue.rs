@@ -57,7 +57,7 @@ impl<'d> Queue<'d> {
             return Ok(());
         }
         let blocks = threads.div_ceil(THREADS as usize).min(MOST_BLOCKS) as u32;
-        let launch = Launch { kernel, format, blocks, words };
+        let launch = Launch { kernel, format, blocks, shared: 0, words };
         // SAFETY: the queue's promise; the words are made beside the name of the kernel that takes them.
         unsafe { self.driver.launch(self.stream, &launch) }
     }

@@ -28,7 +28,8 @@ pub const SOURCES: &[Source] = files!(
 
 /// What they include.
 pub const HEADERS: &[Source] = files!(
-    "attention.cuh" "column_sums.cuh" "curves.cuh" "norm.cuh" "prelude.cuh" "random.cuh" "router.cuh" "rows.cuh"
+    "attention.cuh" "column_sums.cuh" "curves.cuh" "mma.cuh" "norm.cuh" "prelude.cuh" "random.cuh" "router.cuh"
+    "rows.cuh"
 );
 
 impl Source {

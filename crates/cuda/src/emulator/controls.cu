@@ -1,6 +1,6 @@
 // Kernels with known faults beside a sound one, by which the emulator itself is tested. x and y have an element for each
 // thread, or y one for each block.
-#include "prelude.cuh"
+#include "mma.cuh"
 
 // y[block] = the sum of the block's elements, with the barriers or without.
 DEVICE void block_sum(double* y, const double* x, bool barriers) {
@@ -40,3 +40,14 @@ KERNEL(control_unwritten)(double* y, const double* x) {
     __syncthreads();
     y[threadIdx.x] = parts[threadIdx.x];
 }
+
+// y = x by way of the launch's memory, and copies that are waited for or not.
+#define COPIED(groups)                                                                                       \
+    DYNAMIC(double, parts, THREADS);                                                                         \
+    if (threadIdx.x % 2 == 0) copy_later<16>(parts + threadIdx.x, x + threadIdx.x, threadIdx.x != 2);        \
+    commit_copies();                                                                                         \
+    wait_for_copies<groups>();                                                                               \
+    __syncthreads();                                                                                         \
+    y[threadIdx.x] = parts[threadIdx.x];
+KERNEL(control_copies)(double* y, const double* x) { COPIED(0) }
+KERNEL(control_unfinished_copies)(double* y, const double* x) { COPIED(1) }

@@ -85,14 +85,24 @@ struct Fibre {
     // Where it waits, and which of the two sets of exchanged values is next.
     int place;
     unsigned parity;
+    // Copies that are not done, and groups of them so far.
+    unsigned copies, group;
 };
+
+struct Copy {
+    void* to;
+    const void* from;
+    unsigned size, bytes, group;
+};
+constexpr unsigned MOST_COPIES = 128;
 
 // A host thread's fibres and shared memory, kept from launch to launch.
 struct Machine {
     char* stacks;
     char* memory;
     Fibre fibres[MOST_THREADS];
-    u64 given[2][MOST_THREADS];
+    Given given[2][MOST_THREADS];
+    Copy copies[MOST_THREADS][MOST_COPIES];
     unsigned ready[MOST_THREADS];
     unsigned ready_count, current;
     void* scheduler;
@@ -101,6 +111,9 @@ struct Machine {
     u64 poisoned[MOST_PLACES];
     size_t used;
     u64 block_number;
+    size_t dynamic_bytes;
+    // What a thread has done that it must not.
+    const char* fault;
     const Kernel* kernel;
     const u64* words;
     u64 random;
@@ -129,6 +142,11 @@ void* shared(int place, size_t bytes) {
     return m.memory + m.offset[place];
 }
 
+void* dynamic(size_t bytes) {
+    if (bytes != machine->dynamic_bytes) machine->fault = "the block shares other bytes than its launch says";
+    return shared(MOST_PLACES - 1, bytes);
+}
+
 static void yield(State state) {
     Fibre& fibre = machine->fibres[machine->current];
     fibre.state = state;
@@ -140,11 +158,42 @@ void wait(Scope scope, int place) {
     yield(scope == BLOCK ? IN_BLOCK : IN_WARP);
 }
 
-u64 exchange(u64 bits, unsigned lane) {
+const Given* exchange(Given own) {
     unsigned self = machine->current, parity = machine->fibres[self].parity++ % 2;
-    machine->given[parity][self] = bits;
+    machine->given[parity][self] = own;
     wait(WARP, 0);
-    return lane < 32 ? machine->given[parity][self / 32 * 32 + lane] : bits;
+    return &machine->given[parity][self / 32 * 32];
+}
+
+u64 exchange(u64 bits, unsigned lane) {
+    const Given* given = exchange(Given{{bits}});
+    return lane < 32 ? given[lane].words[0] : bits;
+}
+
+void copy_later(void* to, const void* from, unsigned size, unsigned bytes) {
+    Fibre& fibre = machine->fibres[machine->current];
+    if (fibre.copies == MOST_COPIES) abort();
+    if ((size_t)to % size || (bytes && (size_t)from % size)) machine->fault = "a copy is not aligned";
+    memset(to, 0xff, size);
+    machine->copies[machine->current][fibre.copies++] = {to, from, size, bytes, fibre.group};
+}
+
+void commit_copies() { machine->fibres[machine->current].group++; }
+
+void wait_for_copies(unsigned groups) {
+    Fibre& fibre = machine->fibres[machine->current];
+    Copy* copies = machine->copies[machine->current];
+    unsigned left = 0;
+    for (unsigned i = 0; i < fibre.copies; i++) {
+        Copy copy = copies[i];
+        if (copy.group + groups >= fibre.group) {
+            copies[left++] = copy;
+            continue;
+        }
+        memset(copy.to, 0, copy.size);
+        if (copy.bytes) memcpy(copy.to, copy.from, copy.bytes);
+    }
+    fibre.copies = left;
 }
 
 static void fibre_main() {
@@ -165,7 +214,7 @@ static void start(unsigned thread) {
     top -= 20;
     top[11] = (void*)fibre_main;
 #endif
-    fibre = {top, READY, 0, 0};
+    fibre = {top, READY, 0, 0, 0, 0};
 }
 
 // Makes the threads from `first` up to `end` ready if all that are not done wait for each other at one place.
@@ -223,12 +272,12 @@ static Machine* new_machine() {
 
 // Runs a kernel; returns what is wrong with it, or null. `threads` is a multiple of 32 and at most 1024.
 extern "C" const char* quadrille_emulate(
-    const emulated::Kernel* kernel, const u64* words, u32 blocks, u32 threads, u64 seed) {
+    const emulated::Kernel* kernel, const u64* words, u32 blocks, u32 threads, u32 shared, u64 seed) {
     using namespace emulated;
     if (!machine) machine = new_machine();
     machine->kernel = kernel, machine->words = words, machine->random = seed | 1;
     memset(machine->poisoned, 0, sizeof(machine->poisoned));
-    machine->used = 0;
+    machine->used = 0, machine->dynamic_bytes = shared, machine->fault = nullptr;
     here.blocks.x = blocks, here.threads.x = threads;
     // Every block once: the step has no factor in common with their number.
     u64 first = draw(blocks), step = draw(blocks);
@@ -243,6 +292,7 @@ extern "C" const char* quadrille_emulate(
     for (u64 i = 0; i < blocks; i++) {
         here.block.x = (u32)((first + i * step) % blocks);
         if (const char* fault = run_block(threads)) return fault;
+        if (machine->fault) return machine->fault;
     }
     return nullptr;
 }

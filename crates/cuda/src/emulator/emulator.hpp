@@ -7,7 +7,7 @@
 #define __device__
 #define __global__
 #define __forceinline__ inline __attribute__((always_inline))
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 #define __restrict__ __restrict
 
 namespace emulated {
@@ -28,6 +28,19 @@ enum Scope { BLOCK, WARP };
 void wait(Scope scope, int place);
 // The value that `lane` of the warp gives, once all its lanes have given theirs; one beyond the warp gives `bits` back.
 u64 exchange(u64 bits, unsigned lane);
+// What a lane gives to its warp; and what all its lanes give, once they have. It is there until the lane has exchanged
+// again.
+struct Given {
+    u64 words[3];
+};
+const Given* exchange(Given own);
+// Copies of the thread that are done when it waits for them: until then nobody knows what is there. Those since the
+// last commit are a group; `wait_for_copies` leaves so many of the last groups undone. Bytes beyond `bytes` become zero.
+void copy_later(void* to, const void* from, unsigned size, unsigned bytes);
+void commit_copies();
+void wait_for_copies(unsigned groups);
+// The memory that the launch gives a block beside that of places, which must be so many bytes.
+void* dynamic(size_t bytes);
 // The memory that a place of a program shares with the block: poison when the block reaches it first.
 void* shared(int place, size_t bytes);
 constexpr int MOST_PLACES = 1024;
@@ -85,7 +98,7 @@ void run(const u64* words) {
 // No templates around it: their instances would share one memory.
 #define SHARED(type, name, count)                          \
     constexpr int name##_place = __COUNTER__;              \
-    static_assert(name##_place < emulated::MOST_PLACES, ""); \
+    static_assert(name##_place < emulated::MOST_PLACES - 1, ""); \
     type* name = (type*)emulated::shared(name##_place, sizeof(type) * (count))
 
 template <class T>
@@ -100,6 +113,8 @@ template <class T>
 T __shfl_xor_sync(unsigned, T x, int mask) {
     return emulated::exchanged(x, (threadIdx.x % 32) ^ (unsigned)mask);
 }
+
+#define DYNAMIC(type, name, count) type* name = (type*)emulated::dynamic(sizeof(type) * (count))
 
 template <class To, class From>
 To emulated_bits(From from) {

@@ -91,10 +91,10 @@ impl Emulator {
         let State { random, streams, .. } = state;
         let command = streams.next(|count| random.below(count))?;
         match command {
-            Command::Kernel { kernel, blocks, words } => {
+            Command::Kernel { kernel, blocks, shared, words } => {
                 let blocks = 1 + state.random.below(blocks as usize) as u32;
                 // SAFETY: whoever launched it has promised that its arguments are there until it is done.
-                unsafe { self.kernels[kernel.as_str()].run(&words, blocks, state.random.next()) }
+                unsafe { self.kernels[kernel.as_str()].run(&words, blocks, shared, state.random.next()) }
                     .map_err(|text| fault(format!("kernel {kernel}: {text}")))
             }
             Command::Copy { from, to, bytes } => {
@@ -189,7 +189,8 @@ impl Driver for Emulator {
             let text = format!("kernel {entry} takes {} words, not {}", kernel.words(), launch.words.len());
             return Err(fault(text));
         }
-        self.push(on, Command::Kernel { kernel: entry, blocks: launch.blocks.max(1), words: launch.words.into() })
+        let (blocks, shared) = (launch.blocks.max(1), launch.shared);
+        self.push(on, Command::Kernel { kernel: entry, blocks, shared, words: launch.words.into() })
     }
 
     unsafe fn product(&self, on: Stream, product: &Product) -> Result<(), Fault> {

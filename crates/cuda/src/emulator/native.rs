@@ -26,6 +26,7 @@ unsafe extern "C" {
         words: *const u64,
         blocks: u32,
         threads: u32,
+        shared: u32,
         seed: u64,
     ) -> *const c_char;
 }
@@ -49,9 +50,9 @@ impl Kernel {
     ///
     /// # Safety
     /// There are as many words as it takes, and what they point to is there.
-    pub unsafe fn run(self, words: &[u64], blocks: u32, seed: u64) -> Result<(), String> {
+    pub unsafe fn run(self, words: &[u64], blocks: u32, shared: u32, seed: u64) -> Result<(), String> {
         // SAFETY: the caller's promise; the entry is the kernel's.
-        let wrong = unsafe { quadrille_emulate(self.0, words.as_ptr(), blocks, THREADS, seed) };
+        let wrong = unsafe { quadrille_emulate(self.0, words.as_ptr(), blocks, THREADS, shared, seed) };
         if wrong.is_null() {
             return Ok(());
         }

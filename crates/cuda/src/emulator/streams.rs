@@ -9,7 +9,7 @@ use crate::driver::{Address, Event, Fault, Product, Stream};
 #[derive(Debug)]
 pub enum Command {
     /// Runs a kernel, by its entry point.
-    Kernel { kernel: String, blocks: u32, words: Vec<u64> },
+    Kernel { kernel: String, blocks: u32, shared: u32, words: Vec<u64> },
     /// Copies bytes between addresses of the host, which all memory has.
     Copy { from: usize, to: usize, bytes: usize },
     /// Sets bytes to zero.

@@ -22,6 +22,9 @@ pub use compile::{Compiled, compile};
 use libraries::DRIVER;
 use products::{Products, WORKSPACE};
 
+/// Bytes that a block may share without being allowed to.
+const UNASKED_SHARED: u32 = 48 << 10;
+
 /// A kernel's handle, by name and format.
 type Functions = HashMap<(&'static str, Format), usize>;
 
@@ -262,6 +265,12 @@ impl Driver for Gpu {
     unsafe fn launch(&self, on: Stream, launch: &Launch<'_>) -> Result<(), Fault> {
         self.enter()?;
         let function = self.function(launch.kernel, launch.format)?;
+        if launch.shared > UNASKED_SHARED {
+            use sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as SHARED;
+            // SAFETY: the function is loaded.
+            let allowed = unsafe { sys::cuFuncSetAttribute(function, SHARED, launch.shared as i32) };
+            allowed.result().asked(&format!("sharing {} bytes in {}", launch.shared, launch.kernel))?;
+        }
         let mut bytes = size_of_val(launch.words);
         let mut packed: [*mut c_void; 5] = [
             sys::CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT as usize as *mut c_void,
@@ -273,7 +282,8 @@ impl Driver for Gpu {
         let (blocks, none) = (launch.blocks.max(1), std::ptr::null_mut());
         // SAFETY: the caller's promise of the words, which the call copies.
         let launched = unsafe {
-            sys::cuLaunchKernel(function, blocks, 1, 1, THREADS, 1, 1, 0, handle(on), none, packed.as_mut_ptr())
+            let (stream, packed) = (handle(on), packed.as_mut_ptr());
+            sys::cuLaunchKernel(function, blocks, 1, 1, THREADS, 1, 1, launch.shared, stream, none, packed)
         };
         launched.result().asked(&format!("launching {}", entry_point(launch.kernel, launch.format)))
     }

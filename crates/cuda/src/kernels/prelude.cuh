@@ -11,12 +11,13 @@ typedef unsigned long long u64;
 
 #ifdef EMULATED
 #include "emulator.hpp"
-#define BOUNDS
 #else
+#define SHARED(type, name, count) __shared__ type name[count]
+// Memory whose size the launch gives.
+#define DYNAMIC(type, name, count) extern __shared__ __align__(128) type name[]
+#endif
 // With room for two blocks a thread has 128 registers; left to itself the compiler takes fewer, and spills some.
 #define BOUNDS __launch_bounds__(THREADS, 2)
-#define SHARED(type, name, count) __shared__ type name[count]
-#endif
 
 // What is stored in 16 bits.
 struct bf16 {

@@ -11,9 +11,14 @@ const COUNT: usize = THREADS as usize;
 
 /// Runs a control kernel in one block; what it wrote, or what is wrong with it.
 fn control(kernel: &'static str, seed: u64) -> Result<Vec<f64>, Fault> {
+    control_sharing(kernel, seed, 0)
+}
+
+/// The same with so many bytes of the launch's memory.
+fn control_sharing(kernel: &'static str, seed: u64, shared: u32) -> Result<Vec<f64>, Fault> {
     let device = Device::emulated(seed);
     let (x, y) = (device.up(&(0..COUNT).map(|i| i as f64).collect::<Vec<_>>()), device.poison::<f64>(COUNT));
-    let launch = Launch { kernel, format: Format::F64, blocks: 1, words: &[y.at.0, x.at.0] };
+    let launch = Launch { kernel, format: Format::F64, blocks: 1, shared, words: &[y.at.0, x.at.0] };
     // SAFETY: control kernels take these two, of a number for each thread.
     unsafe { device.driver.launch(device.stream, &launch) }?;
     device.driver.synchronize(device.stream)?;
@@ -44,10 +49,21 @@ fn shared_memory_that_nobody_wrote_is_no_number() {
 }
 
 #[test]
+fn copies_are_done_when_they_are_waited_for() {
+    let shared = (COUNT * 8) as u32;
+    let y = control_sharing("control_copies", 1, shared).unwrap();
+    assert!((0..COUNT).all(|i| y[i] == if i / 2 == 1 { 0.0 } else { i as f64 }));
+    let y = control_sharing("control_unfinished_copies", 1, shared).unwrap();
+    assert!(y.iter().all(|y| y.is_nan()));
+    let fault = control_sharing("control_copies", 1, shared - 8).unwrap_err();
+    assert!(fault.text.contains("than its launch says"), "{fault}");
+}
+
+#[test]
 fn kernels_that_are_not_there_or_take_other_words_are_named() {
     let device = Device::emulated(1);
     let launch = |kernel, words: &[u64]| {
-        let launch = Launch { kernel, format: Format::F32, blocks: 1, words };
+        let launch = Launch { kernel, format: Format::F32, blocks: 1, shared: 0, words };
         // SAFETY: both are refused.
         unsafe { device.driver.launch(device.stream, &launch) }.unwrap_err().to_string()
     };
