@@ -10,6 +10,10 @@ use std::process::{Child, Command};
 /// The three formats, as sources and entry points name them.
 const FORMATS: [&str; 3] = ["f64", "f32", "mixed"];
 
+/// Files of kernels that are also compiled without a barrier, in a format.
+const CONTROLS: [(&str, &str, &str); 2] =
+    [("f64", "__syncwarp", "attention_backward.cu"), ("mixed", "__syncthreads", "mixed_attention_keys.cu")];
+
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(emulated)");
     for path in ["build.rs", "src/kernels", "src/emulator"] {
@@ -42,18 +46,22 @@ fn build_emulator(compiler: &OsString) {
     for format in FORMATS {
         let mut text = head(&shared, format);
         let mut entries = String::new();
-        kernels.iter().for_each(|file| include(&mut text, &mut entries, file, format));
+        let of_format = kernels.iter().filter(|file| has(file, format));
+        of_format.for_each(|file| include(&mut text, &mut entries, file, format));
         if format == "f64" {
             include(&mut text, &mut entries, &root.join("src/emulator/controls.cu"), format);
         }
         units.push(unit(&out, format, &text, &entries));
     }
-    // Attention whose lanes do not wait for each other: it must give wrong results.
-    let mut text = head(&shared, "f64") + "#undef __syncwarp\n#define __syncwarp()\n";
-    text += "#undef ENTRY\n#define ENTRY(name) name##_control_f64\n";
-    let mut entries = String::new();
-    include(&mut text, &mut entries, &root.join("src/kernels/attention_backward.cu"), "control_f64");
-    units.push(unit(&out, "control", &text, &entries));
+    // Attention whose threads do not wait for each other: it must give wrong results.
+    for (format, barrier, file) in CONTROLS {
+        let name = format!("control_{format}");
+        let mut text = head(&shared, format) + &format!("#undef {barrier}\n#define {barrier}()\n");
+        text += &format!("#undef ENTRY\n#define ENTRY(name) name##_{name}\n");
+        let mut entries = String::new();
+        include(&mut text, &mut entries, &root.join("src/kernels").join(file), &name);
+        units.push(unit(&out, &name, &text, &entries));
+    }
 
     let objects: Vec<PathBuf> =
         units.iter().map(|unit| out.join(unit.file_stem().unwrap()).with_extension("o")).collect();
@@ -85,6 +93,11 @@ fn files(folder: &Path, kind: &str) -> Vec<PathBuf> {
     files
 }
 
+/// Whether a file has kernels of a format: `Source::has` of the library.
+fn has(file: &Path, format: &str) -> bool {
+    format == "mixed" || !file.file_name().unwrap().to_str().unwrap().starts_with("mixed_")
+}
+
 /// Adds a file to the text of a unit, in a namespace of its own, and its kernels to the unit's table.
 fn include(text: &mut String, entries: &mut String, file: &Path, format: &str) {
     let space = format!("file_{}", file.file_stem().unwrap().to_str().unwrap());
@@ -112,7 +125,12 @@ fn start(compiler: &OsString, root: &Path, unit: &Path, object: &Path) -> Child 
     let mut command = Command::new(compiler);
     command.args(["-std=c++17", "-O1", "-march=native", "-ffp-contract=off", "-fno-exceptions", "-fno-rtti", "-fPIC"]);
     command.args(["-Wall", "-Wextra", "-Wno-unused-function", "-Wno-unknown-pragmas"]);
-    command.args(["-DEMULATED", "-fno-strict-aliasing"]).arg("-I").arg(root.join("src/kernels")).arg("-I").arg(root.join("src/emulator"));
+    command
+        .args(["-DEMULATED", "-fno-strict-aliasing"])
+        .arg("-I")
+        .arg(root.join("src/kernels"))
+        .arg("-I")
+        .arg(root.join("src/emulator"));
     command.arg("-c").arg(unit).arg("-o").arg(object);
     command.spawn().unwrap_or_else(|error| panic!("{} does not start: {error}", compiler.to_string_lossy()))
 }

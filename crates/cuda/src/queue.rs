@@ -57,9 +57,27 @@ impl<'d> Queue<'d> {
             return Ok(());
         }
         let blocks = threads.div_ceil(THREADS as usize).min(MOST_BLOCKS) as u32;
-        let launch = Launch { kernel, format, blocks, shared: 0, words };
+        self.launch(&Launch { kernel, format, blocks, shared: 0, words })
+    }
+
+    /// Runs a kernel with a block, which shares so many bytes, for each of so many pieces of work.
+    pub(crate) fn each_by_block(
+        &self,
+        kernel: &'static str,
+        format: Format,
+        pieces: usize,
+        shared: usize,
+        words: &[u64],
+    ) -> Done {
+        if pieces == 0 {
+            return Ok(());
+        }
+        self.launch(&Launch { kernel, format, blocks: pieces.min(MOST_BLOCKS) as u32, shared: shared as u32, words })
+    }
+
+    fn launch(&self, launch: &Launch<'_>) -> Done {
         // SAFETY: the queue's promise; the words are made beside the name of the kernel that takes them.
-        unsafe { self.driver.launch(self.stream, &launch) }
+        unsafe { self.driver.launch(self.stream, launch) }
     }
 
     /// Runs a kernel with a warp for each of so many pieces of work.

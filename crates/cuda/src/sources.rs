@@ -22,17 +22,23 @@ macro_rules! files {
 pub const SOURCES: &[Source] = files!(
     "activation.cu" "adamw.cu" "attention_backward.cu" "attention_forward.cu" "cached.cu" "collectives.cu" "columns.cu"
     "cross_entropy.cu" "elementwise.cu" "embedding.cu" "gated.cu" "head_norm.cu" "heads.cu" "kept.cu"
-    "keys_values.cu" "latent.cu" "norm.cu" "residual.cu" "rms_norm.cu" "rotary.cu" "route.cu" "route_backward.cu"
-    "router_losses.cu" "router_product.cu" "slots.cu" "spread.cu" "squared_error.cu"
+    "keys_values.cu" "latent.cu" "mixed_attention_forward.cu" "mixed_attention_keys.cu" "mixed_attention_queries.cu"
+    "norm.cu" "residual.cu" "rms_norm.cu" "rotary.cu" "route.cu" "route_backward.cu" "router_losses.cu"
+    "router_product.cu" "slots.cu" "spread.cu" "squared_error.cu"
 );
 
 /// What they include.
 pub const HEADERS: &[Source] = files!(
-    "attention.cuh" "column_sums.cuh" "curves.cuh" "mma.cuh" "norm.cuh" "prelude.cuh" "random.cuh" "router.cuh"
-    "rows.cuh"
+    "attention.cuh" "attention_tiles.cuh" "column_sums.cuh" "curves.cuh" "mma.cuh" "norm.cuh" "prelude.cuh" "random.cuh"
+    "router.cuh" "rows.cuh"
 );
 
 impl Source {
+    /// Whether it has kernels of a format: files for one alone say so by their names.
+    pub fn has(self, format: Format) -> bool {
+        format == Format::Mixed || !self.name.starts_with("mixed_")
+    }
+
     /// The names of its kernels, without that of a format.
     pub fn kernels(self) -> impl Iterator<Item = &'static str> {
         self.text.lines().filter_map(|line| line.strip_prefix("KERNEL(")?.split(')').next())

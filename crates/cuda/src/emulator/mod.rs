@@ -57,8 +57,8 @@ impl Emulator {
         }
     }
 
-    /// A device on which lanes of a warp do not wait for each other in the backward pass of attention in `f64`: a negative
-    /// control, which must give wrong results.
+    /// A device on which threads do not wait for each other in the backward pass of attention, lanes of a warp in `f64`,
+    /// those of a block that has keys in `mixed`: a negative control, which must give wrong results.
     pub fn without_barriers(seed: u64) -> Self {
         Self { without_barriers: true, ..Self::new(seed) }
     }

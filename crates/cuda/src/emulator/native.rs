@@ -19,7 +19,8 @@ unsafe extern "C" {
     static quadrille_kernels_f64: Entry;
     static quadrille_kernels_f32: Entry;
     static quadrille_kernels_mixed: Entry;
-    static quadrille_kernels_control: Entry;
+    static quadrille_kernels_control_f64: Entry;
+    static quadrille_kernels_control_mixed: Entry;
 
     fn quadrille_emulate(
         kernel: *const Entry,
@@ -70,7 +71,8 @@ pub fn kernels() -> HashMap<&'static str, Kernel> {
             &raw const quadrille_kernels_f64,
             &raw const quadrille_kernels_f32,
             &raw const quadrille_kernels_mixed,
-            &raw const quadrille_kernels_control,
+            &raw const quadrille_kernels_control_f64,
+            &raw const quadrille_kernels_control_mixed,
         ] {
             let mut entry = table;
             while !(*entry).name.is_null() {

@@ -24,6 +24,11 @@ struct AttentionMask {
     Draw draw;
     i64 first_sequence, first_head, heads, seq_len;
 };
+// What was saved of the forward pass, and the gradient of its result; row dots of the two.
+struct Saved {
+    const S *qkv, *kv, *dout;
+    const R *log_sum_exp, *dots;
+};
 DEVICE R factor(const AttentionMask& mask, i64 sequence, i64 head, i64 query, i64 key) {
     i64 row = ((mask.first_sequence + sequence) * mask.heads + mask.first_head + head) * mask.seq_len + query;
     return factor(mask.draw, row * mask.seq_len + key);

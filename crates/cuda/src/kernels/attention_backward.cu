@@ -14,11 +14,6 @@ KERNEL(attention_row_dots)(Attention shape, const S* out, const S* dout, R* dots
     }
 }
 
-// What was saved of the forward pass, and the gradient of its result.
-struct Saved {
-    const S *qkv, *kv, *dout;
-    const R *log_sum_exp, *dots;
-};
 struct Pair {
     // P F and dS.
     R weight, gradient;

@@ -2,6 +2,7 @@
 
 use quadrille_tensor::AttentionShape;
 
+use super::attention_tiles::{Tiles, check_alignment};
 use super::indices::AttentionMask;
 use crate::array::{Array, Element};
 use crate::queue::{Done, Queue};
@@ -69,7 +70,13 @@ impl Queue<'_> {
         let described = describe(shape, qkv, keys_values, out, log_sum_exp);
         let mask = mask.copied().unwrap_or(AttentionMask::NONE);
         let words = [described, words![mask, qkv, keys_values.unwrap_or(qkv), out, log_sum_exp]].concat();
-        self.each_by_warp("attention_forward", qkv.element.format(), log_sum_exp.len, &words)
+        match Tiles::of(shape, qkv.element) {
+            Some(tiles) => {
+                check_alignment(&[qkv, keys_values.unwrap_or(qkv), out]);
+                tiles.forward(self, shape, &words)
+            }
+            None => self.each_by_warp("attention_forward", qkv.element.format(), log_sum_exp.len, &words),
+        }
     }
 
     /// See [`quadrille_tensor::attention_backward`]; `dkv` is there if there are `keys_values`.
@@ -92,6 +99,11 @@ impl Queue<'_> {
         let words = |to: Array| [described.clone(), words![mask], saved.clone(), words![to]].concat();
         let of_dots = [described.clone(), words![out, dout, dots]].concat();
         self.each_by_warp("attention_row_dots", format, dots.len, &of_dots)?;
+        if let Some(tiles) = Tiles::of(shape, qkv.element) {
+            check_alignment(&[qkv, keys_values.unwrap_or(qkv), dout, dqkv, dkv.unwrap_or(dqkv)]);
+            tiles.backward_queries(self, shape, &words(dqkv))?;
+            return tiles.backward_keys(self, shape, &words(dkv.unwrap_or(dqkv)));
+        }
         self.each_by_warp("attention_backward_queries", format, dots.len, &words(dqkv))?;
         let keys = shape.sequences * shape.kv_heads * shape.seq_len;
         self.each_by_warp("attention_backward_keys", format, keys, &words(dkv.unwrap_or(dqkv)))

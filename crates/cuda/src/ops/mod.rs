@@ -3,6 +3,7 @@
 mod activation;
 mod adamw;
 mod attention;
+mod attention_tiles;
 mod cached;
 mod collectives;
 mod columns;

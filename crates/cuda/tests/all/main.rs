@@ -3,6 +3,8 @@
 #[cfg(emulated)]
 mod attention;
 #[cfg(emulated)]
+mod attention_tiles;
+#[cfg(emulated)]
 mod columns;
 #[cfg(emulated)]
 mod cross_entropy;

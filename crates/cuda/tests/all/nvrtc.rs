@@ -65,6 +65,7 @@ fn every_kernel_compiles_within_its_limits() {
     }
     let limits = limits();
     let all = SOURCES.iter().flat_map(|source| Format::ALL.map(|format| (*source, format)));
+    let all = all.filter(|(source, format)| source.has(*format));
     let all = all.flat_map(|(source, format)| ARCHITECTURES.map(|architecture| (source, format, architecture)));
     let wrong: Vec<String> =
         all.flat_map(|(source, format, architecture)| check(source, format, architecture, &limits)).collect();

@@ -1,0 +1,143 @@
+// Attention, backward, by tensor cores: the gradients of keys and values. A block has 128 keys of a group while tiles
+// of queries pass, head by head. Scores and their gradients are transposed: a warp's rows are keys.
+#include "attention_tiles.cuh"
+
+// Queries of a tile; and those whose probabilities a warp has at a time.
+template <int D>
+constexpr int QUERIES = 4096 / D;
+constexpr int STEP = 32;
+
+// What passes: queries, the gradients of what they gave, log_sum_exp and row dots.
+template <int D>
+constexpr int STAGE = 2 * QUERIES<D> * D + 4 * QUERIES<D>;
+template <int D>
+constexpr int MEMORY = 2 * OF_BLOCK * D + 2 * STAGE<D>;
+
+// Begins to copy a tile of queries of a head.
+template <int D>
+DEVICE void load_queries(
+    bf16* to, const Attention& shape, const Saved& saved, i64 sequence, i64 head, QueryTile tile) {
+    auto query = [&](int row) { return saved.qkv + query_at(shape, sequence, head, tile.first + row); };
+    auto dout = [&](int row) { return saved.dout + out_at(shape, sequence, head, tile.first + row); };
+    load_tile<QUERIES<D>, D>(to, tile.count, (int)shape.d, query);
+    load_tile<QUERIES<D>, D>(to + QUERIES<D> * D, tile.count, (int)shape.v, dout);
+    float* sums = (float*)(to + 2 * QUERIES<D> * D);
+    int row = (int)threadIdx.x % QUERIES<D>;
+    if (threadIdx.x < 2 * QUERIES<D>) {
+        const float* from = threadIdx.x < QUERIES<D> ? saved.log_sum_exp : saved.dots;
+        bool there = row < tile.count;
+        from += row_at(shape, sequence, head, tile.first + (there ? row : 0));
+        copy_later<4>(sums + threadIdx.x, from, there);
+    }
+}
+
+// The keys and values of dkv = what this part's queries contribute to their gradient.
+template <int D>
+DEVICE void backward_keys(
+    const Attention& shape, const AttentionMask& mask, const Saved& saved, bf16* dkv, bf16* memory) {
+    i64 tiles = quotient(shape.seq_len + OF_BLOCK - 1, OF_BLOCK);
+    int query_tiles = (int)quotient(shape.tokens + QUERIES<D> - 1, QUERIES<D>), window = (int)shape.window;
+    float cap = (float)shape.cap, scale = (float)shape.scale;
+    float left = mask.draw.threshold > 0 ? (float)mask.draw.scale : 1.0f;
+    bf16 *keys = memory, *values = keys + OF_BLOCK * D, *stages = values + OF_BLOCK * D;
+    for (i64 unit = blockIdx.x; unit < shape.sequences * shape.kv_heads * tiles; unit += gridDim.x) {
+        // The first keys first: most queries see them.
+        int first = (int)rest(unit, tiles) * OF_BLOCK, own = first + warp_row() + lane() / 4;
+        i64 of_sequence = quotient(unit, tiles), group = rest(of_sequence, shape.kv_heads);
+        i64 sequence = quotient(of_sequence, shape.kv_heads);
+        // Tiles of queries of which some see some of the keys: positions ascend with tokens.
+        Span seeing = {0, query_tiles};
+        auto tile_at = [&](int number) { return query_tile(shape, number, QUERIES<D>); };
+        while (seeing.first < seeing.end && some_see(shape, tile_at(seeing.first)).end <= first) seeing.first++;
+        while (seeing.end > seeing.first && some_see(shape, tile_at(seeing.end - 1)).first >= first + OF_BLOCK)
+            seeing.end--;
+        int of_head = seeing.end - seeing.first, turns = of_head * (int)shape.of_group;
+        auto load = [&](int turn) {
+            i64 head = group * shape.of_group + turn / of_head;
+            QueryTile tile = tile_at(seeing.first + turn % of_head);
+            load_queries<D>(stages + turn % 2 * STAGE<D>, shape, saved, sequence, head, tile);
+            commit_copies();
+        };
+        __syncthreads();
+        load_keys<OF_BLOCK, D>(keys, values, shape, saved.kv, sequence, group, first);
+        if (turns > 0) load(0);
+
+        float dkeys[D / 8][4] = {}, dvalues[D / 8][4] = {};
+        for (int turn = 0; turn < turns; turn++) {
+            wait_for_copies<0>();
+            __syncthreads();
+            if (turn + 1 < turns) load(turn + 1);
+            i64 head = group * shape.of_group + turn / of_head;
+            QueryTile tile = tile_at(seeing.first + turn % of_head);
+            Span all = all_see(shape, tile);
+            bool masked = first < all.first || first + OF_BLOCK > all.end;
+            bf16 *queries = stages + turn % 2 * STAGE<D>, *douts = queries + QUERIES<D> * D;
+            float *logarithms = (float*)(douts + QUERIES<D> * D), *dots = logarithms + QUERIES<D>;
+#pragma unroll
+            for (int part = 0; part < QUERIES<D>; part += STEP) {
+                float scores[STEP / 8][4] = {}, gradients[STEP / 8][4] = {};
+#pragma unroll
+                for (int step = 0; step < D / 16; step++) {
+                    u32 a[4];
+                    load_left<D>(a, keys, warp_row(), step);
+                    multiply_rows<D>(scores, a, queries, part, step);
+                    load_left<D>(a, values, warp_row(), step);
+                    multiply_rows<D>(gradients, a, douts, part, step);
+                }
+                u32 kept = ~0u;
+                if (mask.draw.threshold > 0)
+                    kept = kept_bits<STEP / 8>(mask.draw, [&](int i) {
+                        int row = part + i / 4 * 8 + lane() % 4 * 2 + i % 2;
+                        int query = (int)position_of(shape, tile.first + row);
+                        return probability_at(mask, sequence, head, query, own + (i & 2 ? 8 : 0));
+                    });
+#pragma unroll
+                for (int i = 0; i < STEP / 2; i++) {
+                    int row = part + i / 4 * 8 + lane() % 4 * 2 + i % 2, key = own + (i & 2 ? 8 : 0);
+                    float score = scores[i / 4][i % 4] * scale, dp = gradients[i / 4][i % 4];
+                    if (cap > 0) score = softened_quickly(score, cap);
+                    float weight = power_of_two((score - logarithms[row]) * LOG2_E);
+                    if (masked) {
+                        int query = (int)position_of(shape, tile.first + row);
+                        bool later = shape.causal && key > query, before = window > 0 && key <= query - window;
+                        if (later || before) weight = 0;
+                    }
+                    bool stays = kept >> i & 1;
+                    float gradient = weight * ((stays ? dp * left : 0.0f) - dots[row]);
+                    if (cap > 0) gradient = gradient * (1.0f - score / cap * (score / cap));
+                    scores[i / 4][i % 4] = stays ? weight : 0.0f;
+                    gradients[i / 4][i % 4] = gradient;
+                }
+#pragma unroll
+                for (int step = 0; step < STEP / 16; step++) {
+                    u32 a[4];
+                    as_left(a, scores, step);
+                    multiply_columns<D>(dvalues, a, douts, part + 16 * step);
+                    as_left(a, gradients, step);
+                    multiply_columns<D>(dkeys, a, queries, part + 16 * step);
+                }
+            }
+        }
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            if (own + 8 * half >= shape.seq_len) continue;
+            bf16* to = dkv + key_at(shape, sequence, group, own + 8 * half);
+            store_row<D>(to, (int)shape.d, dkeys, half, scale);
+            store_row<D>(to + shape.d, (int)shape.v, dvalues, half, left);
+        }
+    }
+}
+
+// A block alone has 255 registers for a thread: sums of keys and of values need half of them.
+#undef BOUNDS
+#define BOUNDS __launch_bounds__(THREADS, 1)
+
+KERNEL(attention_backward_keys_64)(Attention shape, AttentionMask mask, Saved saved, S* dkv) {
+    DYNAMIC(bf16, memory, MEMORY<64>);
+    backward_keys<64>(shape, mask, saved, dkv, memory);
+}
+
+KERNEL(attention_backward_keys_128)(Attention shape, AttentionMask mask, Saved saved, S* dkv) {
+    DYNAMIC(bf16, memory, MEMORY<128>);
+    backward_keys<128>(shape, mask, saved, dkv, memory);
+}

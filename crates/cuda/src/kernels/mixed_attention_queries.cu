@@ -1,0 +1,120 @@
+// Attention, backward, by tensor cores: the gradient of the queries. A block has 128 queries of a head while tiles of
+// keys pass; letters are those of attention_backward.cu.
+#include "attention_tiles.cuh"
+
+// Keys of a tile, and those whose probabilities a warp has at a time, as many as registers allow.
+constexpr int KEYS = 64;
+
+// The queries of dqkv = their gradient.
+template <int D>
+DEVICE void backward_queries(
+    const Attention& shape, const AttentionMask& mask, const Saved& saved, bf16* dqkv, bf16* memory) {
+    constexpr int STAGE = 2 * KEYS * D, STEP = D == 64 ? 16 : 32;
+    bf16* douts = memory + 2 * STAGE;
+    i64 tiles = quotient(shape.tokens + OF_BLOCK - 1, OF_BLOCK);
+    float cap = (float)shape.cap, scale = (float)shape.scale, left = (float)mask.draw.scale;
+    for (i64 unit = blockIdx.x; unit < shape.sequences * shape.heads * tiles; unit += gridDim.x) {
+        u32 of_sequence = (u32)quotient(unit, tiles);
+        int head = (int)(of_sequence % (u32)shape.heads), group = (int)group_of(shape, head);
+        int sequence = (int)(of_sequence / (u32)shape.heads);
+        QueryTile tile = query_tile(shape, (int)(tiles - 1 - rest(unit, tiles)), OF_BLOCK);
+        int own = tile.first + warp_row() + lane() / 4, end = tile.first + tile.count;
+        float logarithm[2], dot[2];
+        for (int half = 0; half < 2; half++) {
+            i64 row = row_at(shape, sequence, head, own + 8 * half < end ? own + 8 * half : end - 1);
+            logarithm[half] = saved.log_sum_exp[row] * LOG2_E, dot[half] = saved.dots[row];
+        }
+        Span some = some_see(shape, tile), all = all_see(shape, tile);
+
+        int begin = some.first / KEYS * KEYS, stage = 0;
+        auto load = [&](int first, int at) {
+            bf16* to = memory + at * STAGE;
+            load_keys<KEYS, D>(to, to + KEYS * D, shape, saved.kv, sequence, group, first);
+            commit_copies();
+        };
+        // Queries first lie where keys and values will.
+        auto query = [&](int row) { return saved.qkv + query_at(shape, sequence, head, tile.first + row); };
+        auto dout = [&](int row) { return saved.dout + out_at(shape, sequence, head, tile.first + row); };
+        __syncthreads();
+        load_tile<OF_BLOCK, D>(memory + STAGE, tile.count, (int)shape.d, query);
+        load_tile<OF_BLOCK, D>(douts, tile.count, (int)shape.v, dout);
+        load(begin, 0);
+        wait_for_copies<0>();
+        __syncthreads();
+        u32 queries[D / 16][4];
+#pragma unroll
+        for (int step = 0; step < D / 16; step++) load_left<D>(queries[step], memory + STAGE, warp_row(), step);
+
+        float sums[D / 8][4] = {};
+        for (; begin < some.end; begin += KEYS, stage ^= 1) {
+            wait_for_copies<0>();
+            __syncthreads();
+            if (begin + KEYS < some.end) load(begin + KEYS, stage ^ 1);
+            bf16 *keys = memory + stage * STAGE, *values = keys + KEYS * D;
+            bool masked = begin < all.first || begin + KEYS > all.end;
+#pragma unroll 1
+            for (int part = 0; part < KEYS; part += STEP) {
+                float scores[STEP / 8][4] = {}, gradients[STEP / 8][4] = {};
+#pragma unroll
+                for (int step = 0; step < D / 16; step++) {
+                    multiply_rows<D>(scores, queries[step], keys, part, step);
+                    u32 a[4];
+                    load_left<D>(a, douts, warp_row(), step);
+                    multiply_rows<D>(gradients, a, values, part, step);
+                }
+                u32 kept = ~0u;
+                if (mask.draw.threshold > 0)
+                    kept = kept_bits<STEP / 8>(mask.draw, [&](int i) {
+                        int key = begin + part + i / 4 * 8 + lane() % 4 * 2 + i % 2;
+                        int query = (int)position_of(shape, own + (i & 2 ? 8 : 0));
+                        return probability_at(mask, sequence, head, query, key);
+                    });
+#pragma unroll
+                for (int i = 0; i < STEP / 2; i++) {
+                    int half = i / 2 % 2;
+                    float score = scores[i / 4][i % 4] * scale, dp = gradients[i / 4][i % 4];
+                    if (cap > 0) score = softened_quickly(score, cap);
+                    float probability = power_of_two(fused(score, LOG2_E, -logarithm[half]));
+                    if (mask.draw.threshold > 0) dp = kept >> i & 1 ? dp * left : 0.0f;
+                    float gradient = probability * (dp - dot[half]);
+                    if (cap > 0) gradient = gradient * (1.0f - score / cap * (score / cap));
+                    gradients[i / 4][i % 4] = gradient;
+                }
+                if (masked)
+#pragma unroll
+                    for (int half = 0; half < 2; half++) {
+                        Span of_query = keys_of(shape, (int)position_of(shape, own + 8 * half));
+                        int key = begin + part + lane() % 4 * 2;
+#pragma unroll
+                        for (int i = 0; i < STEP / 4; i++)
+                            if (!contains(of_query, key + i / 2 * 8 + i % 2)) gradients[i / 2][2 * half + i % 2] = 0;
+                    }
+#pragma unroll
+                for (int step = 0; step < STEP / 16; step++) {
+                    u32 of_keys[4];
+                    as_left(of_keys, gradients, step);
+                    multiply_columns<D>(sums, of_keys, keys, part + 16 * step);
+                }
+            }
+        }
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            bf16* to = dqkv + query_at(shape, sequence, head, own + 8 * half);
+            if (own + 8 * half < end) store_row<D>(to, (int)shape.d, sums, half, scale);
+        }
+    }
+}
+
+KERNEL(attention_backward_queries_64)(Attention shape, AttentionMask mask, Saved saved, S* dqkv) {
+    DYNAMIC(bf16, memory, 6 * KEYS * 64);
+    backward_queries<64>(shape, mask, saved, dqkv, memory);
+}
+
+// A block alone has 255 registers for a thread.
+#undef BOUNDS
+#define BOUNDS __launch_bounds__(THREADS, 1)
+
+KERNEL(attention_backward_queries_128)(Attention shape, AttentionMask mask, Saved saved, S* dqkv) {
+    DYNAMIC(bf16, memory, 6 * KEYS * 128);
+    backward_queries<128>(shape, mask, saved, dqkv, memory);
+}
