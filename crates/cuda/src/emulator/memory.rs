@@ -36,8 +36,10 @@ impl Allocation {
     /// Whether nobody has written beyond either end.
     fn is_sound(&self) -> bool {
         let (last, used) = (1 + self.bytes / GUARD, self.bytes % GUARD);
-        let behind = self.blocks[last].0[used..].iter().chain(&self.blocks[self.blocks.len() - 1].0);
-        self.blocks[0].0.iter().chain(behind).all(|byte| *byte == POISON)
+        let is_poison = |bytes: &[u8]| bytes == &[POISON; GUARD][..bytes.len()];
+        is_poison(&self.blocks[0].0)
+            && is_poison(&self.blocks[last].0[used..])
+            && is_poison(&self.blocks[self.blocks.len() - 1].0)
     }
 }
 

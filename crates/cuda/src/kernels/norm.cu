@@ -70,9 +70,10 @@ KERNEL(norm_backward_columns)(Norm norm, const S* x, const R* sums, const R* squ
     }
 }
 
+// `dx` overlaps nothing: so the numbers of further columns are read before those of earlier ones are written.
 KERNEL(norm_backward)
-(Norm norm, const S* x, const R* sums, const R* squares, Gamma gamma, const S* dy, const R* reduced, S* dx,
- i64 accumulate) {
+(Norm norm, const S* __restrict__ x, const R* __restrict__ sums, const R* __restrict__ squares, Gamma gamma,
+ const S* __restrict__ dy, const R* __restrict__ reduced, S* __restrict__ dx, i64 accumulate) {
     for (EACH_BY_WARP(row, norm.rows)) {
         R mean = sums[row] / (R)norm.width, rstd = reciprocal_root(norm, squares[row]);
         R first = reduced[2 * row] / (R)norm.width, second = reduced[2 * row + 1] / (R)norm.width;

@@ -51,7 +51,8 @@ KERNEL(rms_norm_backward_columns)(Norm norm, const S* x, const R* squares, const
 }
 
 KERNEL(rms_norm_backward)
-(Norm norm, const S* x, const R* squares, Gamma gamma, const S* dy, const R* reduced, S* dx, i64 accumulate) {
+(Norm norm, const S* __restrict__ x, const R* __restrict__ squares, Gamma gamma, const S* __restrict__ dy,
+ const R* __restrict__ reduced, S* __restrict__ dx, i64 accumulate) {
     for (EACH_BY_WARP(row, norm.rows)) {
         R rrms = reciprocal_root(norm, squares[row]), mean = reduced[row] / (R)norm.width;
         for (EACH_COLUMN(col, norm.cols)) {
