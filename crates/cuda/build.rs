@@ -20,11 +20,15 @@ fn main() {
         println!("cargo::rerun-if-changed={path}");
     }
     println!("cargo::rerun-if-env-changed=CXX");
+    println!("cargo::rerun-if-env-changed=RUSTC_WORKSPACE_WRAPPER");
     let wanted = env::var_os("CARGO_FEATURE_EMULATOR").is_some();
     if !wanted || env::var("CARGO_CFG_TARGET_OS").as_deref() != Ok("linux") {
         return;
     }
+    // Lints look at what is built with the emulated device, and link nothing.
+    let lints = env::var("RUSTC_WORKSPACE_WRAPPER").is_ok_and(|wrapper| wrapper.ends_with("clippy-driver"));
     match compiler() {
+        Some(_) if lints => println!("cargo::rustc-cfg=emulated"),
         Some(compiler) => build_emulator(&compiler),
         None => println!("cargo::warning=no C++ compiler (CXX, c++, g++, clang++): there is no emulated device"),
     }

@@ -38,11 +38,14 @@ impl DeviceBuffer {
         self.memory.array(element).part(range)
     }
 
-    /// Copies the first bytes to or from the host's memory, which has as many; done when it returns.
+    /// Copies the first bytes to or from the host's memory, which has as many, after the kernels that the rank has issued;
+    /// done when it returns.
     pub fn exchange(&self, bytes: usize, host: Place) -> Result<(), Fault> {
         assert!(bytes <= self.bytes(), "{bytes} of {} bytes", self.bytes());
         let (driver, device) = (self.lanes.driver(), Place::Device(self.memory.at()));
         let (from, to) = if matches!(host, Place::Host(_)) { (host, device) } else { (device, host) };
+        // Kernels that were issued before may still use the buffer, though the rank is through with them.
+        driver.synchronize(self.lanes.compute())?;
         self.lanes.with_host(|stream| {
             // SAFETY: both have so many bytes, and no kernel uses the buffer.
             unsafe { driver.copy(stream, from, to, bytes) }?;

@@ -11,6 +11,8 @@ pub const TOTAL: usize = 8 << 30;
 const POISON: u8 = 0xff;
 /// Bytes of poison around each allocation, which nobody may write.
 const GUARD: usize = 256;
+/// Allocations whose ends are checked at once.
+const CHECKED: usize = 64;
 /// Freed bytes that are kept, so that whoever still uses them finds poison.
 const KEPT: usize = 256 << 10;
 
@@ -47,6 +49,8 @@ impl Allocation {
 #[derive(Default)]
 pub struct Allocations {
     used: BTreeMap<Address, Allocation>,
+    /// The first address whose ends are to be checked next.
+    checked: Address,
     freed: Vec<Allocation>,
 }
 
@@ -75,9 +79,17 @@ impl Allocations {
         self.used.values().map(|allocation| allocation.bytes).sum()
     }
 
-    /// Whether somebody has written beyond the ends of what was allocated, or to what was freed.
-    pub fn check(&self) -> Result<(), Fault> {
-        self.used.iter().try_for_each(|(at, allocation)| self.check_one(*at, allocation))?;
+    /// Whether somebody has written beyond the ends of what was allocated, of many allocations of some more with every call,
+    /// or to what was freed.
+    pub fn check(&mut self) -> Result<(), Fault> {
+        let (before, after) = (..self.checked, self.checked..);
+        let next = self.used.range(after).chain(self.used.range(before)).take(CHECKED);
+        let mut last = None;
+        for (at, allocation) in next {
+            self.check_one(*at, allocation)?;
+            last = Some(*at);
+        }
+        self.checked = last.map_or(Address::NONE, |at| at.offset(1));
         let is_poison = |allocation: &Allocation| allocation.blocks.iter().all(|block| block.0 == [POISON; GUARD]);
         if self.freed.iter().all(is_poison) { Ok(()) } else { Err(fault("memory was written after it was freed")) }
     }
