@@ -263,8 +263,8 @@ where
                 continue;
             }
             // A block without rows is a product that sums over none.
-            let runs: Vec<Range<usize>> = if segments.rows_of(block) == 0 { vec![0..0] } else { runs.collect() };
-            for (run, rows) in runs.into_iter().enumerate() {
+            let none = (segments.rows_of(block) == 0).then_some(0..0);
+            for (run, rows) in none.into_iter().chain(runs).enumerate() {
                 let (of_a, of_b) = (rows.start * k..rows.end * k, rows.start * n..rows.end * n);
                 let product = ProductShape { stored, m: k, n, k: rows.len() };
                 let add = accumulate || run > 0;

@@ -10,17 +10,12 @@ use crate::driver::{Fault, Place};
 use crate::memory::DeviceMemory;
 
 /// Samples as the host has them, and as kernels read them.
+#[derive(Default)]
 pub struct DeviceSamples {
     /// The host's.
     pub host: OwnSamples,
     tokens: [Option<DeviceMemory>; 2],
     patches: [Option<DeviceMemory>; 2],
-}
-
-impl Default for DeviceSamples {
-    fn default() -> Self {
-        Self { host: OwnSamples::default(), tokens: [None, None], patches: [None, None] }
-    }
 }
 
 impl DeviceSamples {
