@@ -1,5 +1,6 @@
 //! `--device`: what ranks compute on.
 
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use quadrille_cuda::DeviceKind;
 use quadrille_engine::{Device, Processor};
@@ -7,21 +8,36 @@ use quadrille_engine::{Device, Processor};
 /// What ranks compute on.
 #[derive(Debug, Args)]
 pub struct DeviceArguments {
-    /// What ranks compute on
+    /// What ranks compute on: the processor, NVIDIA's GPUs (rank r has number r modulo how many there are), or one emulated
+    /// GPU for all ranks, which is slow, and in builds with the feature `emulator`
     #[arg(long, value_name = "DEVICE", value_enum, default_value_t)]
     pub device: Named,
 }
 
 /// A device, as it is typed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Named {
-    /// The processor
+    /// The processor.
     #[default]
     Cpu,
-    /// NVIDIA's GPUs: rank r has number r modulo how many there are; needs the driver, libnvrtc and libcublasLt
+    /// NVIDIA's GPUs.
     Cuda,
-    /// One emulated GPU for all ranks, slow, that runs the same kernels; in builds with the feature `emulator`
+    /// An emulated GPU.
     Emulated,
+}
+
+impl ValueEnum for Named {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Self::Cpu, Self::Cuda, Self::Emulated]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(match self {
+            Self::Cpu => "cpu",
+            Self::Cuda => "cuda",
+            Self::Emulated => "emulated",
+        }))
+    }
 }
 
 impl Named {
