@@ -132,7 +132,7 @@ impl Queue<'_> {
         }
     }
 
-    /// See [`quadrille_tensor::count_choices`]; `scopes` [rows], `u32`, has the number of each row's scope.
+    /// See [`quadrille_tensor::count_choices`]; `scopes` `[rows]`, `u32`, has the number of each row's scope.
     pub fn count_choices(
         &self,
         shape: RouterShape,
