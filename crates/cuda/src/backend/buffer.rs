@@ -75,8 +75,8 @@ impl<T: Moved> Payload<T> for DeviceBuffer {
     }
 }
 
-/// A collective has no way to go on: the job catches the panic, names the rank and stops all others.
-fn done<T>(outcome: Result<T, Fault>) -> T {
+/// What has no way to return a fault: the job catches the panic, names the rank and stops all others.
+pub(super) fn done<T>(outcome: Result<T, Fault>) -> T {
     outcome.unwrap_or_else(|fault| panic!("{fault}"))
 }
 

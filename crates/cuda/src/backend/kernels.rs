@@ -10,14 +10,15 @@ use quadrille_engine::{
 use quadrille_step::Scalar;
 use quadrille_tensor::{
     AdamW, AttentionShape, CacheShape, Curve, GroupShape, GroupedShape, HeadNorm, LatentShape, LogitsShape, NormShape,
-    PanelShape, Pool, ProductShape, Rotary, RouterLosses, RouterRule, RouterShape, Segments, Shape, Slots, SpreadShape,
+    PanelShape, Pool, ProductShape, Rotary, RouterLosses, RouterRule, RouterShape, Segments, Shape, SpreadShape,
     TableShape, TokenGroups, Transpose,
 };
 
-use super::convert::{attention_mask, element_mask, gamma, positions, read, statistics, written};
+use super::buffer::done;
+use super::convert::{attention_mask, element_mask, gamma, read, statistics, written};
 use super::{Cuda, DeviceAngles, DeviceBuffer, DeviceIndices, DeviceSamples, DeviceView, DeviceViewMut};
-use crate::array::{Array, Element, Number};
-use crate::driver::{Place, Product};
+use crate::array::{Element, Number};
+use crate::driver::Place;
 use crate::memory::DeviceMemory;
 use crate::ops::{
     Places, Saved, attention_scratch, cached_scratch, column_scratch, head_norm_scratch, loss_scratch, losses_scratch,
@@ -38,82 +39,8 @@ where
     }
 }
 
-/// Where a view that a static method gets lies; faults there have no way to be returned.
-fn done<T>(outcome: Result<T, crate::Fault>) -> T {
-    outcome.unwrap_or_else(|fault| panic!("{fault}"))
-}
-
 type R<'v> = DeviceView<'v>;
 type W<'v> = DeviceViewMut<'v>;
-
-impl<S: Values + Number> Cuda<S>
-where
-    S::Real: Number,
-{
-    /// Copies elements of the host to or from the device, in the order of kernels; done when it returns.
-    fn exchange(&self, from: Place, to: Place, bytes: usize) -> Done {
-        let (driver, stream) = (self.lanes.driver(), self.lanes.compute());
-        // SAFETY: callers give as many bytes of the host's and the device's memory.
-        unsafe { driver.copy(stream, from, to, bytes) }?;
-        Ok(self.settled()?)
-    }
-
-    /// Elements as the host sees them.
-    fn seen(&self, array: Array) -> Result<Vec<S::Real>, EngineError> {
-        if array.element == S::Real::ELEMENT {
-            let mut numbers = vec![<S::Real as Default>::default(); array.len];
-            self.exchange(Place::Device(array.at), Place::HostMut(numbers.as_mut_ptr().cast()), array.bytes())?;
-            return Ok(numbers);
-        }
-        let mut stored = vec![S::default(); array.len];
-        self.exchange(Place::Device(array.at), Place::HostMut(stored.as_mut_ptr().cast()), array.bytes())?;
-        Ok(stored.into_iter().map(|number| number.widen()).collect())
-    }
-
-    /// Computes a product.
-    fn product(&self, shape: ProductShape, a: Array, b: Array, c: Array, accumulate: bool) -> Done {
-        // SAFETY: as of every kernel: views borrow what they are of, and C is borrowed mutably.
-        let issued =
-            unsafe { self.lanes.driver().product(self.lanes.compute(), &Product { shape, a, b, c, accumulate }) };
-        Ok(issued?)
-    }
-
-    /// The starts of queues, where the kernels that spread rows read them.
-    fn starts(&self, shape: SpreadShape<'_>) -> Result<Option<Array>, EngineError> {
-        Ok(match shape.slots {
-            Slots::Blocks { .. } => None,
-            Slots::Queues(starts) => Some(self.uploads.put_numbers(starts.iter().copied())?),
-        })
-    }
-
-    /// The rows of experts that a shape has.
-    fn places(shape: SpreadShape<'_>) -> usize {
-        match shape.slots {
-            Slots::Blocks { slots, .. } => shape.experts * slots,
-            Slots::Queues(starts) => starts[shape.experts],
-        }
-    }
-
-    /// Positions, and where kernels read the starts of a pass of generation.
-    fn placed(&self, at: Positions<'_>) -> Result<crate::ops::Positions, EngineError> {
-        let starts = match at.starts {
-            [] => None,
-            starts => Some(self.uploads.put_numbers(starts.iter().copied())?),
-        };
-        Ok(positions(at, starts))
-    }
-
-    /// dtable = (or +=) the rows of dy in the rows of the table that `places` says.
-    fn add_rows(&self, cols: usize, places: Places, dy: Array, dtable: Array, accumulate: bool) -> Done {
-        let (firsts, order) = (self.uploads.put(places.firsts)?, self.uploads.put(places.order)?);
-        Ok(self.queue(0)?.add_rows(cols, firsts, order, dy, dtable, accumulate)?)
-    }
-
-    /// The scopes of rows.
-    fn scopes(&self, rows: usize, scope: impl Fn(usize) -> usize) -> Result<Array, EngineError> {
-        Ok(self.uploads.put_numbers((0..rows).map(scope))?)
-    }
-}
 
 #[rustfmt::skip]
 impl<S: Values + Number> Backend for Cuda<S>
@@ -161,12 +88,11 @@ where
     fn upload<O>(&self, to: &mut W<'_>, write: impl FnOnce(&mut [S::Real]) -> O) -> Result<O, EngineError> {
         let mut numbers = self.seen(to.array)?;
         let result = write(&mut numbers);
-        let place = Place::Device(to.array.at);
         if to.array.element == S::Real::ELEMENT {
-            self.exchange(Place::Host(numbers.as_ptr().cast()), place, to.array.bytes())?;
+            self.up(&numbers, to.array)?;
         } else {
             let stored: Vec<S> = numbers.into_iter().map(<S as quadrille_tensor::Stored>::rounded).collect();
-            self.exchange(Place::Host(stored.as_ptr().cast()), place, to.array.bytes())?;
+            self.up(&stored, to.array)?;
         }
         Ok(result)
     }
@@ -191,14 +117,14 @@ where
     fn indices(&self, positions: Vec<u32>, room: usize) -> Result<DeviceIndices, EngineError> {
         let (len, bytes) = (positions.len(), room.max(positions.len()) * size_of::<u32>());
         let memory = DeviceMemory::new(self.lanes.driver().clone(), bytes)?;
-        self.exchange(Place::Host(positions.as_ptr().cast()), Place::Device(memory.at()), len * size_of::<u32>())?;
-        Ok(DeviceIndices { memory, len })
+        let indices = DeviceIndices { memory, len };
+        self.up(&positions, indices.array())?;
+        Ok(indices)
     }
 
     fn positions<'i>(&self, of: &'i DeviceIndices) -> Result<Cow<'i, [u32]>, EngineError> {
         let mut positions = vec![0_u32; of.len];
-        let bytes = size_of_val(positions.as_slice());
-        self.exchange(Place::Device(of.memory.at()), Place::HostMut(positions.as_mut_ptr().cast()), bytes)?;
+        self.down(of.array(), &mut positions)?;
         Ok(Cow::Owned(positions))
     }
 
@@ -454,9 +380,9 @@ where
 
     fn angles(&self, head_dim: usize, frequencies: &[f64], positions: impl Iterator<Item = usize>) -> Result<DeviceAngles, EngineError> {
         let rotary = Rotary::<S::Real>::new(head_dim, frequencies, positions);
-        let (len, bytes) = (rotary.table().len(), size_of_val(rotary.table()));
-        let memory = DeviceMemory::new(self.lanes.driver().clone(), bytes)?;
-        self.exchange(Place::Host(rotary.table().as_ptr().cast()), Place::Device(memory.at()), bytes)?;
+        let len = rotary.table().len();
+        let memory = DeviceMemory::new(self.lanes.driver().clone(), size_of_val(rotary.table()))?;
+        self.up(rotary.table(), memory.array(S::Real::ELEMENT).part(0..len))?;
         Ok(DeviceAngles { memory, pairs: frequencies.len(), len })
     }
 

@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::driver::{Driver, Event, Fault, Stream};
+use crate::array::{Array, Number};
+use crate::driver::{Driver, Event, Fault, Place, Stream};
 use crate::memory::DeviceMemory;
 
 /// What a rank has of its device: a stream for its kernels, one for what its collectives move, one for bytes that the host
@@ -44,6 +45,31 @@ impl Lanes {
     /// Calls `with` with a stream that nobody else uses meanwhile.
     pub fn with_host<R>(&self, with: impl FnOnce(Stream) -> R) -> R {
         with(*self.host.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Copies numbers to the device in the order of kernels; they and the copy are done when it returns.
+    ///
+    /// # Panics
+    /// If the array has other elements.
+    pub(super) fn up<T: Number>(&self, from: &[T], to: Array) -> Result<(), Fault> {
+        assert_eq!((to.len, to.element), (from.len(), T::ELEMENT));
+        self.copy(Place::Host(from.as_ptr().cast()), Place::Device(to.at), to.bytes())
+    }
+
+    /// Copies numbers from the device, likewise.
+    ///
+    /// # Panics
+    /// As there.
+    pub(super) fn down<T: Number>(&self, from: Array, to: &mut [T]) -> Result<(), Fault> {
+        assert_eq!((from.len, from.element), (to.len(), T::ELEMENT));
+        self.copy(Place::Device(from.at), Place::HostMut(to.as_mut_ptr().cast()), from.bytes())
+    }
+
+    fn copy(&self, from: Place, to: Place, bytes: usize) -> Result<(), Fault> {
+        // SAFETY: the host's memory is borrowed until the stream is done, and the array is of a buffer of this rank; both
+        // have so many bytes.
+        unsafe { self.driver.copy(self.compute, from, to, bytes) }?;
+        self.driver.synchronize(self.compute)
     }
 
     /// An event that is reached when all commands so far of the stream of kernels are done; to be given back.

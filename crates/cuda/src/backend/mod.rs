@@ -9,6 +9,7 @@ mod devices;
 mod kernels;
 mod kind;
 mod lanes;
+mod operands;
 mod samples;
 mod totals;
 mod uploads;

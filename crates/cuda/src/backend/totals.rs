@@ -8,7 +8,7 @@ use quadrille_step::Scalar;
 
 use super::lanes::Lanes;
 use crate::array::{Array, Element};
-use crate::driver::{Fault, Place};
+use crate::driver::Fault;
 use crate::memory::DeviceMemory;
 use crate::ops::update_words;
 
@@ -89,8 +89,7 @@ impl DeviceTotals {
     /// What there is now; waits for the kernels so far.
     pub fn get(&self) -> Result<Totals, Fault> {
         let mut sums = [0.0; SUMS];
-        let (from, to) = (Place::Device(self.all().at), Place::HostMut(sums.as_mut_ptr().cast()));
-        self.exchange(from, to, size_of_val(&sums))?;
+        self.lanes.down(self.all().part(0..SUMS), &mut sums)?;
         let [targets, choices] = self.counted.get();
         Ok(Totals {
             loss: sums[LOSS],
@@ -116,7 +115,7 @@ impl DeviceTotals {
             (DROPPED, totals.dropped as f64),
         ];
         numbers.into_iter().for_each(|(which, number)| sums[which] = number);
-        self.exchange(Place::Host(sums.as_ptr().cast()), Place::Device(self.all().at), size_of_val(&sums))
+        self.lanes.up(&sums, self.all().part(0..SUMS))
     }
 
     /// What ranks add up for a scalar.
@@ -144,8 +143,7 @@ impl DeviceTotals {
     }
 
     fn set_update(&self, Update { applied, gradient_scale }: Update) -> Result<(), Fault> {
-        let words = update_words(applied, gradient_scale);
-        self.exchange(Place::Host(words.as_ptr().cast()), Place::Device(self.update().at), size_of_val(&words))
+        self.lanes.up(&update_words(applied, gradient_scale), self.update())
     }
 
     /// Where the choices of a block's experts are counted, of which the first has this number.
@@ -164,14 +162,14 @@ impl DeviceTotals {
     pub fn loads(&self) -> Result<Vec<f64>, Fault> {
         let loads = self.loads.borrow();
         let Some((memory, len)) = loads.as_ref() else { return Ok(Vec::new()) };
-        let from = Place::Device(memory.at());
+        let from = memory.array(self.element).part(0..*len);
         if self.element == Element::F64 {
             let mut numbers = vec![0.0_f64; *len];
-            self.exchange(from, Place::HostMut(numbers.as_mut_ptr().cast()), len * size_of::<f64>())?;
+            self.lanes.down(from, &mut numbers)?;
             return Ok(numbers);
         }
         let mut numbers = vec![0.0_f32; *len];
-        self.exchange(from, Place::HostMut(numbers.as_mut_ptr().cast()), len * size_of::<f32>())?;
+        self.lanes.down(from, &mut numbers)?;
         Ok(numbers.into_iter().map(f64::from).collect())
     }
 
@@ -184,19 +182,11 @@ impl DeviceTotals {
             return self.set_loads(loads);
         };
         *len = loads.len();
-        let to = Place::Device(memory.at());
+        let to = memory.array(self.element).part(0..loads.len());
         if self.element == Element::F64 {
-            return self.exchange(Place::Host(loads.as_ptr().cast()), to, bytes);
+            return self.lanes.up(loads, to);
         }
         let narrow: Vec<f32> = loads.iter().map(|load| *load as f32).collect();
-        self.exchange(Place::Host(narrow.as_ptr().cast()), to, bytes)
-    }
-
-    /// Copies in the order of kernels; done when it returns.
-    fn exchange(&self, from: Place, to: Place, bytes: usize) -> Result<(), Fault> {
-        let (driver, stream) = (self.lanes.driver(), self.lanes.compute());
-        // SAFETY: callers give as many bytes of the host's and the device's memory.
-        unsafe { driver.copy(stream, from, to, bytes) }?;
-        driver.synchronize(stream)
+        self.lanes.up(&narrow, to)
     }
 }
