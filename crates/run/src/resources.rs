@@ -32,22 +32,29 @@ pub fn check(
             4 * MAX_RANKS
         )));
     }
+    let of_this_machine = |bytes: u128| bytes * here as u128 / ranks as u128;
+    let offloaded = if states.is_memory() { of_all_ranks(program, offloaded) } else { 0 };
+    let (allocated, beside) = (allocated(program), u128::from(beside));
     let of_devices = processes.device.free(here).map_err(|error| Refusal::new(error.to_string()))?;
-    let Some(free) = of_devices.or_else(memory::available) else { return Ok(()) };
-    // What lies below a device is not on it.
-    let offloaded = if states.is_memory() && of_devices.is_none() { of_all_ranks(program, offloaded) } else { 0 };
-    let needed = (allocated(program) + offloaded) * here as u128 / ranks as u128 + u128::from(beside);
-    if needed > u128::from(free) {
-        return Err(Refusal::new(format!(
-            "{} on {} needs {} of memory, and {} are free; use a smaller model, batch or seq-len, or 'explain' and 'plan', \
-             which run nothing",
-            program.model.name,
-            program.layout.grid,
-            bytes(u64::try_from(needed).unwrap_or(u64::MAX)),
-            bytes(free)
-        )));
-    }
-    Ok(())
+    let Some(free) = of_devices else {
+        return holds(program, of_this_machine(allocated + offloaded) + beside, memory::available());
+    };
+    // What runs beside the ranks is partly on the devices and partly not: both are to have room for it.
+    holds(program, of_this_machine(allocated) + beside, Some(free))?;
+    holds(program, of_this_machine(offloaded) + beside, memory::available())
+}
+
+/// Refuses what needs more bytes than are free, if that is known.
+fn holds(program: &StepProgram, needed: u128, free: Option<u64>) -> Result<(), Refusal> {
+    let Some(free) = free.filter(|free| needed > u128::from(*free)) else { return Ok(()) };
+    Err(Refusal::new(format!(
+        "{} on {} needs {} of memory, and {} are free; use a smaller model, batch or seq-len, or 'explain' and 'plan', \
+         which run nothing",
+        program.model.name,
+        program.layout.grid,
+        bytes(u64::try_from(needed).unwrap_or(u64::MAX)),
+        bytes(free)
+    )))
 }
 
 /// Bytes that evaluations take beside the ranks that train `program`.
