@@ -108,7 +108,7 @@ struct MoreSwitches {
     overlap_chunks: usize,
     schedule: Schedule,
     chunks: usize,
-    /// Microbatches in a group beyond the fewest.
+    /// Microbatches in a group beyond the fewest; and what the rows of the vocabulary are a multiple of.
     group: Index,
     /// Blocks that the pieces in the middle give to the first, or take from it.
     uneven: bool,
@@ -144,7 +144,7 @@ impl MoreSwitches {
 
 /// Models of every family and mixes of them on grids over x, y, z and data of up to 16 ranks, four in five with several
 /// axes above 1, in any order of axes; hidden 12 to 48 and not always a power of two, perceptron not always four times
-/// as wide, prime vocabularies (also smaller than the ranks that share them), sequences shorter than the model takes,
+/// as wide, prime vocabularies (also smaller than the ranks that share them), padded to some multiple, sequences shorter than the model takes,
 /// more and fewer keys than ranks along x, one to three microbatches, every switch of the plain layouts.
 pub fn cases() -> impl Strategy<Value = Case> {
     build(grids(), families(), any::<Index>().prop_map(MoreSwitches::plain).boxed(), 3)
@@ -428,6 +428,7 @@ fn layout(sizes: &Sizes, switches: &Switches, model: &Model) -> Option<Layout> {
         keep_communicated: more.keep_communicated,
         zero: more.zero,
         keep_weights: more.keep_weights,
+        vocab_multiple: *more.group.get(&[1, 1, 1, 2, 5]),
         offload: if more.bucket.is_some() { Offload::Host } else { Offload::None },
         bucket: more.bucket,
         optimizer_overlap: more.optimizer_overlap,

@@ -12,6 +12,9 @@ use quadrille_step::{Parameter, StageProgram, StepProgram};
 pub fn announcement(run: &Prepared) -> String {
     let source = run.source();
     let mut text = summary(&run.program);
+    if let Some(device) = run.device() {
+        text += &format!("{:<8}{device}\n", "device");
+    }
     if let Some((floor, about)) = source.floor() {
         text += &format!("{:<8}{floor:.4} {about}\n", "floor");
     }
@@ -186,6 +189,7 @@ fn unusual(model: &Model, layout: &Layout) -> Option<String> {
     let dropless = kinds.any(|experts| experts.capacity.is_none());
     tell(spread && dropless, "their loads taken to be equal".to_owned());
     tell(layout.expert_rows > 0, format!("room for {} times as many rows", layout.expert_rows));
+    tell(layout.vocab_multiple > 1, format!("vocabulary padded to multiples of {}", layout.vocab_multiple));
     tell(layout.dispatch == Dispatch::Duplicated, "tokens duplicated".to_owned());
     tell(layout.linear == Linear::Summa, format!("SUMMA in {} panels", layout.summa_panels));
     tell(layout.recompute != Recompute::None, format!("recompute {}", layout.recompute));

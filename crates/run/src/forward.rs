@@ -38,7 +38,7 @@ impl Forward {
         processes: &Processes,
     ) -> Result<Self, RunError> {
         let about = checkpoint.about();
-        let usual = LayoutDefaults { ranks: 1, dtype: about.dtype.into(), per_node: None, batch: None };
+        let usual = LayoutDefaults { ranks: 1, dtype: about.dtype.into(), ..LayoutDefaults::USUAL };
         let mut open = said.open(&processes.defaults(&usual)?)?;
         open.request.seq_len = open.request.seq_len.or(Some(about.layout.seq_len));
         let layout = open.resolve(&about.model)?;

@@ -22,11 +22,13 @@ pub struct LayoutDefaults {
     /// Sequences in a step and tokens in a sequence, of a run that goes on; `None`: two sequences for each rank, as long as
     /// the model takes.
     pub batch: Option<[usize; 2]>,
+    /// What each rank's rows of a vocabulary are a multiple of.
+    pub vocab_multiple: usize,
 }
 
 impl LayoutDefaults {
     /// Eight ranks that compute in f32.
-    pub const USUAL: Self = Self { ranks: 8, dtype: ElementType::F32, per_node: None, batch: None };
+    pub const USUAL: Self = Self { ranks: 8, dtype: ElementType::F32, per_node: None, batch: None, vocab_multiple: 1 };
 }
 
 /// What is said of a layout, and where it is to run; not yet held against a model.
@@ -54,6 +56,8 @@ pub struct OpenLayout {
     pub said: LayoutFile,
     /// Where it is to run, whether or not the grid is chosen for it.
     pub cluster: Cluster,
+    /// What a vocabulary is padded to, in a model that has one.
+    pub vocab_multiple: usize,
 }
 
 impl OpenLayout {
@@ -89,7 +93,18 @@ impl OpenLayout {
         request.global_batch = batch.unwrap_or_else(|| usual_batch_of(request.grid.ranks()));
         request.seq_len = request.seq_len.or(tokens);
         request.check_used()?;
-        Ok(Self { request, least_interval, usual_batch: batch.is_none(), said, cluster })
+        let vocab_multiple =
+            if said.get(Field::VocabMultiple).is_some() { request.vocab_multiple } else { defaults.vocab_multiple };
+        Ok(Self { request, least_interval, usual_batch: batch.is_none(), said, cluster, vocab_multiple })
+    }
+
+    /// What is asked for of a model.
+    pub fn request_of(&self, model: &Model) -> LayoutRequest {
+        let request = self.request.clone();
+        // Nobody has asked for a padding of what a model has not.
+        let padded = self.said.get(Field::VocabMultiple).is_some() || model.patch_values.is_none();
+        let vocab_multiple = if padded { self.vocab_multiple } else { request.vocab_multiple };
+        LayoutRequest { vocab_multiple, ..request }
     }
 
     /// Whether the interval of recomputation is left open, to the memory that is predicted.
@@ -130,7 +145,8 @@ impl OpenLayout {
     }
 
     fn with_grid(&self, model: &Model) -> Result<Layout, RunError> {
-        let Self { request, usual_batch, said, cluster, .. } = self;
+        let Self { usual_batch, said, cluster, .. } = self;
+        let request = &self.request_of(model);
         let ranks = request.grid.ranks();
         if said.get(Field::Grid).is_none() && ranks > 1 {
             return self.best(model);
@@ -152,7 +168,7 @@ impl OpenLayout {
     }
 
     fn best(&self, model: &Model) -> Result<Layout, RunError> {
-        let Self { request, cluster, .. } = self;
+        let (request, cluster) = (&self.request_of(model), &self.cluster);
         let ranks = request.grid.ranks();
         let (described, _) = machine::described(cluster.clone(), ranks, 1, processors());
         if described.device.is_none() || described.tiers.is_empty() {

@@ -54,12 +54,14 @@ impl Processes {
         }
     }
 
-    /// What a layout has where nobody says otherwise: all processes, on the nodes where they run, and `usual`.
+    /// What a layout has where nobody says otherwise: all processes, on the nodes where they run, what their device wants, and
+    /// `usual`.
     ///
     /// # Errors
     /// Nodes that hold different numbers of ranks, or not consecutive ones: layouts cannot say that.
     pub fn defaults(&self, usual: &LayoutDefaults) -> Result<LayoutDefaults, Refusal> {
-        let Some(world) = &self.world else { return Ok(*usual) };
+        let usual = LayoutDefaults { vocab_multiple: self.device.vocab_multiple(), ..*usual };
+        let Some(world) = &self.world else { return Ok(usual) };
         let nodes = world.nodes();
         let Some(per_node) = nodes.per_node() else {
             let of_rank: Vec<usize> = (0..nodes.ranks()).map(|rank| nodes.node(rank)).collect();
@@ -68,7 +70,7 @@ impl Processes {
                  node; start them so, e.g. with `mpirun.map_by` ppr:N:node for N on each"
             )));
         };
-        Ok(LayoutDefaults { ranks: world.size(), per_node: Some(per_node), ..*usual })
+        Ok(LayoutDefaults { ranks: world.size(), per_node: Some(per_node), ..usual })
     }
 
     /// How many of these ranks share this machine's cores and memory.

@@ -104,7 +104,8 @@ impl SaidLayout {
         let layout = &before.layout;
         let batch = Some([layout.global_batch, layout.seq_len]);
         let ranks = layout.grid.ranks();
-        let defaults = processes.defaults(&LayoutDefaults { ranks, dtype: layout.dtype, per_node: None, batch })?;
+        let usual = LayoutDefaults { ranks, dtype: layout.dtype, batch, ..LayoutDefaults::USUAL };
+        let defaults = processes.defaults(&usual)?;
         let is_open = |field| before.open.contains(&field);
         let other_ranks = defaults.ranks != ranks && is_open(Field::Grid);
         let other_nodes =

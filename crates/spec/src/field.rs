@@ -96,6 +96,9 @@ fields! {
         /// Rows that a rank's experts have room for where they drop nothing, as a multiple of what equal loads bring; more end
         /// the step; 0: all that can come if that is up to 4, else 2, e.g. --expert-rows 3 [default: 0]
         ExpertRows "expert-rows" <"N"> usize, in expert_rows;
+        /// Pad the vocabulary so that each rank's rows of it are a multiple of this: fast kernels of a GPU want 64 or 128, e.g.
+        /// --vocab-multiple 128 [default: 1, with --device cuda 128]
+        VocabMultiple "vocab-multiple" <"N"> usize, in vocab_multiple;
     }
     Some("Pipeline") => {
         /// Order of the passes over microbatches: gpipe, 1f1b, interleaved, zb-h1 or message-driven, e.g. --schedule zb-h1
@@ -245,6 +248,7 @@ mod tests {
             offload: Offload::Host,
             bucket: Some(1000),
             optimizer_overlap: true,
+            vocab_multiple: 4,
             dtype: ElementType::F64,
             ..LayoutRequest::new("z=2,data=2,pipe=2".parse().unwrap(), 32)
         };

@@ -56,6 +56,7 @@ impl Layout {
             bucket: Self::BUCKET,
             optimizer_overlap: false,
             expert_rows: 0,
+            vocab_multiple: self.vocab_multiple,
             experts_over: self.experts_over.without(Axis::Context.only().union(Axis::Expert.only())),
             dispatch: Dispatch::Dropped,
             global_batch,

@@ -11,6 +11,9 @@ use crate::{
 /// The largest global batch accepted: keeps every product of sizes far from overflow.
 pub(crate) const MAX_GLOBAL_BATCH: usize = 1 << 24;
 
+/// The largest multiple of rows of a vocabulary accepted.
+const MAX_VOCAB_MULTIPLE: usize = 1 << 12;
+
 /// What was typed about a layout, not yet held against the model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LayoutRequest {
@@ -57,6 +60,8 @@ pub struct LayoutRequest {
     /// Rows that a rank's buffers have room for where experts drop nothing, in rows that equal loads bring; 0: all that can come
     /// if that is up to 4 times as many, else 2.
     pub expert_rows: usize,
+    /// What each rank's rows of the vocabulary, padding included, are a multiple of.
+    pub vocab_multiple: usize,
     /// Sequences in a step.
     pub global_batch: usize,
     /// Sequences of one (data, expert) rank in one pass; `None`: all of its share, or with a pipeline the fewest possible.
@@ -94,6 +99,7 @@ impl LayoutRequest {
             experts_over: None,
             dispatch: Dispatch::Dropped,
             expert_rows: 0,
+            vocab_multiple: 1,
             global_batch,
             microbatch: None,
             seq_len: None,
@@ -169,6 +175,10 @@ impl LayoutRequest {
     }
 
     fn keeps_without_grid(&self, model: &Model, ranks: usize) -> Kept {
+        let no_vocabulary = model.patch_values.is_some();
+        let most_padding = if no_vocabulary { 1 } else { MAX_VOCAB_MULTIPLE };
+        let padding =
+            if no_vocabulary { "the model has no vocabulary to pad" } else { "rows of the vocabulary of each rank" };
         let positions = format!("the model has {} positions (`model.seq_len` gives it others)", model.seq_len);
         // The first piece of layers may have only the embedding, and the last only the head.
         let limits = [
@@ -184,10 +194,15 @@ impl LayoutRequest {
             ),
             (Field::Bucket, self.bucket, usize::MAX, "elements whose states are on the device together"),
             (Field::OverlapChunks, Some(self.overlap_chunks), self.global_batch, "each has a sequence of the batch"),
+            (Field::VocabMultiple, Some(self.vocab_multiple), most_padding, padding),
         ];
         for (field, value, most, what) in limits {
             if let Some(value) = value.filter(|value| !(1..=most).contains(value)) {
-                let range = if most == usize::MAX { "at least 1".to_owned() } else { format!("1 to {most}") };
+                let range = match most {
+                    1 => "1".to_owned(),
+                    usize::MAX => "at least 1".to_owned(),
+                    most => format!("1 to {most}"),
+                };
                 let ways = vec![Way::sizes(field, value, Values::Multiples(1, most))];
                 return Err(Broken::new(field, value, format!("it must be {range}: {what}"), ways));
             }
@@ -257,6 +272,8 @@ pub struct Layout {
     /// Where experts drop nothing: how many times as many rows as equal loads bring the buffers of a rank have room for, but
     /// never more than can come; 0: all that can come if that is up to 4 times as many, else 2. More end the step.
     pub expert_rows: usize,
+    /// What each rank's rows of the vocabulary, padding included, are a multiple of.
+    pub vocab_multiple: usize,
     /// Sequences in a step.
     pub global_batch: usize,
     /// Sequences of one (data, expert) rank in one pass, split over z.
@@ -329,6 +346,7 @@ impl Layout {
             experts_over: request.experts_over.unwrap_or(usual).iter().filter(|axis| size(*axis) > 1).collect(),
             dispatch: request.dispatch,
             expert_rows: request.expert_rows,
+            vocab_multiple: request.vocab_multiple,
             global_batch: request.global_batch,
             microbatch: 0,
             seq_len: request.seq_len.unwrap_or(model.seq_len),
@@ -393,9 +411,15 @@ impl Layout {
         self.global_batch / self.grid.batch_shares() * self.grid.shard_index(place, &Axis::BATCH)
     }
 
-    /// The vocabulary padded to a multiple of x*y; padding counts in shapes, FLOPs, bytes and memory only.
+    /// The model's vocabulary, padded.
     pub fn padded_vocab(&self, model: &Model) -> usize {
-        model.vocab.next_multiple_of(self.grid.size(Axis::X) * self.grid.size(Axis::Y))
+        self.padded(model.vocab)
+    }
+
+    /// So many rows of a vocabulary, padded to a multiple of x*y and of [`Self::vocab_multiple`] for each of its parts; padding
+    /// counts in shapes, FLOPs, bytes and memory only.
+    pub fn padded(&self, rows: usize) -> usize {
+        rows.next_multiple_of(self.grid.size(Axis::X) * self.grid.size(Axis::Y) * self.vocab_multiple)
     }
 
     /// Heads of keys and values that the ranks along x hold together, each as many: those of the model, or, where x is

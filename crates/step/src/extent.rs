@@ -12,7 +12,7 @@ pub enum Extent {
     Fixed(usize),
     /// Token rows of one overlap chunk of a pass over one microbatch, of all data and expert ranks together.
     Tokens,
-    /// So many rows of a vocabulary, padded to a multiple of x times y.
+    /// So many rows of a vocabulary, padded.
     Padded(usize),
     /// Keys and values, or keys: of `heads` heads, or, where x has more ranks than that, of a copy for every rank.
     KeysValues {
@@ -59,7 +59,7 @@ impl Extent {
         match self {
             Self::Fixed(size) => size,
             Self::Tokens => layout.grid.batch_shares() * layout.microbatch / layout.overlap_chunks * layout.seq_len,
-            Self::Padded(size) => size.next_multiple_of(layout.grid.size(Axis::X) * layout.grid.size(Axis::Y)),
+            Self::Padded(size) => layout.padded(size),
             Self::KeysValues { beside, heads, each } => beside + heads.max(layout.grid.size(Axis::X)) * each,
             Self::Experts { count, each } => count * each,
             Self::Slots { experts, .. } => {

@@ -44,6 +44,8 @@ pub struct Candidate {
     pub dispatch: Dispatch,
     /// [`Layout::expert_rows`].
     pub expert_rows: usize,
+    /// [`Layout::vocab_multiple`].
+    pub vocab_multiple: usize,
 }
 
 impl Candidate {
@@ -67,6 +69,7 @@ impl Candidate {
         experts_over: AxisSet::EMPTY,
         dispatch: Dispatch::Dropped,
         expert_rows: 0,
+        vocab_multiple: 1,
     };
 
     /// What a layout on a cluster is for the native model.
@@ -95,6 +98,7 @@ impl Candidate {
             experts_over: layout.experts_over,
             dispatch: layout.dispatch,
             expert_rows: layout.expert_rows,
+            vocab_multiple: layout.vocab_multiple,
         }
     }
 
@@ -133,6 +137,7 @@ impl Candidate {
             experts_over: Some(self.spreading()),
             dispatch: self.dispatch,
             expert_rows: self.expert_rows,
+            vocab_multiple: self.vocab_multiple,
             microbatch: Some(self.microbatch),
             seq_len: Some(seq_len),
             ..LayoutRequest::new(grid, global_batch)
@@ -167,6 +172,7 @@ impl Candidate {
             experts_over: self.spreading(),
             dispatch: self.dispatch,
             expert_rows: self.expert_rows,
+            vocab_multiple: self.vocab_multiple,
             global_batch,
             microbatch: self.microbatch,
             seq_len,

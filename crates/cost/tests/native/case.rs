@@ -93,9 +93,12 @@ pub fn fixed(schedule: Schedule, count: usize) -> Vec<Case> {
 /// Cases of every schedule, some of whose data ranks may be expert ranks.
 pub fn any_case() -> impl Strategy<Value = Case> {
     let cases = select(Schedule::ALL.map(|(_, schedule)| schedule).to_vec()).prop_flat_map(cases);
-    (cases, any::<Index>()).prop_map(|(case, pick)| {
+    let cases = (cases, any::<Index>()).prop_map(|(case, pick)| {
         let shares = case.expert_shares();
         case.shared_out(*pick.get(&shares))
+    });
+    (cases, select(vec![1, 1, 7])).prop_filter_map("a legal layout", |(case, vocab_multiple)| {
+        changed(&case, |request| request.vocab_multiple = vocab_multiple)
     })
 }
 

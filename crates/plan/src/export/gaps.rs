@@ -51,6 +51,13 @@ impl<'a> Gaps<'a> {
         self.add(format!("{} = {}", field.name(), field.of(self.layout)), instead);
     }
 
+    /// Says so where the vocabulary is padded, of a framework that takes the model's as it is.
+    pub fn unpadded(&mut self) {
+        if self.layout.vocab_multiple > 1 {
+            self.lacks(Field::VocabMultiple, "the vocabulary is the model's: give it a padded one");
+        }
+    }
+
     /// x and y as one axis of tensor parallelism, which is all that most frameworks have.
     pub fn tensor_parallel(&mut self, model: &Classic) -> Result<usize, SpecError> {
         let Sizes { x, y, .. } = self.sizes;

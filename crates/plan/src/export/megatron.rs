@@ -231,7 +231,7 @@ fn model_flags(flags: &mut Flags, described: &Described, layout: &Layout, choice
     flags.on("--qk-layernorm", described.qk_norm);
     flags.set("--seq-length", layout.seq_len);
     flags.set("--max-position-embeddings", model.seq_len);
-    flags.set("--make-vocab-size-divisible-by", 1);
+    flags.set("--make-vocab-size-divisible-by", layout.vocab_multiple);
     flags.set("--normalization", if model.norm == Norm::Rms { "RMSNorm" } else { "LayerNorm" });
     flags.set("--norm-epsilon", model.norm_epsilon);
     let rotary = choices.rotary_base.is_some();

@@ -79,7 +79,7 @@ fn model_section(described: &Described, layout: &Layout, choices: &Choices) -> S
     section.maybe("kv_channels", described.head_dim);
     section.maybe("qk_layernorm", described.qk_norm.then_some(true));
     section.set("seq_length", layout.seq_len);
-    section.set("make_vocab_size_divisible_by", 1);
+    section.set("make_vocab_size_divisible_by", layout.vocab_multiple);
     section.set("normalization", if model.norm == Norm::Rms { "RMSNorm" } else { "LayerNorm" });
     section.set("layernorm_epsilon", model.norm_epsilon);
     section.set("position_embedding_type", if choices.rotary_base.is_some() { "rope" } else { "learned_absolute" });

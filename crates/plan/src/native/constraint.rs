@@ -134,6 +134,12 @@ impl Choice {
                 space.expert_rows = fixed.first().copied();
                 Ok(())
             }),
+            Field::VocabMultiple => Name(|space, key, text| {
+                let mut fixed = space.vocab_multiple.into_iter().collect();
+                fix(&mut fixed, key, number(key, Bound::Fix, text)?)?;
+                space.vocab_multiple = fixed.first().copied();
+                Ok(())
+            }),
             // Axes have sizes of their own, and the search finds orders, groups and pieces in its own way.
             _ => return None,
         })

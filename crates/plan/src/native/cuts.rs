@@ -136,7 +136,8 @@ pub(super) fn cuts(
 fn legal_spreadings(rules: &Rules, space: &Space, sizes: [usize; Axis::COUNT], tally: &mut Tally) -> Vec<AxisSet> {
     let (mut legal, mut first) = (Vec::new(), None);
     for experts_over in space.spreadings(&sizes) {
-        match rules.check_grid(sizes, experts_over) {
+        let vocab_multiple = space.vocab_multiple();
+        match rules.check_grid(&Candidate { sizes, experts_over, vocab_multiple, ..Candidate::PLAIN }) {
             Ok(()) => legal.push(experts_over),
             Err(rule) => {
                 first.get_or_insert((rule, experts_over));

@@ -1,7 +1,7 @@
 //! The rules of layouts, asked about candidates: without words, and so for millions of them.
 
 use quadrille_cost::native::Candidate;
-use quadrille_spec::{Axis, AxisSet, Layout, Model, Recompute, Rule, Scope, SpecError};
+use quadrille_spec::{Layout, Model, Recompute, Rule, Scope, SpecError};
 
 /// A model with a batch: what candidates are held against.
 #[derive(Debug, Clone, Copy)]
@@ -23,12 +23,12 @@ impl Rules<'_> {
         Scope::ALL.into_iter().try_for_each(|scope| self.check_scope(candidate, scope))
     }
 
-    /// What depends on the sizes of the axes, and on those over which experts are spread, alone.
+    /// What depends on the sizes of the axes, on those over which experts are spread, and on the vocabulary's padding alone.
     ///
     /// # Errors
     /// The first rule that is broken.
-    pub fn check_grid(&self, sizes: [usize; Axis::COUNT], experts_over: AxisSet) -> Result<(), Rule> {
-        self.check_scope(&Candidate { sizes, experts_over, ..Candidate::PLAIN }, Scope::Grid)
+    pub fn check_grid(&self, candidate: &Candidate) -> Result<(), Rule> {
+        self.check_scope(candidate, Scope::Grid)
     }
 
     /// What depends on one scope, where those before it are kept.

@@ -156,9 +156,9 @@ impl Question {
     /// The search for the `top` fastest.
     ///
     /// # Errors
-    /// As [`Self::reserved`]; choices for experts of a model that has none.
+    /// As [`Self::reserved`]; choices for experts or a vocabulary of a model that has none.
     pub fn search(&self, top: usize) -> Result<Search<'_>, SpecError> {
-        self.space.check_experts(&self.model)?;
+        self.space.check_used(&self.model)?;
         Ok(Search::new(self.setting()?, self.devices, self.space.clone(), top))
     }
 

@@ -2,8 +2,8 @@
 
 use quadrille_cost::native::{AttentionKernel, Candidate, Framework};
 use quadrille_spec::{
-    Activations, Axis, AxisSet, Dispatch, Field, KeepWeights, Linear, Model, Overlap, Recompute, Schedule, SpecError,
-    Zero,
+    Activations, Axis, AxisSet, Dispatch, Field, Grid, KeepWeights, LayoutRequest, Linear, Model, Overlap, Recompute,
+    Schedule, SpecError, Zero,
 };
 
 use super::constraint::{Bound, Range};
@@ -48,6 +48,9 @@ pub struct Space {
     /// Room for rows of experts ([`Layout::expert_rows`](quadrille_spec::Layout::expert_rows)); `None`: as much as the imbalance
     /// of loads needs, if the usual is not enough.
     pub expert_rows: Option<usize>,
+    /// What each rank's rows of the vocabulary are a multiple of ([`Layout::vocab_multiple`](quadrille_spec::Layout::vocab_multiple));
+    /// `None`: 1.
+    pub vocab_multiple: Option<usize>,
 }
 
 impl Default for Space {
@@ -78,6 +81,7 @@ impl Default for Space {
             experts_over: Vec::new(),
             dispatch: None,
             expert_rows: None,
+            vocab_multiple: None,
         }
     }
 }
@@ -93,18 +97,25 @@ fn foldings() -> Vec<AxisSet> {
 impl Space {
     /// Everything, and other sizes of expert where a candidate has more than one.
     pub(super) fn around(candidate: &Candidate, model: &Model) -> Self {
-        let mut space = Self { experts_over: vec![candidate.experts_over], ..Self::default() }.of_model(model);
+        let vocab_multiple = Some(candidate.vocab_multiple);
+        let mut space =
+            Self { experts_over: vec![candidate.experts_over], vocab_multiple, ..Self::default() }.of_model(model);
         if candidate.size(Axis::Expert) > 1 {
             space.axes[Axis::Expert as usize] = Range { least: 1, most: candidate.devices() };
         }
         space
     }
 
-    /// Refuses what is said of experts of a model that has none.
+    /// Refuses what is said of experts, or of a vocabulary, of a model that has none.
     ///
     /// # Errors
     /// The first such choice.
-    pub(super) fn check_experts(&self, model: &Model) -> Result<(), SpecError> {
+    pub(super) fn check_used(&self, model: &Model) -> Result<(), SpecError> {
+        let padded = LayoutRequest {
+            vocab_multiple: self.vocab_multiple(),
+            ..LayoutRequest::new(Grid::of_sizes([1; Axis::COUNT])?, 1)
+        };
+        padded.check_without_grid(model, 1)?;
         if model.has_experts() {
             return Ok(());
         }
@@ -230,6 +241,7 @@ impl Space {
         let cut = several(&[Axis::X, Axis::Y]);
         self.has_sizes(&c.sizes)
             && c.bucket == self.bucket
+            && c.vocab_multiple == self.vocab_multiple()
             && self.spreads_as(c)
             && self.microbatch.contains(c.microbatch)
             && self.chunks.contains(c.chunks)
@@ -240,6 +252,11 @@ impl Space {
             && (!cut || self.activations.contains(&c.activations) && self.linear.contains(&c.linear))
             && (!several(&[Axis::Z]) || self.keep_weights.contains(&c.keep_weights))
             && (!several(&[Axis::Pipe]) || self.schedules.contains(&c.schedule))
+    }
+
+    /// What each rank's rows of the vocabulary are a multiple of.
+    pub(super) fn vocab_multiple(&self) -> usize {
+        self.vocab_multiple.unwrap_or(1)
     }
 
     /// Whether experts are spread over axes that are tried, as far as they are above 1. Left to the model all are.

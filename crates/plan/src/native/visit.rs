@@ -301,6 +301,7 @@ impl<'a> Visit<'a> {
                     experts_over: self.experts_over,
                     dispatch: space.dispatch_of(activations),
                     expert_rows,
+                    vocab_multiple: space.vocab_multiple(),
                     ..Candidate::PLAIN
                 });
             }

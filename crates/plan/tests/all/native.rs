@@ -150,6 +150,7 @@ fn candidate() -> impl Strategy<Value = Candidate> {
             experts_over: AxisSet::EMPTY,
             dispatch: Dispatch::Dropped,
             expert_rows: 0,
+            vocab_multiple: [1, 1, 3][chunks % 3],
         }
     })
 }

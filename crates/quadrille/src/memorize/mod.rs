@@ -60,7 +60,8 @@ fn spec(arguments: &MemorizeArguments, launch: &Launch) -> Result<StudySpec, Fai
     };
     let dtype = from.as_ref().map_or(RealType::F32, |checkpoint| checkpoint.about().dtype);
     let batch = Some([GLOBAL_BATCH, settings.model.seq_len]);
-    let defaults = launch.defaults(&LayoutDefaults { ranks: 1, dtype: dtype.into(), per_node: None, batch })?;
+    let usual = LayoutDefaults { ranks: 1, dtype: dtype.into(), batch, ..LayoutDefaults::USUAL };
+    let defaults = launch.defaults(&usual)?;
     let typed = arguments.layout.said(arguments.dtype).open(&defaults)?;
     let layout = typed.resolve(&settings.model)?;
     launch.check_ranks(layout.grid.ranks())?;
