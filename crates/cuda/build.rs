@@ -10,10 +10,6 @@ use std::process::{Child, Command};
 /// The three formats, as sources and entry points name them.
 const FORMATS: [&str; 3] = ["f64", "f32", "mixed"];
 
-/// Files of kernels that are also compiled without a barrier, in a format.
-const CONTROLS: [(&str, &str, &str); 2] =
-    [("f64", "__syncwarp", "attention_backward.cu"), ("mixed", "__syncthreads", "mixed_attention_keys.cu")];
-
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(emulated)");
     for path in ["build.rs", "src/kernels", "src/emulator"] {
@@ -56,15 +52,6 @@ fn build_emulator(compiler: &OsString) {
             include(&mut text, &mut entries, &root.join("src/emulator/controls.cu"), format);
         }
         units.push(unit(&out, format, &text, &entries));
-    }
-    // Attention whose threads do not wait for each other: it must give wrong results.
-    for (format, barrier, file) in CONTROLS {
-        let name = format!("control_{format}");
-        let mut text = head(&shared, format) + &format!("#undef {barrier}\n#define {barrier}()\n");
-        text += &format!("#undef ENTRY\n#define ENTRY(name) name##_{name}\n");
-        let mut entries = String::new();
-        include(&mut text, &mut entries, &root.join("src/kernels").join(file), &name);
-        units.push(unit(&out, &name, &text, &entries));
     }
 
     let objects: Vec<PathBuf> =

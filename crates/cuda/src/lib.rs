@@ -22,7 +22,7 @@ mod words;
 pub use array::{Array, Element, Format, Number};
 pub use backend::{
     Cuda, DeviceAngles, DeviceBuffer, DeviceIndices, DeviceKind, DeviceMover, DeviceSamples, DeviceView, DeviceViewMut,
-    Lanes, choose,
+    Lanes, choose, emulate_by,
 };
 pub use driver::{Address, Driver, Event, Fault, Launch, Memory, Place, Product, Stream, THREADS};
 #[cfg(emulated)]

@@ -28,6 +28,13 @@ pub fn choose(kind: DeviceKind) {
     DEVICES.lock().unwrap_or_else(PoisonError::into_inner).chosen = kind;
 }
 
+/// Ranks on an emulated device get this one from now on, as long as it lives.
+pub fn emulate_by(device: &Arc<dyn Driver>) {
+    let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+    devices.used.retain(|(kind, ..)| *kind != DeviceKind::Emulated);
+    devices.used.push((DeviceKind::Emulated, 0, Arc::downgrade(device)));
+}
+
 /// The device of a rank of the job: the same for all ranks that share it.
 pub(super) fn of_rank(rank: usize) -> Result<Arc<dyn Driver>, Fault> {
     let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);

@@ -24,8 +24,10 @@ extern __thread Here here;
 
 enum Scope { BLOCK, WARP };
 
-// Waits until all threads of the block or of the warp are at the same place.
-void wait(Scope scope, int place);
+// Whether this launch runs without the barrier of a line: a negative control.
+bool is_left_out(const char* file, int line);
+// Waits until all threads of the block or of the warp are at the same line.
+void wait(Scope scope, const char* file, int line);
 // The value that `lane` of the warp gives, once all its lanes have given theirs; one beyond the warp gives `bits` back.
 u64 exchange(u64 bits, unsigned lane);
 // What a lane gives to its warp; and what all its lanes give, once they have. It is there until the lane has exchanged
@@ -93,8 +95,8 @@ void run(const u64* words) {
 #define gridDim emulated::here.blocks
 #define blockDim emulated::here.threads
 
-#define __syncthreads() emulated::wait(emulated::BLOCK, __LINE__)
-#define __syncwarp() emulated::wait(emulated::WARP, __LINE__)
+#define __syncthreads() emulated::wait(emulated::BLOCK, __FILE__, __LINE__)
+#define __syncwarp() emulated::wait(emulated::WARP, __FILE__, __LINE__)
 // No templates around it: their instances would share one memory.
 #define SHARED(type, name, count)                          \
     constexpr int name##_place = __COUNTER__;              \

@@ -1,6 +1,7 @@
 //! The emulated device's memory, every byte of which is 0xff, and so no number, before it is written and after it is freed.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use super::fault;
 use crate::driver::{Address, Fault};
@@ -20,6 +21,8 @@ const KEPT: usize = 256 << 10;
 struct Allocation {
     blocks: Vec<Block>,
     bytes: usize,
+    /// Bytes between its parts, which nobody may write either.
+    guards: Vec<Range<usize>>,
 }
 
 #[derive(Clone, Copy)]
@@ -28,7 +31,7 @@ struct Block([u8; GUARD]);
 
 impl Allocation {
     fn new(bytes: usize) -> Self {
-        Self { blocks: vec![Block([POISON; GUARD]); bytes.div_ceil(GUARD) + 2], bytes }
+        Self { blocks: vec![Block([POISON; GUARD]); bytes.div_ceil(GUARD) + 2], bytes, guards: Vec::new() }
     }
 
     fn address(&mut self) -> Address {
@@ -39,7 +42,11 @@ impl Allocation {
     fn is_sound(&self) -> bool {
         let (last, used) = (1 + self.bytes / GUARD, self.bytes % GUARD);
         let is_poison = |bytes: &[u8]| bytes == &[POISON; GUARD][..bytes.len()];
-        is_poison(&self.blocks[0].0)
+        let all = self.blocks.as_ptr().cast::<u8>();
+        // SAFETY: guards lie within the allocation, which begins behind the first block.
+        let guard = |at: &Range<usize>| unsafe { std::slice::from_raw_parts(all.add(GUARD + at.start), at.len()) };
+        self.guards.iter().all(|at| guard(at).chunks(GUARD).all(is_poison))
+            && is_poison(&self.blocks[0].0)
             && is_poison(&self.blocks[last].0[used..])
             && is_poison(&self.blocks[self.blocks.len() - 1].0)
     }
@@ -72,6 +79,15 @@ impl Allocations {
             self.freed.remove(0);
         }
         Ok(())
+    }
+
+    /// Bytes of an allocation are nobody's from now on.
+    pub fn guard(&mut self, at: Address, bytes: usize) {
+        if let Some((start, allocation)) = self.used.range_mut(..=at).next_back() {
+            let first = (at.0 - start.0) as usize;
+            assert!(first + bytes <= allocation.bytes, "a guard beyond its memory");
+            allocation.guards.push(first..first + bytes);
+        }
     }
 
     /// Bytes in use.

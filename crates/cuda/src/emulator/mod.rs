@@ -10,6 +10,7 @@ mod product;
 mod streams;
 
 use std::collections::HashMap;
+use std::ffi::CString;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::driver::{Address, Driver, Event, Fault, Launch, Memory, Place, Product, Stream};
@@ -28,8 +29,8 @@ fn fault(text: impl Into<String>) -> Fault {
 pub struct Emulator {
     state: Mutex<State>,
     kernels: HashMap<&'static str, native::Kernel>,
-    /// Whether kernels that there are without barriers run without.
-    without_barriers: bool,
+    /// What kernels run without.
+    without: Option<native::Barrier>,
 }
 
 struct State {
@@ -43,7 +44,7 @@ impl Emulator {
     pub fn new(seed: u64) -> Self {
         let random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let state = State { random, memory: Allocations::default(), streams: Streams::default() };
-        Self { state: Mutex::new(state), kernels: native::kernels(), without_barriers: false }
+        Self { state: Mutex::new(state), kernels: native::kernels(), without: None }
     }
 
     /// A device that draws from the seed in [`SEED`], or else from 1.
@@ -57,19 +58,19 @@ impl Emulator {
         }
     }
 
-    /// A device on which threads do not wait for each other in the backward pass of attention, lanes of a warp in `f64`,
-    /// those of a block that has keys in `mixed`: a negative control, which must give wrong results.
-    pub fn without_barriers(seed: u64) -> Self {
-        Self { without_barriers: true, ..Self::new(seed) }
+    /// A device on which threads do not wait where a line of a file of kernels says so: a negative control, which must give
+    /// wrong results.
+    ///
+    /// # Panics
+    /// If the file's name has a zero.
+    pub fn without_barrier(seed: u64, file: &str, line: u32) -> Self {
+        let file = CString::new(file).expect("names have no zeros");
+        Self { without: Some(native::Barrier { file, line }), ..Self::new(seed) }
     }
 
     /// The kernel of a launch, and its entry point.
     fn kernel(&self, launch: &Launch<'_>) -> Result<(String, native::Kernel), Fault> {
-        let control = entry_point(&format!("{}_control", launch.kernel), launch.format);
-        let entry = match self.without_barriers && self.kernels.contains_key(control.as_str()) {
-            true => control,
-            false => entry_point(launch.kernel, launch.format),
-        };
+        let entry = entry_point(launch.kernel, launch.format);
         let kernel = self.kernels.get(entry.as_str()).ok_or_else(|| fault(format!("there is no kernel {entry}")))?;
         Ok((entry, *kernel))
     }
@@ -93,8 +94,9 @@ impl Emulator {
         match command {
             Command::Kernel { kernel, blocks, shared, words } => {
                 let blocks = 1 + state.random.below(blocks as usize) as u32;
+                let compiled = self.kernels[kernel.as_str()];
                 // SAFETY: whoever launched it has promised that its arguments are there until it is done.
-                unsafe { self.kernels[kernel.as_str()].run(&words, blocks, shared, state.random.next()) }
+                unsafe { compiled.run(&words, blocks, shared, state.random.next(), self.without.as_ref()) }
                     .map_err(|text| fault(format!("kernel {kernel}: {text}")))
             }
             Command::Copy { from, to, bytes } => {
@@ -127,6 +129,14 @@ impl Driver for Emulator {
 
     unsafe fn free(&self, at: Address) -> Result<(), Fault> {
         self.state().memory.free(at)
+    }
+
+    fn guard(&self, at: Address, bytes: usize) {
+        self.state().memory.guard(at, bytes);
+    }
+
+    fn name(&self) -> Result<String, Fault> {
+        Ok(LIBRARY.to_owned())
     }
 
     fn memory(&self) -> Result<Memory, Fault> {

@@ -1,7 +1,8 @@
 //! The kernels that the C++ compiler has compiled.
 
 use std::collections::HashMap;
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, CString, c_char};
+use std::ptr;
 
 use crate::driver::THREADS;
 
@@ -19,8 +20,6 @@ unsafe extern "C" {
     static quadrille_kernels_f64: Entry;
     static quadrille_kernels_f32: Entry;
     static quadrille_kernels_mixed: Entry;
-    static quadrille_kernels_control_f64: Entry;
-    static quadrille_kernels_control_mixed: Entry;
 
     fn quadrille_emulate(
         kernel: *const Entry,
@@ -29,7 +28,17 @@ unsafe extern "C" {
         threads: u32,
         shared: u32,
         seed: u64,
+        without_file: *const c_char,
+        without_line: u32,
     ) -> *const c_char;
+}
+
+/// Where threads wait for each other, or for their copies.
+pub struct Barrier {
+    /// The name of a file of kernels.
+    pub file: CString,
+    /// A line of it, from 1 on.
+    pub line: u32,
 }
 
 /// A compiled kernel.
@@ -47,13 +56,21 @@ impl Kernel {
         self.0.words as usize
     }
 
-    /// Runs it; an error says what is wrong with how its threads wait for each other.
+    /// Runs it, without a barrier if one is named; an error says what is wrong with how its threads wait for each other.
     ///
     /// # Safety
     /// There are as many words as it takes, and what they point to is there.
-    pub unsafe fn run(self, words: &[u64], blocks: u32, shared: u32, seed: u64) -> Result<(), String> {
-        // SAFETY: the caller's promise; the entry is the kernel's.
-        let wrong = unsafe { quadrille_emulate(self.0, words.as_ptr(), blocks, THREADS, shared, seed) };
+    pub unsafe fn run(
+        self,
+        words: &[u64],
+        blocks: u32,
+        shared: u32,
+        seed: u64,
+        without: Option<&Barrier>,
+    ) -> Result<(), String> {
+        let (file, line) = without.map_or((ptr::null(), 0), |barrier| (barrier.file.as_ptr(), barrier.line));
+        // SAFETY: the caller's promise; the entry is the kernel's, and the file's name ends with a zero.
+        let wrong = unsafe { quadrille_emulate(self.0, words.as_ptr(), blocks, THREADS, shared, seed, file, line) };
         if wrong.is_null() {
             return Ok(());
         }
@@ -67,13 +84,9 @@ pub fn kernels() -> HashMap<&'static str, Kernel> {
     let mut kernels = HashMap::new();
     // SAFETY: the tables are constants that end with an entry without a name; names are constant texts.
     unsafe {
-        for table in [
-            &raw const quadrille_kernels_f64,
-            &raw const quadrille_kernels_f32,
-            &raw const quadrille_kernels_mixed,
-            &raw const quadrille_kernels_control_f64,
-            &raw const quadrille_kernels_control_mixed,
-        ] {
+        for table in
+            [&raw const quadrille_kernels_f64, &raw const quadrille_kernels_f32, &raw const quadrille_kernels_mixed]
+        {
             let mut entry = table;
             while !(*entry).name.is_null() {
                 let name = CStr::from_ptr((*entry).name).to_str().expect("names of kernels are ASCII");

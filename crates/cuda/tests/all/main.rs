@@ -5,6 +5,8 @@ mod attention;
 #[cfg(emulated)]
 mod attention_tiles;
 #[cfg(emulated)]
+mod barriers;
+#[cfg(emulated)]
 mod columns;
 #[cfg(emulated)]
 mod cross_entropy;

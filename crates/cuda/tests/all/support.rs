@@ -34,6 +34,9 @@ pub fn is_real() -> bool {
     std::env::var("QUADRILLE_TEST_DEVICE").is_ok_and(|device| device == "cuda")
 }
 
+/// The variable that names a barrier, `file:line`, which emulated devices do without.
+pub const WITHOUT: &str = "QUADRILLE_TEST_WITHOUT";
+
 /// A device with one stream: an emulated one, or with `QUADRILLE_TEST_DEVICE=cuda` the first real one.
 pub struct Device {
     pub driver: Arc<dyn Driver>,
@@ -55,7 +58,11 @@ impl Device {
 
     /// An emulated one in any case.
     pub fn emulated(seed: u64) -> Self {
-        Self::of(Arc::new(Emulator::new(seed)))
+        let without = std::env::var(WITHOUT).ok();
+        Self::of(Arc::new(match without.as_deref().and_then(|text| text.split_once(':')) {
+            None => Emulator::new(seed),
+            Some((file, line)) => Emulator::without_barrier(seed, file, line.parse().unwrap()),
+        }))
     }
 
     pub fn of(driver: Arc<dyn Driver>) -> Self {

@@ -5,6 +5,8 @@
 
 #![cfg(emulated)]
 
+mod careless;
+
 use proptest::test_runner::TestCaseError;
 use quadrille_cuda::DeviceKind;
 use quadrille_proofs::{
@@ -16,6 +18,7 @@ use quadrille_spec::ElementType;
 fn holds(case: &Case, dtype: ElementType) -> Result<(), TestCaseError> {
     let real = std::env::var("QUADRILLE_TEST_DEVICE").is_ok_and(|device| device == "cuda");
     let device = if real { DeviceKind::Cuda } else { DeviceKind::Emulated };
+    careless::install();
     match verified_on(&device, &case.program(dtype), case) {
         Ok(report) if report.ok && report.ledger_equal => Ok(()),
         Ok(report) => Err(TestCaseError::fail(format!("{report:?}"))),
@@ -61,4 +64,14 @@ fn single_precision_is_close_to_the_serial_model() {
 #[test]
 fn rounded_values_are_close_to_the_serial_model() {
     for_random(count(2), cases(), |case| holds(&case, ElementType::Bf16));
+}
+
+/// Whatever of the order of streams is left out is found.
+#[test]
+fn careless_devices_are_found() {
+    let test = "combined_layouts_equal_the_serial_model";
+    assert!(careless::passes(test, None), "it fails anyway");
+    for part in careless::parts() {
+        assert!(!careless::passes(test, Some(&part)), "nobody misses {part}");
+    }
 }

@@ -1,0 +1,162 @@
+//! An emulated device that leaves out some of what orders its streams: a negative control.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use quadrille_cuda::{Address, Driver, Emulator, Event, Fault, Launch, Memory, Place, Product, Stream, emulate_by};
+
+/// The variable that says what is left out, in the tests of a process.
+const LEAVES_OUT: &str = "QUADRILLE_TEST_LEAVES_OUT";
+
+/// What there is to be left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// Streams do not wait for events.
+    Waits,
+    /// Events record nothing.
+    Records,
+    /// The host does not wait for what collectives move.
+    Fences,
+    /// The host does not wait for kernels where no memory of its own is under way.
+    Kernels,
+    /// New buffers are not made zero.
+    Clears,
+}
+
+const PARTS: [Part; 5] = [Part::Waits, Part::Records, Part::Fences, Part::Kernels, Part::Clears];
+
+/// What is known of a stream: whether kernels run in it, and whether it copies to or from the host's memory.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    urgent: bool,
+    copies: bool,
+}
+
+struct Careless {
+    device: Emulator,
+    leaves_out: Part,
+    streams: Mutex<BTreeMap<u64, Known>>,
+}
+
+impl Careless {
+    fn known(&self, stream: Stream) -> Known {
+        self.streams.lock().unwrap()[&stream.0]
+    }
+}
+
+impl Driver for Careless {
+    fn allocate(&self, bytes: usize) -> Result<Address, Fault> {
+        self.device.allocate(bytes)
+    }
+
+    unsafe fn free(&self, at: Address) -> Result<(), Fault> {
+        // SAFETY: the caller's promise.
+        unsafe { self.device.free(at) }
+    }
+
+    fn name(&self) -> Result<String, Fault> {
+        self.device.name()
+    }
+
+    fn memory(&self) -> Result<Memory, Fault> {
+        self.device.memory()
+    }
+
+    fn stream(&self, urgent: bool) -> Result<Stream, Fault> {
+        let stream = self.device.stream(urgent)?;
+        self.streams.lock().unwrap().insert(stream.0, Known { urgent, copies: false });
+        Ok(stream)
+    }
+
+    fn close(&self, stream: Stream) {
+        self.device.close(stream);
+    }
+
+    fn event(&self) -> Result<Event, Fault> {
+        self.device.event()
+    }
+
+    fn forget(&self, event: Event) {
+        self.device.forget(event);
+    }
+
+    fn record(&self, event: Event, on: Stream) -> Result<(), Fault> {
+        if self.leaves_out == Part::Records { Ok(()) } else { self.device.record(event, on) }
+    }
+
+    fn wait(&self, on: Stream, event: Event) -> Result<(), Fault> {
+        if self.leaves_out == Part::Waits { Ok(()) } else { self.device.wait(on, event) }
+    }
+
+    fn query(&self, event: Event) -> Result<bool, Fault> {
+        self.device.query(event)
+    }
+
+    fn synchronize(&self, stream: Stream) -> Result<(), Fault> {
+        let Known { urgent, copies } = self.known(stream);
+        // The host's own memory is always waited for: it is gone when whoever owns it goes on.
+        if !copies && self.leaves_out == if urgent { Part::Fences } else { Part::Kernels } {
+            return Ok(());
+        }
+        self.streams.lock().unwrap().insert(stream.0, Known { urgent, copies: false });
+        self.device.synchronize(stream)
+    }
+
+    unsafe fn copy(&self, on: Stream, from: Place, to: Place, bytes: usize) -> Result<(), Fault> {
+        if !matches!((from, to), (Place::Device(_), Place::Device(_))) {
+            self.streams.lock().unwrap().entry(on.0).and_modify(|known| known.copies = true);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.device.copy(on, from, to, bytes) }
+    }
+
+    unsafe fn clear(&self, on: Stream, at: Address, bytes: usize) -> Result<(), Fault> {
+        if self.leaves_out == Part::Clears {
+            return Ok(());
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.device.clear(on, at, bytes) }
+    }
+
+    unsafe fn launch(&self, on: Stream, launch: &Launch<'_>) -> Result<(), Fault> {
+        // SAFETY: the caller's promise.
+        unsafe { self.device.launch(on, launch) }
+    }
+
+    unsafe fn product(&self, on: Stream, product: &Product) -> Result<(), Fault> {
+        // SAFETY: the caller's promise.
+        unsafe { self.device.product(on, product) }
+    }
+}
+
+/// Ranks of this process get a careless device if the variable says so.
+pub fn install() {
+    static DEVICE: OnceLock<Option<Arc<dyn Driver>>> = OnceLock::new();
+    DEVICE.get_or_init(|| {
+        let told = std::env::var(LEAVES_OUT).ok()?;
+        let leaves_out = *PARTS.iter().find(|part| format!("{part:?}") == told).expect("a part");
+        let device: Arc<dyn Driver> =
+            Arc::new(Careless { device: Emulator::new(1), leaves_out, streams: Mutex::default() });
+        emulate_by(&device);
+        Some(device)
+    });
+}
+
+/// Whether the test of a name passes in a process whose device is careless, or careful.
+pub fn passes(test: &str, leaves_out: Option<&str>) -> bool {
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", test, "--nocapture"]).env("QUADRILLE_SEED", "1").env("QUADRILLE_CASES", "2");
+    // What fails is not looked into.
+    child.env("PROPTEST_MAX_SHRINK_ITERS", "0");
+    leaves_out.map(|part| child.env(LEAVES_OUT, part));
+    let output = child.output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.contains("running 1 test"), "{test}: {told}");
+    output.status.success()
+}
+
+/// The names of what can be left out.
+pub fn parts() -> impl Iterator<Item = String> {
+    PARTS.iter().map(|part| format!("{part:?}"))
+}
