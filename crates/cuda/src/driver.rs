@@ -117,6 +117,16 @@ pub trait Driver: Send + Sync + 'static {
     /// # Safety
     /// It was allocated here, and no command that is not done uses it.
     unsafe fn free(&self, at: Address) -> Result<(), Fault>;
+    /// These bytes, which nobody has written, are to be nobody's until the memory that they are in is freed: a device that can
+    /// tell finds whoever writes them.
+    fn guard(&self, _at: Address, _bytes: usize) {}
+    /// Bytes that products take beside their operands, in every stream that has some.
+    fn workspace(&self) -> usize {
+        0
+    }
+
+    /// What the device is called.
+    fn name(&self) -> Result<String, Fault>;
     /// The device's memory.
     fn memory(&self) -> Result<Memory, Fault>;
 

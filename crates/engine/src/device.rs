@@ -1,6 +1,11 @@
 //! What the ranks of a process compute on, whatever the type of their elements is.
 
+use std::convert::Infallible;
+use std::time::Instant;
+
+use quadrille_spec::{ElementType, RealType};
 use quadrille_step::StepProgram;
+use quadrille_tensor::{Buffer, Element, ProductShape, Transpose, library_matmul};
 
 use crate::{
     BatchSource, EngineError, EvaluateOutcome, ForwardOptions, GenerateOptions, GenerateOutcome, GenerationPrograms,
@@ -15,6 +20,22 @@ pub trait Device: Sync {
     /// # Errors
     /// The device's, above all that there is none.
     fn free(&self, ranks: usize) -> Result<Option<u64>, EngineError>;
+
+    /// What it is called; `None`: it is the processor.
+    ///
+    /// # Errors
+    /// The device's, above all that there is none.
+    fn name(&self) -> Result<Option<String>, EngineError>;
+
+    /// The library's product, for others to be held against: as fast as it gets on one device, or on so many threads of the
+    /// processor.
+    ///
+    /// # Errors
+    /// The device's.
+    fn yardstick(&self, dtype: ElementType, threads: usize) -> Result<Yardstick, EngineError>;
+
+    /// What each rank's rows of a vocabulary had best be a multiple of.
+    fn vocab_multiple(&self) -> usize;
 
     /// As [`train`](crate::train()).
     ///
@@ -64,6 +85,49 @@ pub trait Device: Sync {
     fn observe(&self, program: &StepProgram, options: &ObserveOptions) -> Result<Vec<Observed>, EngineError>;
 }
 
+/// A product of the library, and how fast it is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Yardstick {
+    /// `[m, n, k]` of [m, k] [k, n].
+    pub size: [usize; 3],
+    /// FLOP/s of the fastest run.
+    pub flops_per_second: f64,
+}
+
+impl Yardstick {
+    /// Runs of the product, after one that warms up.
+    const RUNS: usize = 9;
+
+    /// The fastest of some runs of a product of this size, each of which returns when it is done.
+    ///
+    /// # Errors
+    /// That of a run.
+    pub fn of<E>(size: [usize; 3], mut run: impl FnMut() -> Result<(), E>) -> Result<Self, E> {
+        run()?;
+        let mut fastest = f64::INFINITY;
+        for _ in 0..Self::RUNS {
+            let start = Instant::now();
+            run()?;
+            fastest = fastest.min(start.elapsed().as_secs_f64());
+        }
+        Ok(Self { size, flops_per_second: 2.0 * size.iter().product::<usize>() as f64 / fastest })
+    }
+}
+
+/// GPT-2's widest linear layer on 1024 tokens.
+fn product_of_processor<T: Element>(threads: usize) -> Yardstick {
+    let size @ [m, n, k] = [1024, 3072, 768];
+    let numbers = |len| Buffer::<T>::from_fn(len, |at| T::from_f64((at % 97) as f64 / 97.0 - 0.5));
+    let (a, b, mut c) = (numbers(m * k), numbers(k * n), Buffer::new(m * n));
+    let shape = ProductShape { stored: Transpose::Nn, m, n, k };
+    let measured: Result<Yardstick, Infallible> = Yardstick::of(size, || {
+        library_matmul(threads, shape, &a, &b, &mut c, false);
+        Ok(())
+    });
+    let Ok(yardstick) = measured;
+    yardstick
+}
+
 /// The processor.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Processor;
@@ -71,6 +135,21 @@ pub struct Processor;
 impl Device for Processor {
     fn free(&self, _ranks: usize) -> Result<Option<u64>, EngineError> {
         Ok(None)
+    }
+
+    fn name(&self) -> Result<Option<String>, EngineError> {
+        Ok(None)
+    }
+
+    fn yardstick(&self, dtype: ElementType, threads: usize) -> Result<Yardstick, EngineError> {
+        Ok(match dtype.real() {
+            RealType::F32 => product_of_processor::<f32>(threads),
+            RealType::F64 => product_of_processor::<f64>(threads),
+        })
+    }
+
+    fn vocab_multiple(&self) -> usize {
+        1
     }
 
     fn train(

@@ -22,6 +22,13 @@ pub(crate) struct StatesMut<'s, B: Backend> {
 }
 
 impl<B: Backend> OptimizerStates<B> {
+    /// The sizes of what [`Self::new`] allocates.
+    pub fn sizes(program: &StageProgram, parameter: &Parameter) -> impl Iterator<Item = u64> + use<B> {
+        let bytes = (program.value(parameter.updated).local_elements * size_of::<B::Real>()) as u64;
+        let masters = usize::from(program.master_bytes(parameter.updated) > 0);
+        std::iter::repeat_n(bytes, masters + 2)
+    }
+
     /// All zeros.
     pub fn new(backend: &B, program: &StageProgram, parameter: &Parameter) -> Result<Self, EngineError> {
         let elements = program.value(parameter.updated).local_elements;

@@ -251,6 +251,8 @@ impl<'a, B: Backend> RankEngine<'a, B> {
         }
         let parameters = program.parameters.iter().enumerate().filter(|_| program.trains() && streamed.is_none());
         let trained = parameters.filter(|(_, parameter)| parameter.is_trained());
+        let sizes = trained.clone().flat_map(|(_, parameter)| OptimizerStates::<B>::sizes(program, parameter));
+        backend.reserve(&sizes.collect::<Vec<_>>())?;
         let states = trained
             .map(|(index, parameter)| Ok((ParameterId(index), OptimizerStates::new(&*backend, program, parameter)?)));
         let states = states.collect::<Result<BTreeMap<_, _>, EngineError>>()?;

@@ -12,8 +12,9 @@ use quadrille_step::StepProgram;
 use crate::carried::Carried;
 use crate::saving::{Saved, Saver};
 use crate::{
-    Backend, BatchSource, EngineError, Evaluator, InitialValues, OnDivergence, Predictions, RankEngine, RankReport,
-    RankStep, RankTrace, Restore, RunEvent, Start, StepOutcome, StepRecord, TrainOptions, Validation,
+    Backend, BatchSource, DeviceMemory, EngineError, Evaluator, InitialValues, MatmulChoices, OnDivergence,
+    Predictions, RankEngine, RankReport, RankStep, RankTrace, Restore, RunEvent, Start, StepOutcome, StepRecord,
+    TrainOptions, Validation,
 };
 
 /// Where a rank tells what happens.
@@ -94,7 +95,8 @@ pub(crate) fn run<B: Backend>(
     if first > options.steps {
         run.validate(options.steps, true)?;
     }
-    Ok(counts.report(trace, run.engine.matmuls.clone()))
+    let memory = run.engine.backend.memory()?;
+    Ok(counts.report(trace, run.engine.matmuls.clone(), memory))
 }
 
 /// The rank with everything that it starts from.
@@ -296,7 +298,12 @@ impl<'a> Counts<'a> {
         (self.predicted, self.ledger) = (Some(predicted), Some(counted));
     }
 
-    fn report(self, trace: Option<RankTrace>, matmuls: crate::MatmulChoices) -> RankReport {
+    fn report(
+        self,
+        trace: Option<RankTrace>,
+        matmuls: MatmulChoices,
+        device_memory: Option<DeviceMemory>,
+    ) -> RankReport {
         RankReport {
             predicted: self.predicted,
             ledger: self.ledger,
@@ -307,6 +314,7 @@ impl<'a> Counts<'a> {
             chosen: self.chosen,
             matmuls,
             trace,
+            device_memory,
             records: self.records,
         }
     }

@@ -135,7 +135,26 @@ pub struct RankReport {
     pub matmuls: MatmulChoices,
     /// The last step, if it was to be recorded.
     pub trace: Option<RankTrace>,
+    /// What the rank has on its device; `None`: ranks have the host's memory.
+    pub device_memory: Option<DeviceMemory>,
     pub(crate) records: Vec<StepRecord>,
+}
+
+/// Bytes of a rank on a device that has memory of its own, at the end of a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceMemory {
+    /// Buffers of all programs that it has run.
+    pub buffers: u64,
+    /// What lies between them.
+    pub alignment: u64,
+    /// What products of the library work in.
+    pub workspace: u64,
+    /// Samples, tables, and what kernels and collectives need between two stages.
+    pub scratch: u64,
+    /// In use on the device by anybody: with contexts, compiled kernels and other ranks.
+    pub used: u64,
+    /// Of the device.
+    pub total: u64,
 }
 
 /// What a job gave.

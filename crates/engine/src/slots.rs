@@ -83,6 +83,10 @@ impl<'a, B: Backend> Slots<'a, B> {
     /// Allocates everything that `program` will need but the storages `lent`, which are counted and put in later. A message-driven stage reserves what its passes leave to each
     /// other, for all microbatches that may be in flight.
     pub fn new(backend: Rc<B>, program: &'a StageProgram, lent: &[StorageId]) -> Result<Self, EngineError> {
+        let own = |index: &usize| !lent.contains(&StorageId(*index)) && program.storages[*index].persistent;
+        let states = (0..program.storages.len()).filter(own).map(|index| program.storages[index].bytes());
+        let sizes: Vec<u64> = program.placement.buffer_bytes.iter().copied().chain(states).collect();
+        backend.reserve(&sizes)?;
         let idle = program.placement.buffer_bytes.iter().map(|bytes| backend.allocate(*bytes).map(Some));
         let mut slots = Self {
             idle: idle.collect::<Result<_, _>>()?,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use quadrille_cost::simulation::{DeviceRates, RingNetwork, UniformMachine};
-use quadrille_engine::{TrainOptions, TrainOutcome};
+use quadrille_engine::{Processor, TrainOptions, TrainOutcome};
 use quadrille_spec::{Axis, Grid, Layout, LayoutRequest, Model};
 use quadrille_step::{At, Group, Op, StepProgram};
 use serde::Serialize;
@@ -131,7 +131,7 @@ impl Times {
     fn measure(model: &Model, ranks: usize, global_batch: usize, options: &TrainOptions) -> Result<Self, MeasureError> {
         let request = LayoutRequest::new(Grid::new(1, 1, 1, ranks)?, global_batch);
         let program = StepProgram::new(model, &Layout::new(model, &request)?)?;
-        let outcome = steps(&program, options)?;
+        let outcome = steps(&Processor, &program, options)?;
         Ok(Self::of(&program, &outcome, options.steps - 1))
     }
 

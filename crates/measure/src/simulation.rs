@@ -6,7 +6,7 @@
 //! itself says, so that it is repeated until the two agree.
 
 use quadrille_cost::simulation::{Simulation, simulate};
-use quadrille_engine::{Hyper, TrainOptions, TrainOutcome, WAITING};
+use quadrille_engine::{Hyper, Processor, TrainOptions, TrainOutcome, WAITING};
 use quadrille_spec::{Axis, Layout, LayoutRequest, Linear, Model, Schedule};
 use quadrille_step::StepProgram;
 use serde::Serialize;
@@ -132,7 +132,7 @@ impl SimulationBench {
         let options = TrainOptions::new(steps_each + 1, Hyper::default(), 1);
         let constants = || Constants::measure(&self.model, self.global_batch, &options);
         let before = constants()?;
-        let outcomes = self.programs.iter().map(|program| steps(program, &options));
+        let outcomes = self.programs.iter().map(|program| steps(&Processor, program, &options));
         let outcomes = outcomes.collect::<Result<Vec<_>, _>>()?;
         let after = constants()?;
         let calibration = before.mean(&after);

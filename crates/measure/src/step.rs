@@ -5,15 +5,14 @@
 use std::collections::BTreeMap;
 
 use quadrille_comm::memory;
-use quadrille_engine::{EngineError, Real, TrainOptions, TrainOutcome, random_batch, train_on_cpu};
+use quadrille_engine::{Device, EngineError, TrainOptions, TrainOutcome, Yardstick, random_batch};
 use quadrille_run::{OpenLayout, RunError};
-use quadrille_spec::{Axis, Block, Field, Grid, Layout, LayoutRequest, Model, RealType, SpecError};
+use quadrille_spec::{Axis, Block, Field, Grid, Layout, LayoutRequest, Model, SpecError};
 use quadrille_step::StepProgram;
-use quadrille_tensor::{Buffer, ProductShape, Transpose, library_matmul};
 use serde::Serialize;
 
 use crate::MeasureError;
-use crate::timing::{filled, median, seconds};
+use crate::timing::median;
 
 /// Sequences of a measured step where nobody says how many.
 const GLOBAL_BATCH: usize = 4;
@@ -37,14 +36,12 @@ pub fn layout(mut open: OpenLayout, model: &Model) -> Result<Layout, RunError> {
     open.resolve(model)
 }
 
-/// The yardstick's product, `[m, n, k]` of [m, k] [k, n]: GPT-2's widest linear layer on 1024 tokens.
-pub const YARDSTICK: [usize; 3] = [1024, 3072, 768];
-/// Runs of it, after one that warms up; the fastest counts.
-const YARDSTICK_RUNS: usize = 9;
-
 /// Steps, in seconds and beside the yardstick.
 #[derive(Debug, Clone, Serialize)]
 pub struct MeasuredStep {
+    /// What ranks computed on; `None`: the processor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
     /// Of each rank.
     pub threads: usize,
     /// Measured ones.
@@ -59,8 +56,10 @@ pub struct MeasuredStep {
     pub flops_per_step: u64,
     /// Billions of these FLOPs a second.
     pub gflops: f64,
-    /// What the matrix library reaches with as many threads as all ranks have together.
+    /// What the matrix library reaches with as many threads as all ranks have together, or that of the device.
     pub gemm_gflops: f64,
+    /// In a product of these sizes, `[m, n, k]`.
+    pub gemm_size: [usize; 3],
     /// The same before and after the steps, of which the larger counts: far apart on a machine that is not quiet.
     pub gemm_gflops_each: [f64; 2],
     /// `gflops / gemm_gflops`.
@@ -98,35 +97,30 @@ pub struct Scaling {
 /// the threads of all, if there are several. The yardstick is run before and after.
 ///
 /// # Errors
-/// A rank's failure; a batch that one rank cannot take.
-pub fn measure(program: &StepProgram, options: &TrainOptions, scaling: bool) -> Result<MeasuredStep, MeasureError> {
-    match program.layout.dtype.real() {
-        RealType::F32 => measure_as::<f32>(program, options, scaling),
-        RealType::F64 => measure_as::<f64>(program, options, scaling),
-    }
-}
-
-fn measure_as<T: Real>(
+/// A rank's failure, or the device's; a batch that one rank cannot take.
+pub fn measure(
+    device: &dyn Device,
     program: &StepProgram,
     options: &TrainOptions,
     scaling: bool,
 ) -> Result<MeasuredStep, MeasureError> {
     let layout = &program.layout;
     let (ranks, tokens) = (layout.grid.ranks(), layout.tokens_per_step() as f64);
-    let threads = ranks * options.threads;
-    let before = yardstick::<T>(threads);
-    let outcome = steps(program, options)?;
+    let yardstick = || device.yardstick(layout.dtype, ranks * options.threads);
+    let before = yardstick()?;
+    let outcome = steps(device, program, options)?;
     let peak_rss_bytes = memory::peak();
-    let gemm_gflops_each = [before, yardstick::<T>(threads)];
+    let gemm_gflops_each = [before, yardstick()?].map(|Yardstick { flops_per_second, .. }| flops_per_second / 1e9);
     let gemm_gflops = gemm_gflops_each[0].max(gemm_gflops_each[1]);
     let step_seconds = median_step(&outcome);
     let scaling = match scaling && ranks > 1 {
-        true => Some(one_rank(program, options, tokens / step_seconds)?),
+        true => Some(one_rank(device, program, options, tokens / step_seconds)?),
         false => None,
     };
     let flops_per_step = flops_per_token(&program.model, layout.seq_len) * layout.tokens_per_step() as u64;
     let gflops = flops_per_step as f64 / step_seconds / 1e9;
     Ok(MeasuredStep {
+        device: device.name()?,
         threads: options.threads,
         steps: options.steps - 1,
         step_ms: 1e3 * step_seconds,
@@ -135,6 +129,7 @@ fn measure_as<T: Real>(
         flops_per_step,
         gflops,
         gemm_gflops,
+        gemm_size: before.size,
         gemm_gflops_each,
         ratio: gflops / gemm_gflops,
         peak_rss_bytes,
@@ -150,9 +145,13 @@ fn measure_as<T: Real>(
 }
 
 /// Trains on random samples.
-pub(crate) fn steps(program: &StepProgram, options: &TrainOptions) -> Result<TrainOutcome, EngineError> {
+pub(crate) fn steps(
+    device: &dyn Device,
+    program: &StepProgram,
+    options: &TrainOptions,
+) -> Result<TrainOutcome, EngineError> {
     let batch = random_batch(&program.model, options.seed, program.layout.seq_len);
-    train_on_cpu(program, options, &batch, None, &mut |_| Ok(()))
+    device.train(program, options, &batch, None, &mut |_| Ok(()))
 }
 
 /// Seconds of every step but the first.
@@ -165,11 +164,16 @@ fn median_step(outcome: &TrainOutcome) -> f64 {
 }
 
 /// Runs the batch on one rank, in one pass, with the threads of all ranks.
-fn one_rank(program: &StepProgram, options: &TrainOptions, throughput: f64) -> Result<Scaling, MeasureError> {
+fn one_rank(
+    device: &dyn Device,
+    program: &StepProgram,
+    options: &TrainOptions,
+    throughput: f64,
+) -> Result<Scaling, MeasureError> {
     let layout = &program.layout;
     let alone = StepProgram::new(&program.model, &on_one_rank(&program.model, layout)?)?;
     let options = TrainOptions { threads: layout.grid.ranks() * options.threads, ..options.clone() };
-    let seconds = median_step(&steps(&alone, &options)?);
+    let seconds = median_step(&steps(device, &alone, &options)?);
     let one_rank_tokens_per_second = layout.tokens_per_step() as f64 / seconds;
     Ok(Scaling { one_rank_tokens_per_second, scaling: throughput / one_rank_tokens_per_second })
 }
@@ -181,21 +185,11 @@ fn on_one_rank(model: &Model, layout: &Layout) -> Result<Layout, SpecError> {
         overlap: layout.overlap,
         seq_len: Some(layout.seq_len),
         dtype: layout.dtype,
+        vocab_multiple: layout.vocab_multiple,
         gradients: Some(layout.gradients),
         ..LayoutRequest::new(Grid::new(1, 1, 1, 1)?, layout.global_batch)
     };
     Layout::new(model, &request)
-}
-
-/// GFLOP/s of the matrix library's own threads, in the type that is computed in.
-fn yardstick<T: Real>(threads: usize) -> f64 {
-    let [m, n, k] = YARDSTICK;
-    let (a, b, mut c) = (filled::<T>(m * k), filled::<T>(k * n), Buffer::new(m * n));
-    let shape = ProductShape { stored: Transpose::Nn, m, n, k };
-    let mut once = || seconds(|| library_matmul(threads, shape, &a, &b, &mut c, false));
-    once();
-    let fastest = (0..YARDSTICK_RUNS).map(|_| once()).fold(f64::INFINITY, f64::min);
-    2.0 * (m * n * k) as f64 / fastest / 1e9
 }
 
 /// Forward and backward: 6 FLOPs per token and weight that is multiplied, 4 where no gradient goes further back (the

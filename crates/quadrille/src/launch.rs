@@ -133,6 +133,10 @@ fn device(command: &Command) -> Named {
         Command::Verify(arguments) => arguments.device.device,
         Command::Eval(arguments) => arguments.weights.device.device,
         Command::Generate(arguments) => arguments.weights.device.device,
+        Command::Bench(arguments) => match &arguments.bench {
+            Bench::Step(arguments) => arguments.device.device,
+            _ => Named::Cpu,
+        },
         _ => Named::Cpu,
     }
 }

@@ -173,6 +173,12 @@ impl Prepared {
         &self.spec
     }
 
+    /// What its ranks compute on; `None`: the processor.
+    pub fn device(&self) -> Option<String> {
+        // A device that cannot be opened has been told of when its memory was asked for.
+        self.processes.device.name().ok().flatten()
+    }
+
     /// What it reads.
     pub fn source(&self) -> &Source {
         &self.source

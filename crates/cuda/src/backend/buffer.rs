@@ -7,42 +7,42 @@ use std::sync::Arc;
 use quadrille_comm::{Element as Moved, ElementKind, Memory, Mover, Payload, Reduction};
 use quadrille_engine::{View, ViewMut};
 
+use super::arena::Part;
 use super::lanes::Lanes;
 use crate::array::{Array, Element};
 use crate::driver::{Address, Event, Fault, Place};
-use crate::memory::DeviceMemory;
 use crate::queue::Queue;
 
 /// Owned bytes of a rank on its device.
 pub struct DeviceBuffer {
-    memory: DeviceMemory,
+    part: Part,
     lanes: Arc<Lanes>,
 }
 
 impl DeviceBuffer {
-    /// So many bytes, all zero once the commands so far of the rank's stream of kernels are done.
-    pub fn new(lanes: &Arc<Lanes>, bytes: usize) -> Result<Self, Fault> {
-        let buffer = Self { memory: DeviceMemory::new(lanes.driver().clone(), bytes)?, lanes: lanes.clone() };
+    /// Some bytes, all zero once the commands so far of the rank's stream of kernels are done.
+    pub(super) fn new(lanes: &Arc<Lanes>, part: Part) -> Result<Self, Fault> {
+        let buffer = Self { part, lanes: lanes.clone() };
         // SAFETY: the memory is the buffer's.
-        unsafe { lanes.driver().clear(lanes.compute(), buffer.memory.at(), bytes) }?;
+        unsafe { lanes.driver().clear(lanes.compute(), buffer.part.at(), buffer.bytes()) }?;
         Ok(buffer)
     }
 
     /// How many bytes there are.
     pub fn bytes(&self) -> usize {
-        self.memory.bytes()
+        self.part.bytes()
     }
 
     /// Some of its elements.
     pub fn array(&self, element: Element, range: Range<usize>) -> Array {
-        self.memory.array(element).part(range)
+        Array { at: self.part.at(), len: self.bytes() / element.bytes(), element }.part(range)
     }
 
     /// Copies the first bytes to or from the host's memory, which has as many, after the kernels that the rank has issued;
     /// done when it returns.
     pub fn exchange(&self, bytes: usize, host: Place) -> Result<(), Fault> {
         assert!(bytes <= self.bytes(), "{bytes} of {} bytes", self.bytes());
-        let (driver, device) = (self.lanes.driver(), Place::Device(self.memory.at()));
+        let (driver, device) = (self.lanes.driver(), Place::Device(self.part.at()));
         let (from, to) = if matches!(host, Place::Host(_)) { (host, device) } else { (device, host) };
         // Kernels that were issued before may still use the buffer, though the rank is through with them.
         driver.synchronize(self.lanes.compute())?;
@@ -71,7 +71,7 @@ impl<T: Moved> Payload<T> for DeviceBuffer {
     fn memory(&mut self) -> Memory<'_> {
         let elements = self.bytes() / T::KIND.bytes();
         // SAFETY: the buffer has so many, for its mover alone, and is borrowed for as long.
-        unsafe { Memory::new(self.memory.at().0 as *mut u8, elements, T::KIND) }
+        unsafe { Memory::new(self.part.at().0 as *mut u8, elements, T::KIND) }
     }
 }
 

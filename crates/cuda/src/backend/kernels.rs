@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use quadrille_engine::{
-    AttentionMask, Backend, ElementMask, EngineError, Gamma, Kind, OwnSamples, Positions, Statistics, Totals,
-    UpdateRule, Values, View,
+    AttentionMask, Backend, DeviceMemory, ElementMask, EngineError, Gamma, Kind, OwnSamples, Positions, Statistics,
+    Totals, UpdateRule, Values, View,
 };
 use quadrille_step::Scalar;
 use quadrille_tensor::{
@@ -18,8 +18,7 @@ use super::buffer::done;
 use super::convert::{attention_mask, element_mask, gamma, read, statistics, written};
 use super::{Cuda, DeviceAngles, DeviceBuffer, DeviceIndices, DeviceSamples, DeviceView, DeviceViewMut};
 use crate::array::{Element, Number};
-use crate::driver::Place;
-use crate::memory::DeviceMemory;
+use crate::driver::{Memory, Place};
 use crate::ops::{
     Places, Saved, attention_scratch, cached_scratch, column_scratch, head_norm_scratch, loss_scratch, losses_scratch,
     route_scratch, spread_scratch, sum_scratch,
@@ -66,7 +65,19 @@ where
     }
 
     fn allocate(&self, bytes: u64) -> Result<DeviceBuffer, EngineError> {
-        Ok(DeviceBuffer::new(&self.lanes, bytes as usize)?)
+        let part = self.arena.take(self.lanes.driver(), bytes as usize)?;
+        Ok(DeviceBuffer::new(&self.lanes, part)?)
+    }
+
+    fn reserve(&self, buffers: &[u64]) -> Done {
+        Ok(self.arena.reserve(self.lanes.driver(), buffers.iter().map(|bytes| *bytes as usize))?)
+    }
+
+    fn memory(&self) -> Result<Option<DeviceMemory>, EngineError> {
+        let ([buffers, alignment], driver) = (self.arena.given(), self.lanes.driver());
+        let Memory { used, total } = driver.memory()?;
+        let [workspace, used, total] = [driver.workspace(), used, total].map(|bytes| bytes as u64);
+        Ok(Some(DeviceMemory { buffers, alignment, workspace, scratch: self.lanes.taken(), used, total }))
     }
 
     fn bytes(of: &DeviceBuffer) -> u64 {
@@ -116,7 +127,7 @@ where
 
     fn indices(&self, positions: Vec<u32>, room: usize) -> Result<DeviceIndices, EngineError> {
         let (len, bytes) = (positions.len(), room.max(positions.len()) * size_of::<u32>());
-        let memory = DeviceMemory::new(self.lanes.driver().clone(), bytes)?;
+        let memory = self.lanes.take(bytes)?;
         let indices = DeviceIndices { memory, len };
         self.up(&positions, indices.array())?;
         Ok(indices)
@@ -381,7 +392,7 @@ where
     fn angles(&self, head_dim: usize, frequencies: &[f64], positions: impl Iterator<Item = usize>) -> Result<DeviceAngles, EngineError> {
         let rotary = Rotary::<S::Real>::new(head_dim, frequencies, positions);
         let len = rotary.table().len();
-        let memory = DeviceMemory::new(self.lanes.driver().clone(), size_of_val(rotary.table()))?;
+        let memory = self.lanes.take(size_of_val(rotary.table()))?;
         self.up(rotary.table(), memory.array(S::Real::ELEMENT).part(0..len))?;
         Ok(DeviceAngles { memory, pairs: frequencies.len(), len })
     }

@@ -3,14 +3,16 @@
 use half::bf16;
 use quadrille_engine::{
     BatchSource, Device, EngineError, EvaluateOutcome, ForwardOptions, GenerateOptions, GenerateOutcome,
-    GenerationPrograms, ObserveOptions, Observed, RunEvent, TrainOptions, TrainOutcome, Validation, Weights, evaluate,
-    generate, observe, train,
+    GenerationPrograms, ObserveOptions, Observed, RunEvent, TrainOptions, TrainOutcome, Validation, Weights, Yardstick,
+    evaluate, generate, observe, train,
 };
 use quadrille_spec::ElementType;
 use quadrille_step::StepProgram;
 
 use super::Cuda;
 use super::devices::{self, DeviceKind, choose};
+use super::yardstick::product_of_device;
+use crate::array::Element;
 use crate::driver::Fault;
 
 /// Calls a function of the engine for the backend of a type of elements, on devices of a kind.
@@ -26,6 +28,16 @@ macro_rules! in_type {
     }};
 }
 
+/// What an array of a layout's values has.
+fn element(dtype: ElementType) -> Result<Element, EngineError> {
+    match dtype {
+        ElementType::F64 => Ok(Element::F64),
+        ElementType::F32 => Ok(Element::F32),
+        ElementType::Bf16 => Ok(Element::Bf16),
+        ElementType::F16 => Err(no_f16()),
+    }
+}
+
 fn no_f16() -> EngineError {
     let text = "devices do not store values in f16: use bf16, f32 or f64".into();
     EngineError::of_device(Fault { library: "quadrille", code: -1, text })
@@ -35,6 +47,26 @@ impl Device for DeviceKind {
     fn free(&self, ranks: usize) -> Result<Option<u64>, EngineError> {
         choose(*self);
         Ok(devices::free(ranks)?)
+    }
+
+    fn name(&self) -> Result<Option<String>, EngineError> {
+        choose(*self);
+        Ok(Some(devices::of_rank(0)?.name()?))
+    }
+
+    fn yardstick(&self, dtype: ElementType, _threads: usize) -> Result<Yardstick, EngineError> {
+        choose(*self);
+        let element = element(dtype)?;
+        let side = if *self == Self::Cuda { 8192 } else { 64 };
+        Ok(product_of_device(devices::of_rank(0)?, element, side)?)
+    }
+
+    /// So that rows of logits begin where 16 bytes do and are whole tiles of products.
+    fn vocab_multiple(&self) -> usize {
+        match self {
+            Self::Cuda => 128,
+            Self::Emulated => 1,
+        }
     }
 
     fn train(

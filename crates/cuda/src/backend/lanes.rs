@@ -1,5 +1,6 @@
 //! What each rank has of its device.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::array::{Array, Number};
@@ -17,6 +18,8 @@ pub struct Lanes {
     events: Mutex<Vec<Event>>,
     /// What collectives' algorithms use between their steps.
     scratch: Mutex<Option<DeviceMemory>>,
+    /// Bytes of what is taken beside buffers.
+    taken: Arc<AtomicU64>,
 }
 
 impl Lanes {
@@ -24,12 +27,30 @@ impl Lanes {
     pub fn new(driver: Arc<dyn Driver>) -> Result<Arc<Self>, Fault> {
         let (compute, traffic) = (driver.stream(false)?, driver.stream(true)?);
         let host = Mutex::new(driver.stream(true)?);
-        Ok(Arc::new(Self { driver, compute, traffic, host, events: Mutex::default(), scratch: Mutex::default() }))
+        Ok(Arc::new(Self {
+            driver,
+            compute,
+            traffic,
+            host,
+            events: Mutex::default(),
+            scratch: Mutex::default(),
+            taken: Arc::default(),
+        }))
     }
 
     /// The device.
     pub fn driver(&self) -> &Arc<dyn Driver> {
         &self.driver
+    }
+
+    /// So many bytes of any contents, beside the rank's buffers.
+    pub fn take(&self, bytes: usize) -> Result<DeviceMemory, Fault> {
+        DeviceMemory::counted(self.driver.clone(), bytes, &self.taken)
+    }
+
+    /// Bytes of what is taken so at present.
+    pub fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
     }
 
     /// The stream of kernels.
@@ -90,7 +111,7 @@ impl Lanes {
         let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         if scratch.as_ref().is_none_or(|memory| memory.bytes() < bytes) {
             *scratch = None;
-            *scratch = Some(DeviceMemory::new(self.driver.clone(), bytes)?);
+            *scratch = Some(self.take(bytes)?);
         }
         Ok(scratch.as_ref().map_or(std::ptr::null_mut(), |memory| memory.at().0 as *mut u8))
     }

@@ -3,6 +3,7 @@
 //! Kernels are put into the rank's stream and done later, in their order. The host waits where it looks at numbers, where
 //! collectives begin, and where samples come.
 
+mod arena;
 mod buffer;
 mod convert;
 mod devices;
@@ -13,6 +14,7 @@ mod operands;
 mod samples;
 mod totals;
 mod uploads;
+mod yardstick;
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -25,8 +27,9 @@ use crate::array::{Array, Element, Number};
 use crate::driver::Fault;
 use crate::memory::DeviceMemory;
 use crate::queue::Queue;
+use arena::Arena;
 pub use buffer::{DeviceBuffer, DeviceMover, DeviceView, DeviceViewMut};
-pub use devices::{DeviceKind, choose};
+pub use devices::{DeviceKind, choose, emulate_by};
 pub use lanes::Lanes;
 pub use samples::DeviceSamples;
 use totals::DeviceTotals;
@@ -46,6 +49,7 @@ pub struct Cuda<S> {
     uploads: Uploads,
     /// What kernels need between two stages.
     scratch: RefCell<DeviceMemory>,
+    arena: Arena,
     elements: PhantomData<fn() -> S>,
 }
 
@@ -79,7 +83,8 @@ where
             pool: Pool::new(threads),
             totals: DeviceTotals::new(lanes.clone(), S::Real::ELEMENT)?,
             uploads: Uploads::new(lanes.clone()),
-            scratch: RefCell::new(DeviceMemory::new(lanes.driver().clone(), 0)?),
+            scratch: RefCell::new(lanes.take(0)?),
+            arena: Arena::default(),
             lanes,
             elements: PhantomData,
         })
@@ -90,7 +95,7 @@ where
         let mut memory = self.scratch.borrow_mut();
         if memory.bytes() < scratch {
             self.settled()?;
-            *memory = DeviceMemory::new(self.lanes.driver().clone(), scratch)?;
+            *memory = self.lanes.take(scratch)?;
         }
         // SAFETY: views borrow the buffers that they are of, whose owners free them when the stream is done; kernels write
         // what they get `&mut` alone. The scratch is this rank's, and used in the stream's order.

@@ -45,7 +45,7 @@ fn load<T: Number>(from: &[Vec<T>; 2], to: &mut [Option<DeviceMemory>; 2], lanes
         let bytes = size_of_val(from.as_slice());
         if to.as_ref().map_or(0, DeviceMemory::bytes) < bytes {
             driver.synchronize(stream)?;
-            *to = Some(DeviceMemory::new(driver.clone(), bytes)?);
+            *to = Some(lanes.take(bytes)?);
         }
         if let Some(memory) = to {
             // SAFETY: the host's memory is left alone until the stream is done, by `load`; the device's is as large.

@@ -35,7 +35,7 @@ pub struct DeviceTotals {
 impl DeviceTotals {
     /// Zeros; loads are counted in `element`.
     pub fn new(lanes: Arc<Lanes>, element: Element) -> Result<Self, Fault> {
-        let numbers = DeviceMemory::new(lanes.driver().clone(), (SUMS + 2) * size_of::<f64>())?;
+        let numbers = lanes.take((SUMS + 2) * size_of::<f64>())?;
         let totals = Self { lanes, numbers, counted: Cell::default(), loads: RefCell::default(), element };
         totals.clear()?;
         totals.set_update(Update::default())?;
@@ -177,7 +177,7 @@ impl DeviceTotals {
         let (mut there, bytes) = (self.loads.borrow_mut(), loads.len() * self.element.bytes());
         let Some((memory, len)) = there.as_mut().filter(|(memory, _)| memory.bytes() >= bytes) else {
             self.lanes.driver().synchronize(self.lanes.compute())?;
-            *there = Some((DeviceMemory::new(self.lanes.driver().clone(), bytes)?, 0));
+            *there = Some((self.lanes.take(bytes)?, 0));
             drop(there);
             return self.set_loads(loads);
         };

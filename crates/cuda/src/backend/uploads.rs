@@ -35,7 +35,7 @@ impl Uploads {
             Some(position) => spare.swap_remove(position),
             None => {
                 let words = table.len().next_power_of_two().max(LEAST);
-                DeviceMemory::new(driver.clone(), words * size_of::<u32>())?
+                self.lanes.take(words * size_of::<u32>())?
             }
         };
         let (from, to) = (Place::Host(table.as_ptr().cast()), Place::Device(memory.at()));

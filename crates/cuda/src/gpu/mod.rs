@@ -171,6 +171,14 @@ impl Driver for Gpu {
         unsafe { result::free_sync(at.0) }.asked(&format!("freeing {:#x}", at.0))
     }
 
+    fn workspace(&self) -> usize {
+        WORKSPACE
+    }
+
+    fn name(&self) -> Result<String, Fault> {
+        device::get_name(self.device).asked("asking for its name")
+    }
+
     fn memory(&self) -> Result<Memory, Fault> {
         self.enter()?;
         let (free, total) = result::mem_get_info().asked("asking for its memory")?;

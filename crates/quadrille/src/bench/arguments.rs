@@ -5,6 +5,7 @@ use quadrille_spec::ElementType;
 
 use super::collectives::arguments::BenchCollectivesArguments;
 use crate::arguments::{ModelArguments, RunArguments};
+use crate::device::DeviceArguments;
 use crate::layout_arguments::{LayoutArguments, one_rank_help};
 use crate::layout_flags::offload_to_folder;
 
@@ -57,6 +58,8 @@ pub struct BenchStepArguments {
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub device: DeviceArguments,
     #[command(flatten, next_help_heading = "Layout")]
     pub layout: LayoutArguments,
     #[command(flatten, next_help_heading = "Run")]

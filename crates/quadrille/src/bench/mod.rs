@@ -31,7 +31,7 @@ const MODEL: &str = "gpt2-124m";
 /// Measures and reports.
 pub fn run(arguments: &BenchArguments, launch: &Launch) -> Result<(), Failure> {
     match &arguments.bench {
-        Bench::Step(arguments) => whole_step(arguments),
+        Bench::Step(arguments) => whole_step(arguments, launch),
         Bench::Gemm(arguments) => products(arguments),
         Bench::Optimizer(arguments) => optimizer::run(arguments),
         Bench::Collectives(arguments) => collectives::run(arguments, launch),
@@ -42,22 +42,22 @@ pub fn run(arguments: &BenchArguments, launch: &Launch) -> Result<(), Failure> {
 }
 
 /// A whole optimizer step beside the rate of the matrix library.
-fn whole_step(arguments: &BenchStepArguments) -> Result<(), Failure> {
+fn whole_step(arguments: &BenchStepArguments, launch: &Launch) -> Result<(), Failure> {
     let settings = arguments.model.settings(MODEL, Hyper::default())?;
-    let layout = layout(&arguments.layout, &settings.model, arguments.dtype)?;
+    let layout = layout(&arguments.layout, &settings.model, arguments.dtype, launch)?;
     let cluster = arguments.layout.said(None).described_cluster()?;
     let (states, steps) = (arguments.layout.states(), arguments.steps.saturating_add(1));
     let options = TrainOptions {
         states: states.folder().map(Path::to_owned),
-        threads: Launch::THREADS.threads(arguments.run.threads, layout.grid.ranks())?,
+        threads: launch.threads(arguments.run.threads, layout.grid.ranks())?,
         timeout: arguments.run.timeout()?,
-        collectives: Launch::THREADS.collectives(arguments.run.collectives(), &cluster.tiers),
+        collectives: launch.collectives(arguments.run.collectives(), &cluster.tiers),
         loss_scale: LossScale::usual(layout.dtype),
         ..TrainOptions::new(steps, arguments.run.hyper(settings.optimizer, steps)?, arguments.run.seed())
     };
     let program = StepProgram::new(&settings.model, &layout)?;
-    resources::check(&program, options.threads, &Launch::THREADS, &states, 0)?;
-    let measured = step::measure(&program, &options, !arguments.no_scaling)?;
+    resources::check(&program, options.threads, launch, &states, 0)?;
+    let measured = step::measure(launch.device, &program, &options, !arguments.no_scaling)?;
     let report = StepReport { program: &program, measured: &measured };
     if arguments.json { print_json(&report.document()) } else { print_text(&report.text()) }
 }
@@ -65,7 +65,7 @@ fn whole_step(arguments: &BenchStepArguments) -> Result<(), Failure> {
 /// The products of a step beside the matrix library's own threads.
 fn products(arguments: &BenchGemmArguments) -> Result<(), Failure> {
     let model = arguments.model.described(MODEL)?;
-    let layout = layout(&arguments.layout, &model, Some(ElementType::F32))?;
+    let layout = layout(&arguments.layout, &model, Some(ElementType::F32), &Launch::THREADS)?;
     let program = StepProgram::new(&model, &layout)?;
     let threads = arguments.threads.map_or_else(cores, usize::from);
     let measured = gemm::measure(&program, threads);
@@ -105,7 +105,13 @@ fn plan(arguments: &BenchPlanArguments) -> Result<(), Failure> {
 }
 
 /// The layout that was asked for: one rank without `--grid` and `--ranks`.
-fn layout(arguments: &LayoutArguments, model: &Model, dtype: Option<ElementType>) -> Result<Layout, Failure> {
-    let open = arguments.said(dtype).open(&LayoutDefaults { ranks: 1, ..LayoutDefaults::USUAL })?;
+fn layout(
+    arguments: &LayoutArguments,
+    model: &Model,
+    dtype: Option<ElementType>,
+    launch: &Launch,
+) -> Result<Layout, Failure> {
+    let usual = LayoutDefaults { ranks: 1, ..LayoutDefaults::USUAL };
+    let open = arguments.said(dtype).open(&launch.defaults(&usual)?)?;
     Ok(step::layout(open, model)?)
 }

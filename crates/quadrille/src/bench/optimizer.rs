@@ -19,7 +19,7 @@ use crate::output::{print_json, print_text};
 pub fn run(arguments: &BenchOptimizerArguments) -> Result<(), Failure> {
     check_open(arguments)?;
     let settings = arguments.model.settings(super::MODEL, Hyper::default())?;
-    let asked = layout(&arguments.layout, &settings.model, arguments.dtype)?;
+    let asked = layout(&arguments.layout, &settings.model, arguments.dtype, &Launch::THREADS)?;
     let layout = Layout { offload: Offload::None, ..asked };
     let steps = arguments.steps.saturating_add(1);
     let (ranks, states) = (layout.grid.ranks(), arguments.layout.states());

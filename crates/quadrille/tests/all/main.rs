@@ -12,6 +12,7 @@ mod convert;
 mod data;
 mod decided;
 mod described;
+mod devices;
 mod eval_generate;
 mod examples;
 mod explain;

@@ -1,6 +1,6 @@
 //! A whole optimizer step beside the rate of the matrix library.
 
-use quadrille_measure::step::{MeasuredStep, Scaling, YARDSTICK};
+use quadrille_measure::step::{MeasuredStep, Scaling};
 use quadrille_run::layout_json;
 use quadrille_run::units::{bytes, percent};
 use quadrille_spec::Model;
@@ -48,9 +48,14 @@ impl StepReport<'_> {
     fn rates(&self) -> String {
         let Self { program, measured } = self;
         let each = measured.step_ms_each.iter().map(|step| format!("{step:.1}")).collect::<Vec<_>>().join(", ");
-        let ([m, n, k], [before, after]) = (YARDSTICK, measured.gemm_gflops_each);
+        let ([m, n, k], [before, after]) = (measured.gemm_size, measured.gemm_gflops_each);
+        let dtype = program.layout.dtype;
         let threads = measured.threads * program.layout.grid.ranks();
         let resident = measured.peak_rss_bytes.map_or("unknown".to_owned(), bytes);
+        let by = match &measured.device {
+            None => format!("{} with {threads} threads", dtype.real()),
+            Some(device) => format!("{dtype} on {device}"),
+        };
         let mut lines = vec![
             ("threads", format!("{} per rank", measured.threads)),
             ("step", format!("{:.1} ms, median of {each}", measured.step_ms)),
@@ -58,9 +63,8 @@ impl StepReport<'_> {
             (
                 "library",
                 format!(
-                    "{:.1} GFLOP/s on {m}x{n}x{k} {} with {threads} threads ({before:.1} before the steps, {after:.1} after)",
-                    measured.gemm_gflops,
-                    program.layout.dtype.real()
+                    "{:.1} GFLOP/s on {m}x{n}x{k} {by} ({before:.1} before the steps, {after:.1} after)",
+                    measured.gemm_gflops
                 ),
             ),
             ("ratio", percent(measured.ratio)),

@@ -1,0 +1,133 @@
+//! One piece of a device's memory that many buffers are cut from.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use crate::driver::{Address, Driver, Fault};
+use crate::memory::DeviceMemory;
+
+/// Buffers begin at multiples of so many bytes.
+const ALIGNED: usize = 256;
+
+/// What a buffer takes: behind it is at least a byte that is nobody's.
+fn taken(bytes: usize) -> usize {
+    (bytes + 1).next_multiple_of(ALIGNED)
+}
+
+/// Some bytes of memory that others have a part of as well.
+pub struct Part {
+    at: Address,
+    bytes: usize,
+    /// Freed when its last part is.
+    _memory: Arc<DeviceMemory>,
+}
+
+impl Part {
+    /// Where they begin.
+    pub fn at(&self) -> Address {
+        self.at
+    }
+
+    /// How many there are.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+/// Where a rank's buffers come from.
+#[derive(Default)]
+pub struct Arena {
+    /// The memory that was reserved last, and how many of its bytes are taken.
+    reserved: RefCell<Option<(Arc<DeviceMemory>, usize)>>,
+    /// Bytes of all buffers so far, and of what lies between them.
+    given: RefCell<[u64; 2]>,
+}
+
+impl Arena {
+    /// Takes memory for buffers of these sizes.
+    ///
+    /// # Errors
+    /// There is too little: with what is needed, and what is free.
+    pub fn reserve(&self, driver: &Arc<dyn Driver>, buffers: impl Iterator<Item = usize>) -> Result<(), Fault> {
+        let needed: usize = buffers.map(taken).sum();
+        if needed == 0 {
+            return Ok(());
+        }
+        let memory = DeviceMemory::new(driver.clone(), needed).map_err(|fault| {
+            let free = driver.memory().map_or(0, |memory| memory.total - memory.used);
+            Fault { text: format!("{} for the buffers of a rank, {free} bytes are free", fault.text), ..fault }
+        })?;
+        *self.reserved.borrow_mut() = Some((Arc::new(memory), 0));
+        Ok(())
+    }
+
+    /// So many bytes, of any contents: of what is reserved, as long as that lasts.
+    ///
+    /// # Errors
+    /// There is too little.
+    pub fn take(&self, driver: &Arc<dyn Driver>, bytes: usize) -> Result<Part, Fault> {
+        let mut reserved = self.reserved.borrow_mut();
+        let last = reserved.as_mut().filter(|(memory, used)| memory.bytes() - used >= taken(bytes));
+        let Some((memory, used)) = last else {
+            drop(reserved);
+            self.count(bytes, 0);
+            let memory = Arc::new(DeviceMemory::new(driver.clone(), bytes)?);
+            return Ok(Part { at: memory.at(), bytes, _memory: memory });
+        };
+        let part = Part { at: memory.at().offset(*used), bytes, _memory: memory.clone() };
+        *used += taken(bytes);
+        let between = taken(bytes) - bytes;
+        driver.guard(part.at.offset(bytes), between);
+        self.count(bytes, between);
+        Ok(part)
+    }
+
+    fn count(&self, bytes: usize, between: usize) {
+        let mut given = self.given.borrow_mut();
+        *given = [given[0] + bytes as u64, given[1] + between as u64];
+    }
+
+    /// Bytes of all buffers so far, and of what lies between them.
+    pub fn given(&self) -> [u64; 2] {
+        *self.given.borrow()
+    }
+}
+
+#[cfg(all(test, emulated))]
+mod tests {
+    use super::*;
+    use crate::emulator::Emulator;
+
+    fn driver() -> Arc<dyn Driver> {
+        Arc::new(Emulator::new(1))
+    }
+
+    #[test]
+    fn buffers_are_parts_of_what_is_reserved_and_then_by_themselves() {
+        let (driver, arena) = (driver(), Arena::default());
+        arena.reserve(&driver, [100, 0, 256].into_iter()).unwrap();
+        let used = driver.memory().unwrap().used;
+        assert_eq!(used, 256 + 256 + 512);
+        let parts = [100, 0, 256].map(|bytes| arena.take(&driver, bytes).unwrap());
+        let first = parts[0].at();
+        assert_eq!(parts.each_ref().map(|part| part.at().0 - first.0), [0, 256, 512]);
+        assert_eq!((driver.memory().unwrap().used, arena.given()), (used, [356, 668]));
+        let own = arena.take(&driver, 10).unwrap();
+        assert_eq!((driver.memory().unwrap().used, own.bytes()), (used + 10, 10));
+        drop((parts, own, arena));
+        assert_eq!(driver.memory().unwrap().used, 0);
+    }
+
+    #[test]
+    fn writing_between_buffers_is_found() {
+        let (driver, arena) = (driver(), Arena::default());
+        let stream = driver.stream(false).unwrap();
+        arena.reserve(&driver, [100, 100].into_iter()).unwrap();
+        let first = arena.take(&driver, 100).unwrap();
+        let _second = arena.take(&driver, 100).unwrap();
+        // SAFETY: behind the buffer is what lies between it and the next.
+        unsafe { driver.clear(stream, first.at(), 101) }.unwrap();
+        let fault = driver.synchronize(stream).unwrap_err();
+        assert!(fault.text.contains("beyond"), "{fault}");
+    }
+}

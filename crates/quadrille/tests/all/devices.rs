@@ -1,0 +1,113 @@
+//! `--device emulated`: the kernels of GPUs train, evaluate and generate what the processor does, and go on from its checkpoints.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::common::run;
+
+/// What a command prints on standard output; `None` where this build has no emulated device.
+fn told(folder: &Path, line: &str) -> Option<String> {
+    let output = run(folder, line);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if errors.contains("this build has none") {
+        eprintln!("SKIPPED: there is no C++ compiler, so no emulated device");
+        return None;
+    }
+    assert!(output.status.success(), "{line}: {errors}");
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
+/// The loss of every step of a run.
+fn losses(folder: &Path, name: &str) -> Vec<f64> {
+    let steps = fs::read_to_string(folder.join(name).join("steps.jsonl")).unwrap();
+    steps.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["loss"].as_f64().unwrap()).collect()
+}
+
+fn assert_near(found: &[f64], expected: &[f64], what: &str) {
+    assert_eq!(found.len(), expected.len(), "{what}");
+    let off = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    assert!(off < 1e-11, "{what}: {found:?}, not {expected:?}");
+}
+
+/// A folder with a text, and a model of experts and one without.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let text: String = (0..200).map(|n| format!("{n} and {} make {}.\n", n % 7, n + n % 7)).collect();
+    fs::write(folder.path().join("sums.txt"), text).unwrap();
+    let model = "name = 'small'\nlayers = 2\nhidden = 8\nheads = 2\nvocab = 256\nseq_len = 12\n";
+    fs::write(folder.path().join("dense.toml"), model).unwrap();
+    fs::write(folder.path().join("experts.toml"), format!("{model}experts = 4\nexperts_per_token = 2\n")).unwrap();
+    folder
+}
+
+const DATA: &str = "--data sums.txt --tokenizer bytes --validation 0.2";
+
+#[test]
+fn runs_go_on_on_either_device() {
+    let folder = folder();
+    let folder = folder.path();
+    for (model, grid, other) in [("dense", "x=2,data=2", "y=2,pipe=2"), ("experts", "expert=2", "x=2")] {
+        let begin = |out: &str, device: &str| {
+            let line = format!(
+                "train --model {model}.toml {DATA} --dtype f64 --grid {grid} --global-batch 8 --steps 2 --threads 1 \
+                 --lr 1e-2 --out {out} --device {device}"
+            );
+            told(folder, &line)
+        };
+        let go_on = |from: &str, device: &str| {
+            told(folder, &format!("train --resume {from} --steps 4 --grid {other} --device {device}"))
+        };
+        let [on_processor, on_device] = ["processor", "device"].map(|name| format!("{model}-{name}"));
+        if begin(&on_device, "emulated").is_none() {
+            return;
+        }
+        begin(&on_processor, "cpu");
+        assert_near(&losses(folder, &on_device), &losses(folder, &on_processor), "two steps");
+        go_on(&on_device, "cpu");
+        go_on(&on_processor, "emulated");
+        assert_near(&losses(folder, &on_device), &losses(folder, &on_processor), "two more on the other");
+    }
+}
+
+#[test]
+fn evaluations_and_generations_are_the_processors() {
+    let folder = folder();
+    let folder = folder.path();
+    for model in ["dense", "experts"] {
+        let train = format!(
+            "train --model {model}.toml {DATA} --dtype f64 --grid data=2 --global-batch 8 --steps 20 --threads 1 --lr 1e-2 \
+             --out {model}"
+        );
+        told(folder, &train);
+        let evaluated = |device: &str| -> Option<Value> {
+            let line = format!("eval --from {model} {DATA} --grid x=2 --samples 5 --device {device} --json");
+            Some(serde_json::from_str(&told(folder, &line)?).unwrap())
+        };
+        let Some(document) = evaluated("emulated") else { return };
+        let loss = |document: &Value| document["loss"].as_f64().unwrap();
+        assert_near(&[loss(&document)], &[loss(&evaluated("cpu").unwrap())], "an evaluation");
+        assert_eq!(document["ledger"]["equal"], true);
+        let generated = |device: &str| {
+            told(
+                folder,
+                &format!(
+                    "generate --from {model} --prompt 12 --max-tokens 8 --temperature 0 --grid x=2 --device {device}"
+                ),
+            )
+        };
+        assert_eq!(generated("emulated"), generated("cpu"), "{model}");
+    }
+}
+
+#[test]
+fn a_step_is_measured_beside_the_devices_own_product() {
+    let folder = folder();
+    let line = "bench step --model dense.toml --grid x=2 --steps 1 --global-batch 2 --threads 1 --device emulated";
+    let Some(text) = told(folder.path(), line) else { return };
+    assert!(text.contains("GFLOP/s on 64x64x64 f32 on emulated device"), "{text}");
+    let document: Value = serde_json::from_str(&told(folder.path(), &format!("{line} --json")).unwrap()).unwrap();
+    assert_eq!(document["device"], "emulated device");
+    assert!(document["gemm_gflops"].as_f64().unwrap() > 0.0 && document["scaling"].as_f64().unwrap() > 0.0);
+}
