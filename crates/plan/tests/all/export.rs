@@ -55,6 +55,18 @@ fn snapshots(name: &str, model: &str, request: &LayoutRequest) {
     }
 }
 
+/// Megatron-LM and Megatron Bridge pad for each rank of tensor parallelism; the others take the model's vocabulary.
+#[test]
+fn a_padded_vocabulary_is_said_or_named() {
+    let padded = LayoutRequest { vocab_multiple: 128, ..request("x=2,data=2", 16) };
+    for (name, framework) in Framework::ALL {
+        let Export { text, cannot_express } = of(framework, "llama3-8b", &padded);
+        let said = ["--make-vocab-size-divisible-by 128", "make_vocab_size_divisible_by: 128"];
+        let named = cannot_express.iter().any(|gap| gap.starts_with("vocab-multiple = 128: "));
+        assert!(said.iter().any(|said| text.contains(said)) != named, "{name}: {cannot_express:?}");
+    }
+}
+
 #[test]
 fn three_axes_in_every_framework() {
     snapshots("three_axes", "llama3-8b", &three_axes());

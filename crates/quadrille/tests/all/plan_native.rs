@@ -480,6 +480,10 @@ fn unequal_loads_that_say_nothing_are_refused() {
         (line("--experts-over x"), &["--experts-over = x: the model has no experts; leave it out"]),
         (line("--fix experts-over=x"), &["--experts-over = x: the model has no experts"]),
         (line("--fix dispatch=duplicated"), &["--dispatch = duplicated: the model has no experts"]),
+        (
+            "plan --model vit-tiny --gpus 4 --cluster dgx-h100 --fix vocab-multiple=8".to_owned(),
+            &["--vocab-multiple", "the model has no vocabulary to pad"],
+        ),
         (line("--expert-rows 3"), &["--expert-rows = 3: the model has no experts"]),
         (
             "explain --model gpt-tiny --grid x=1 --expert-rows 3".to_owned(),

@@ -15,6 +15,25 @@ fn sizes_that_are_no_powers_of_two_are_possible() {
 }
 
 #[test]
+fn vocabularies_are_padded_for_each_of_their_parts() {
+    for (grid, multiple, padded) in
+        [("x=3,y=2", 1, 18), ("x=3,y=2", 4, 24), ("x=3", 8, 24), ("data=2", 16, 32), ("x=1", 17, 17)]
+    {
+        let asked = LayoutRequest { vocab_multiple: multiple, ..request(grid, 8) };
+        let layout = Layout::new(&model(), &asked).unwrap();
+        assert_eq!(layout.padded_vocab(&model()), padded, "{grid}, {multiple}");
+    }
+    let refused = |model: &Model, multiple| {
+        let asked = LayoutRequest { vocab_multiple: multiple, ..request("x=1", 8) };
+        Layout::new(model, &asked).unwrap_err().to_string()
+    };
+    assert!(refused(&model(), 0).starts_with("vocab-multiple = 0: it must be 1 to 4096"));
+    assert!(refused(&model(), 4097).ends_with("try `layout.vocab_multiple` 4096"));
+    let patches = Model::preset("vit-tiny").unwrap();
+    assert!(refused(&patches, 2).contains("it must be 1: the model has no vocabulary to pad"));
+}
+
+#[test]
 fn refusals_name_rule_and_remedy() {
     let message = |grid, batch| Layout::new(&model(), &request(grid, batch)).unwrap_err().to_string();
     assert_eq!(message("x=4", 4), "x=4 does not divide heads = 6; try x=3 or 6");
