@@ -1,4 +1,4 @@
-//! Every barrier of every kernel, and every wait for copies, is left out in turn: the kernel's own tests must fail then.
+//! Every barrier of every kernel, and every wait for copies, is left out in turn: a test of the kernel must fail then.
 
 use std::process::Command;
 
@@ -6,24 +6,29 @@ use quadrille_cuda::SOURCES;
 
 use crate::support::{WITHOUT, is_real};
 
-/// Which tests run the kernels of a file.
+/// A test of the kernels of a file.
 const TESTS: [(&str, &str); 7] = [
-    ("attention_forward.cu", "attention::in_f32::"),
-    ("attention_backward.cu", "attention::in_f32::"),
-    ("cached.cu", "attention::in_f32::"),
-    ("route.cu", "experts::in_f32::"),
-    ("mixed_attention_forward.cu", "attention_tiles::"),
-    ("mixed_attention_queries.cu", "attention_tiles::"),
-    ("mixed_attention_keys.cu", "attention_tiles::"),
+    ("attention_forward.cu", "attention::in_f32::wide_heads"),
+    ("attention_backward.cu", "attention::in_f32::wide_heads"),
+    ("cached.cu", "attention::in_f32::generation"),
+    ("route.cu", "experts::in_f32::groups_of_experts"),
+    ("mixed_attention_forward.cu", "attention_tiles::parts_of_sequences"),
+    ("mixed_attention_queries.cu", "attention_tiles::parts_of_sequences"),
+    ("mixed_attention_keys.cu", "attention_tiles::parts_of_sequences"),
 ];
 
-/// Whether the tests of a file's kernels pass where a line of it does not wait.
-fn pass_without(file: &str, line: usize) -> bool {
-    let Some((_, tests)) = TESTS.iter().find(|(of, _)| *of == file) else { panic!("no test is named for {file}") };
+/// Barriers of a warp, by their number in the file, that lanes which run one after another do not miss: they exchange numbers
+/// between the same reads and writes, which on a GPU orders no memory, or each lane reads what it wrote itself.
+const NOT_MISSED: [(&str, &[usize]); 3] =
+    [("attention_forward.cu", &[0, 1]), ("cached.cu", &[0, 1]), ("route.cu", &[0, 1, 5])];
+
+/// Whether the test of a file's kernels passes where a line of it does not wait.
+fn passes_without(file: &str, line: usize) -> bool {
+    let Some((_, test)) = TESTS.iter().find(|(of, _)| *of == file) else { panic!("no test is named for {file}") };
     let mut child = Command::new(std::env::current_exe().unwrap());
-    let output = child.arg(tests).env(WITHOUT, format!("{file}:{line}")).output().unwrap();
+    let output = child.args(["--exact", test]).env(WITHOUT, format!("{file}:{line}")).output().unwrap();
     let told = String::from_utf8_lossy(&output.stdout);
-    assert!(told.contains("test result") && !told.contains("running 0 tests"), "{tests}: {told}");
+    assert!(told.contains("running 1 test"), "{test}: {told}");
     output.status.success()
 }
 
@@ -32,16 +37,18 @@ fn no_barrier_can_be_left_out() {
     if is_real() {
         return;
     }
-    let waits =
-        |line: &&str| ["__syncthreads()", "__syncwarp()", "wait_for_copies<"].iter().any(|wait| line.contains(wait));
+    let waits = ["__syncthreads()", "__syncwarp()", "wait_for_copies<"];
     let mut left_out = 0;
     for source in SOURCES {
-        let lines = source.text.lines().zip(1..).filter(|(line, _)| waits(line)).map(|(_, number)| number);
-        for line in lines {
-            assert!(!pass_without(source.name, line), "{}:{line} is not missed", source.name);
-            left_out += 1;
+        let exempt = NOT_MISSED.iter().find(|(file, _)| *file == source.name).map_or(&[][..], |(_, numbers)| numbers);
+        let lines = source.text.lines().zip(1..).filter(|(line, _)| waits.iter().any(|wait| line.contains(wait)));
+        for (number, (_, line)) in lines.enumerate() {
+            if !exempt.contains(&number) {
+                assert!(!passes_without(source.name, line), "{}:{line} is not missed", source.name);
+                left_out += 1;
+            }
         }
     }
-    assert!(left_out >= 28, "{left_out}");
-    assert!(pass_without("route.cu", 1), "tests fail whatever is left out");
+    assert!(left_out >= 21, "{left_out}");
+    TESTS.iter().for_each(|(file, _)| assert!(passes_without(file, 1), "{file}: its test fails whatever is left out"));
 }
