@@ -15,6 +15,9 @@ pub struct Device {
     pub name: String,
     /// Where the numbers come from; for fitted ones, on which measurements they were fitted.
     pub source: String,
+    /// What efficiencies and the time of a launch are: assumed where a file does not say.
+    #[serde(default)]
+    pub efficiencies: Origin,
     /// Memory in bytes.
     pub memory: u64,
     /// Memory bandwidth in bytes per second.
@@ -41,6 +44,19 @@ pub struct Device {
     /// Fraction of the peak that flash-style attention reaches, by its shape: `m` the sequence, `n` the width of a head,
     /// `k` the heads of all sequences of the pass.
     pub attention: Efficiency,
+}
+
+/// Where numbers are from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// Measured on this very machine.
+    Measured,
+    /// Those with which published runs on the device are predicted best.
+    Fitted,
+    /// Nobody's runs were fitted.
+    #[default]
+    Assumed,
 }
 
 /// Peak rates of dense matrix products by type of the operands, in FLOP/s.

@@ -75,7 +75,7 @@ pub use choices::{
 };
 pub use classic::Classic;
 pub use cluster::{Cluster, GroupBandwidth, Network, Tier};
-pub use device::{Device, Efficiency, MeasuredRate, Peaks};
+pub use device::{Device, Efficiency, MeasuredRate, Origin, Peaks};
 pub use error::{SpecError, nearest_divisors};
 pub use experts::{Capacity, ExpertGroups, Experts, Router};
 pub use field::Field;

@@ -8,8 +8,8 @@ use quadrille_cost::native::{Candidate, Framework, Problem};
 use quadrille_draws::{descriptions, mixtures};
 use quadrille_spec::{
     Activation, Activations, Axis, AxisSet, Cluster, Device, Dispatch, Efficiency, ElementType, Grid, Imbalance,
-    KeepWeights, Layout, LayoutRequest, Linear, Model, Norm, Overlap, Peaks, Positions, Recompute, Schedule, Tier,
-    Zero,
+    KeepWeights, Layout, LayoutRequest, Linear, Model, Norm, Origin, Overlap, Peaks, Positions, Recompute, Schedule,
+    Tier, Zero,
 };
 use quadrille_step::StepProgram;
 
@@ -98,7 +98,8 @@ pub fn any_case() -> impl Strategy<Value = Case> {
         case.shared_out(*pick.get(&shares))
     });
     (cases, select(vec![1, 1, 7])).prop_filter_map("a legal layout", |(case, vocab_multiple)| {
-        changed(&case, |request| request.vocab_multiple = vocab_multiple)
+        let padded = if case.model.patch_values.is_some() { 1 } else { vocab_multiple };
+        changed(&case, |request| request.vocab_multiple = padded)
     })
 }
 
@@ -286,6 +287,7 @@ pub fn clusters() -> impl Strategy<Value = Cluster> {
         let device = Device {
             name: "random".to_owned(),
             source: "a test".to_owned(),
+            efficiencies: Origin::Measured,
             memory: 1 << 36,
             memory_bandwidth: peak / 100.0,
             memory_efficiency: 0.8,

@@ -1,6 +1,6 @@
 //! The device of a cluster file, from what was measured.
 
-use quadrille_spec::{Device, Efficiency, ElementType, MeasuredRate, Peaks, RateUnit};
+use quadrille_spec::{Device, Efficiency, ElementType, MeasuredRate, Origin, Peaks, RateUnit};
 
 use super::cases::Case;
 use super::{CalibrationSpec, Measured, Measurements};
@@ -26,6 +26,7 @@ pub fn of(measured: &Measurements) -> Result<Device, MeasureError> {
     Ok(Device {
         source: format!("{name}: {threads} threads each, medians of {runs} runs; f32 and bf16, and f64 in its peak"),
         name,
+        efficiencies: Origin::Measured,
         memory: setup.memory,
         memory_bandwidth,
         memory_efficiency,

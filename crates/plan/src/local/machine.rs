@@ -1,7 +1,7 @@
 //! The machine that steps are predicted for.
 
 use quadrille_cost::simulation::{LOCAL_GFLOPS, LOCAL_LATENCY_US, LOCAL_MEMORY_GB_S};
-use quadrille_spec::{Cluster, Device, Efficiency, Peaks, Tier};
+use quadrille_spec::{Cluster, Device, Efficiency, Origin, Peaks, Tier};
 
 /// What a cluster's own memory bound is where nobody said it: the largest that a device may have. The memory of this machine
 /// is held against each program before it runs.
@@ -30,6 +30,7 @@ fn device(crowding: f64) -> Device {
     Device {
         name: "a rank of this machine".to_owned(),
         source: "assumed".to_owned(),
+        efficiencies: Origin::Assumed,
         memory: UNBOUNDED,
         memory_bandwidth: LOCAL_MEMORY_GB_S * 1e9 / crowding,
         memory_efficiency: 1.0,

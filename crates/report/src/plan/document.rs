@@ -29,6 +29,7 @@ pub fn document(answer: &Answer) -> Result<Value, SpecError> {
         "gpus": question.devices,
         "global_batch": question.global_batch,
         "seq_len": question.seq_len,
+        "efficiencies": question.cluster.device.as_ref().map(|device| device.efficiencies),
         "device_memory_bytes": question.cluster.device_memory,
         "reserved_bytes": question.reserved()?,
         "counts": {

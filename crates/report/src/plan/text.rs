@@ -3,7 +3,7 @@
 use quadrille_plan::native::explain::{Part, ROUNDING};
 use quadrille_plan::native::{Answer, Question, Ranked, RefusedBy, Setting};
 use quadrille_run::units::{bytes, decimal, seconds};
-use quadrille_spec::{Imbalance, SpecError};
+use quadrille_spec::{Imbalance, Origin, SpecError};
 
 use super::{explanation_text, memory};
 use crate::candidate::{others, recompute, schedule, share, sizes};
@@ -138,7 +138,20 @@ pub fn headline(question: &Question, setting: &Setting) -> Result<String, SpecEr
         question.global_batch,
         question.seq_len,
         setting.framework.name,
-    ) + &utilisation(setting))
+    ) + &assumed(question)
+        + &utilisation(setting))
+}
+
+/// A warning where times are of a device whose efficiencies nobody has measured or fitted.
+fn assumed(question: &Question) -> String {
+    let assumed = question.cluster.device.as_ref().filter(|device| device.efficiencies == Origin::Assumed);
+    assumed.map_or_else(String::new, |device| {
+        format!(
+            "warning: the efficiencies of {} are assumed: no published run on it was fitted, so that its times may be far \
+             off beside those of a fitted or measured device\n",
+            device.name
+        )
+    })
 }
 
 /// Layouts with what follows from their prices.
