@@ -37,6 +37,16 @@ impl Axis {
     /// The four axes of AxoNN's algorithm.
     pub const AXONN: [Self; 4] = [Self::X, Self::Y, Self::Z, Self::Data];
 
+    /// What other programs call some of them, in capitals or not. Their data parallelism is data times expert here.
+    pub const ALIASES: [(&'static str, Self); 6] = [
+        ("tp", Self::X),
+        ("fsdp", Self::Z),
+        ("cp", Self::Context),
+        ("ep", Self::Expert),
+        ("dp", Self::Data),
+        ("pp", Self::Pipe),
+    ];
+
     /// The axes that cut the rows of tokens inside a pipeline's stage and one replica of a mixture, over which experts may be
     /// spread.
     pub const SPREADING: AxisSet =
@@ -63,7 +73,9 @@ impl FromStr for Axis {
     type Err = SpecError;
 
     fn from_str(text: &str) -> Result<Self, SpecError> {
-        Self::ALL.into_iter().find(|axis| axis.name() == text).ok_or_else(|| SpecError::Unknown {
+        let alias = |(name, axis): &(&str, Self)| name.eq_ignore_ascii_case(text).then_some(*axis);
+        let named = Self::ALL.into_iter().find(|axis| axis.name() == text);
+        named.or_else(|| Self::ALIASES.iter().find_map(alias)).ok_or_else(|| SpecError::Unknown {
             what: "axis",
             name: text.to_owned(),
             known: Self::ALL.iter().map(|axis| axis.name().to_owned()).collect(),

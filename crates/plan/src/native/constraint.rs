@@ -176,6 +176,8 @@ impl Space {
         if let Ok(axis) = key.parse::<Axis>() {
             return self.axes[axis as usize].narrow(key, bound, number(key, bound, value)?);
         }
+        // As Megatron-LM calls them.
+        let key = if key.eq_ignore_ascii_case("vpp") { Field::Chunks.name() } else { key };
         let field = Field::ALL.into_iter().find(|field| field.name() == key);
         match field.and_then(Choice::of) {
             Some(Choice::Size(range)) => range(self).narrow(key, bound, number(key, bound, value)?),
@@ -254,6 +256,8 @@ mod tests {
             (Bound::Fix, "zero=1"),
             (Bound::Fix, "zero=1"),
             (Bound::Fix, "cac=false"),
+            (Bound::Fix, "DP=3"),
+            (Bound::Max, "vpp=2"),
             (Bound::Max, "microbatch=4"),
             (Bound::Fix, "overlap=oar+ors"),
             (Bound::Fix, "overlap=oar,ors"),
@@ -263,6 +267,7 @@ mod tests {
         assert_eq!(space.axes[Axis::X as usize].only(), Some(8));
         assert_eq!(space.axes[Axis::Pipe as usize], Range { least: 2, most: 16 });
         assert_eq!((space.recompute, space.zero), (vec![Recompute::Full { every: 3 }], vec![Zero::Optimizer]));
+        assert_eq!((space.axes[Axis::Data as usize].only(), space.chunks.most), (Some(3), 2));
         assert_eq!((space.keep_communicated, space.microbatch.most), (vec![false], 4));
         let overlap = space.overlap.unwrap();
         assert!(overlap.all_reduce && overlap.reduce_scatter && !overlap.all_gather);
