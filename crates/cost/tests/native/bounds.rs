@@ -8,6 +8,7 @@ use quadrille_spec::{
     Activations, Axis, AxisSet, Cluster, ElementType, EvenPieces, Grid, KeepWeights, Layout, LayoutRequest, Linear,
     Model, Offload, Overlap, Recompute, Schedule, Zero,
 };
+use rayon::prelude::*;
 
 use crate::case::{Case, changed, fast_networks, fixed, fixed_described, fixed_mixed, frameworks};
 
@@ -309,15 +310,15 @@ fn padding(framework: &Framework) -> f64 {
 /// The medians of seconds and bytes of bounds over the price, of which none is above 1.
 fn medians_below_the_price(cases: Vec<Case>, framework: Framework, name: &str) -> [f64; 2] {
     let framework = Framework { reserved_bytes: 0, ..framework };
-    let mut all = Vec::new();
-    for case in cases.into_iter().flat_map(variants) {
-        let Some(ratios) = ratios(&case, framework) else { continue };
+    let of = |case: Case| -> Option<[f64; 9]> {
+        let ratios = ratios(&case, framework)?;
         for (what, ratio) in BOUNDS.into_iter().zip(ratios) {
             let (of, layout) = (framework.name, &case.layout);
             assert!(ratio <= 1.0, "{what} of {of} {name} {ratio}: {layout:?} of {:?}", case.model.blocks);
         }
-        all.push(ratios);
-    }
+        Some(ratios)
+    };
+    let all: Vec<[f64; 9]> = cases.into_par_iter().flat_map_iter(|case| variants(case).filter_map(of)).collect();
     assert!(all.len() > 100);
     let closer = [[3, 4], [6, 7]].map(|which| which.map(|which| median(&all, which)));
     let is_closer = |[rough, close]: &[f64; 2]| *close >= rough * (1.0 - 1e-9);
