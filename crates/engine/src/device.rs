@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use quadrille_spec::{ElementType, RealType};
 use quadrille_step::StepProgram;
-use quadrille_tensor::{Buffer, Element, ProductShape, Transpose, library_matmul};
+use quadrille_tensor::{Buffer, Element, ProductShape, Stored, Transpose, library_matmul};
 
 use crate::{
     BatchSource, EngineError, EvaluateOutcome, ForwardOptions, GenerateOptions, GenerateOutcome, GenerationPrograms,
@@ -27,12 +27,12 @@ pub trait Device: Sync {
     /// The device's, above all that there is none.
     fn name(&self) -> Result<Option<String>, EngineError>;
 
-    /// The library's product, for others to be held against: as fast as it gets on one device, or on so many threads of the
-    /// processor.
+    /// The library's product, for others to be held against: as fast as it gets on the devices of so many ranks, each of which
+    /// has so many threads of the host.
     ///
     /// # Errors
     /// The device's.
-    fn yardstick(&self, dtype: ElementType, threads: usize) -> Result<Yardstick, EngineError>;
+    fn yardstick(&self, dtype: ElementType, ranks: usize, threads: usize) -> Result<Yardstick, EngineError>;
 
     /// What each rank's rows of a vocabulary had best be a multiple of.
     fn vocab_multiple(&self) -> usize;
@@ -90,11 +90,20 @@ pub trait Device: Sync {
 pub struct Yardstick {
     /// `[m, n, k]` of [m, k] [k, n].
     pub size: [usize; 3],
-    /// FLOP/s of the fastest run.
+    /// FLOP/s of the fastest run, of all devices together.
     pub flops_per_second: f64,
 }
 
 impl Yardstick {
+    /// Numbers of an operand between -1/2 and 1/2, others for each name.
+    pub fn numbers<S: Stored>(len: usize, name: u64) -> Vec<S> {
+        let number = |at: usize| {
+            let bits = (at as u64).wrapping_add(name << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+            S::rounded(S::Real::from_f64(bits as f64 / (1u64 << 24) as f64 - 0.5))
+        };
+        (0..len).map(number).collect()
+    }
+
     /// Runs of the product, after one that warms up.
     const RUNS: usize = 9;
 
@@ -117,8 +126,7 @@ impl Yardstick {
 /// GPT-2's widest linear layer on 1024 tokens.
 fn product_of_processor<T: Element>(threads: usize) -> Yardstick {
     let size @ [m, n, k] = [1024, 3072, 768];
-    let numbers = |len| Buffer::<T>::from_fn(len, |at| T::from_f64((at % 97) as f64 / 97.0 - 0.5));
-    let (a, b, mut c) = (numbers(m * k), numbers(k * n), Buffer::new(m * n));
+    let (a, b, mut c) = (Yardstick::numbers(m * k, 1), Yardstick::numbers(k * n, 2), Buffer::<T>::new(m * n));
     let shape = ProductShape { stored: Transpose::Nn, m, n, k };
     let measured: Result<Yardstick, Infallible> = Yardstick::of(size, || {
         library_matmul(threads, shape, &a, &b, &mut c, false);
@@ -141,10 +149,10 @@ impl Device for Processor {
         Ok(None)
     }
 
-    fn yardstick(&self, dtype: ElementType, threads: usize) -> Result<Yardstick, EngineError> {
+    fn yardstick(&self, dtype: ElementType, ranks: usize, threads: usize) -> Result<Yardstick, EngineError> {
         Ok(match dtype.real() {
-            RealType::F32 => product_of_processor::<f32>(threads),
-            RealType::F64 => product_of_processor::<f64>(threads),
+            RealType::F32 => product_of_processor::<f32>(ranks * threads),
+            RealType::F64 => product_of_processor::<f64>(ranks * threads),
         })
     }
 

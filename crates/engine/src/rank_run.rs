@@ -12,9 +12,9 @@ use quadrille_step::StepProgram;
 use crate::carried::Carried;
 use crate::saving::{Saved, Saver};
 use crate::{
-    Backend, BatchSource, DeviceMemory, EngineError, Evaluator, InitialValues, MatmulChoices, OnDivergence,
-    Predictions, RankEngine, RankReport, RankStep, RankTrace, Restore, RunEvent, Start, StepOutcome, StepRecord,
-    TrainOptions, Validation,
+    Backend, BatchSource, DeviceUse, EngineError, Evaluator, InitialValues, MatmulChoices, OnDivergence, Predictions,
+    RankEngine, RankReport, RankStep, RankTrace, Restore, RunEvent, Start, StepOutcome, StepRecord, TrainOptions,
+    Validation,
 };
 
 /// Where a rank tells what happens.
@@ -40,7 +40,7 @@ pub(crate) fn run<B: Backend>(
         saver: options.saving.as_ref().map(|saving| Saver::new(program, saving)),
         tell,
     };
-    let (mut counts, mut trace) = (Counts::new(predicted, context.rank()), None);
+    let (mut counts, mut trace, mut memory) = (Counts::new(predicted, context.rank()), None, None);
     let (first, tokens) = (options.start.steps_done() + 1, program.layout.tokens_per_step() as u64);
     for step in first..=options.steps {
         if options.trace && step == options.steps {
@@ -50,6 +50,10 @@ pub(crate) fn run<B: Backend>(
         let Taken { outcome, spike, loss_scale, overflow } = run.step(batch)?;
         let seconds = start.elapsed().as_secs_f64();
         counts.add(&mut run.engine, &outcome, seconds, step == first);
+        if step == first {
+            // All ranks are there: none goes on before they agree.
+            memory = run.engine.backend.memory()?;
+        }
         if options.trace && step == options.steps {
             trace = Some(RankTrace::new(run.engine.take_spans(), context.take_spans()));
             run.engine.record_spans(false);
@@ -95,7 +99,6 @@ pub(crate) fn run<B: Backend>(
     if first > options.steps {
         run.validate(options.steps, true)?;
     }
-    let memory = run.engine.backend.memory()?;
     Ok(counts.report(trace, run.engine.matmuls.clone(), memory))
 }
 
@@ -298,12 +301,7 @@ impl<'a> Counts<'a> {
         (self.predicted, self.ledger) = (Some(predicted), Some(counted));
     }
 
-    fn report(
-        self,
-        trace: Option<RankTrace>,
-        matmuls: MatmulChoices,
-        device_memory: Option<DeviceMemory>,
-    ) -> RankReport {
+    fn report(self, trace: Option<RankTrace>, matmuls: MatmulChoices, device_memory: Option<DeviceUse>) -> RankReport {
         RankReport {
             predicted: self.predicted,
             ledger: self.ledger,

@@ -136,13 +136,13 @@ pub struct RankReport {
     /// The last step, if it was to be recorded.
     pub trace: Option<RankTrace>,
     /// What the rank has on its device; `None`: ranks have the host's memory.
-    pub device_memory: Option<DeviceMemory>,
+    pub device_memory: Option<DeviceUse>,
     pub(crate) records: Vec<StepRecord>,
 }
 
-/// Bytes of a rank on a device that has memory of its own, at the end of a run.
+/// Bytes of a rank on a device that has memory of its own, after the first step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DeviceMemory {
+pub struct DeviceUse {
     /// Buffers of all programs that it has run.
     pub buffers: u64,
     /// What lies between them.

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use quadrille_comm::memory;
-use quadrille_engine::{Device, EngineError, TrainOptions, TrainOutcome, Yardstick, random_batch};
+use quadrille_engine::{Device, DeviceUse, EngineError, TrainOptions, TrainOutcome, Yardstick, random_batch};
 use quadrille_run::{OpenLayout, RunError};
 use quadrille_spec::{Axis, Block, Field, Grid, Layout, LayoutRequest, Model, SpecError};
 use quadrille_step::StepProgram;
@@ -68,6 +68,9 @@ pub struct MeasuredStep {
     pub peak_rss_bytes: Option<u64>,
     /// Buffers and optimizer states of all ranks.
     pub allocated_bytes: u64,
+    /// What each rank held on its device; `None`: ranks have the host's memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_memory: Option<Vec<DeviceUse>>,
     /// By operation kind; `wait` is communication that computation did not hide.
     pub breakdown: BTreeMap<String, Share>,
     /// Where it was asked for and there are several ranks.
@@ -106,7 +109,7 @@ pub fn measure(
 ) -> Result<MeasuredStep, MeasureError> {
     let layout = &program.layout;
     let (ranks, tokens) = (layout.grid.ranks(), layout.tokens_per_step() as f64);
-    let yardstick = || device.yardstick(layout.dtype, ranks * options.threads);
+    let yardstick = || device.yardstick(layout.dtype, ranks, options.threads);
     let before = yardstick()?;
     let outcome = steps(device, program, options)?;
     let peak_rss_bytes = memory::peak();
@@ -139,6 +142,7 @@ pub fn measure(
             .flat_map(|counted| &counted.ranks)
             .map(|rank| rank.memory.allocated)
             .sum(),
+        device_memory: outcome.ranks.iter().map(|rank| rank.device_memory).collect(),
         breakdown: breakdown(&outcome),
         scaling,
     })

@@ -428,7 +428,7 @@ fn layout(sizes: &Sizes, switches: &Switches, model: &Model) -> Option<Layout> {
         keep_communicated: more.keep_communicated,
         zero: more.zero,
         keep_weights: more.keep_weights,
-        vocab_multiple: *more.group.get(&[1, 1, 1, 2, 5]),
+        vocab_multiple: if model.patch_values.is_some() { 1 } else { *more.group.get(&[1, 1, 1, 2, 5]) },
         offload: if more.bucket.is_some() { Offload::Host } else { Offload::None },
         bucket: more.bucket,
         optimizer_overlap: more.optimizer_overlap,

@@ -1,6 +1,6 @@
 //! What a rank sends, computes and holds in a step.
 
-use quadrille_engine::{DeviceMemory, StepRecord, TrainOutcome};
+use quadrille_engine::{DeviceUse, StepRecord, TrainOutcome};
 use quadrille_run::units::{bytes, decimal, percent};
 use quadrille_spec::{Axis, CollectiveKind, FlopsLedger, Grid, MemoryClass, RankLedger};
 use quadrille_step::{StepProgram, Verdict};
@@ -30,18 +30,18 @@ pub fn of_run(program: &StepProgram, outcome: &TrainOutcome) -> String {
     if program.layout.optimizer_overlap {
         told += &format!("updates: {}\n", repeats(&outcome.records));
     }
-    told += &outcome.ranks[0].device_memory.map_or_else(String::new, device);
+    told += &outcome.ranks[0].device_memory.map_or_else(String::new, |memory| format!("device: {}\n", device(memory)));
     told + &text(&program.layout.grid, &counted.ranks[0])
 }
 
 /// What the first rank has on its device.
-pub(crate) fn device(memory: DeviceMemory) -> String {
-    let DeviceMemory { buffers, alignment, workspace, scratch, used, total } = memory;
+pub(crate) fn device(memory: DeviceUse) -> String {
+    let DeviceUse { buffers, alignment, workspace, scratch, used, total } = memory;
     let [buffers, alignment, workspace, scratch, used, total] =
         [buffers, alignment, workspace, scratch, used, total].map(bytes);
     format!(
-        "device: {buffers} of buffers, {alignment} between them, {workspace} for products, {scratch} of scratch on the first \
-         rank; {used} of {total} in use by all\n"
+        "{buffers} of buffers, {alignment} between them, {workspace} for products, {scratch} of scratch on the first rank; {used} \
+         of {total} in use by all"
     )
 }
 

@@ -45,7 +45,6 @@ impl LayoutFile {
             Field::ExpertsOver => !layout.experts_over.is_empty() || layout.grid.size(Axis::Expert) > 1,
             Field::Dispatch => layout.dispatch != Dispatch::Dropped,
             Field::ExpertRows => layout.expert_rows != 0,
-            Field::VocabMultiple => layout.vocab_multiple != 1,
             Field::MicrobatchGroup => layout.schedule == Schedule::Interleaved,
             Field::Offload | Field::Bucket | Field::OptimizerOverlap => layout.offload != Offload::None,
             Field::Dtype => layout.dtype != ElementType::F32,

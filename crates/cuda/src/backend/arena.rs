@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::driver::{Address, Driver, Fault};
 use crate::memory::DeviceMemory;
@@ -18,8 +19,25 @@ fn taken(bytes: usize) -> usize {
 pub struct Part {
     at: Address,
     bytes: usize,
+    /// Bytes between it and the next.
+    between: usize,
+    given: Arc<Given>,
     /// Freed when its last part is.
     _memory: Arc<DeviceMemory>,
+}
+
+/// Bytes of buffers that there are, and of what lies between them.
+#[derive(Default)]
+struct Given {
+    buffers: AtomicU64,
+    between: AtomicU64,
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        self.given.buffers.fetch_sub(self.bytes as u64, Ordering::Relaxed);
+        self.given.between.fetch_sub(self.between as u64, Ordering::Relaxed);
+    }
 }
 
 impl Part {
@@ -39,8 +57,7 @@ impl Part {
 pub struct Arena {
     /// The memory that was reserved last, and how many of its bytes are taken.
     reserved: RefCell<Option<(Arc<DeviceMemory>, usize)>>,
-    /// Bytes of all buffers so far, and of what lies between them.
-    given: RefCell<[u64; 2]>,
+    given: Arc<Given>,
 }
 
 impl Arena {
@@ -54,8 +71,8 @@ impl Arena {
             return Ok(());
         }
         let memory = DeviceMemory::new(driver.clone(), needed).map_err(|fault| {
-            let free = driver.memory().map_or(0, |memory| memory.total - memory.used);
-            Fault { text: format!("{} for the buffers of a rank, {free} bytes are free", fault.text), ..fault }
+            let free = driver.memory().map(|memory| format!(", {} bytes are free", memory.total - memory.used));
+            Fault { text: format!("{} for the buffers of a rank{}", fault.text, free.unwrap_or_default()), ..fault }
         })?;
         *self.reserved.borrow_mut() = Some((Arc::new(memory), 0));
         Ok(())
@@ -70,26 +87,24 @@ impl Arena {
         let last = reserved.as_mut().filter(|(memory, used)| memory.bytes() - used >= taken(bytes));
         let Some((memory, used)) = last else {
             drop(reserved);
-            self.count(bytes, 0);
             let memory = Arc::new(DeviceMemory::new(driver.clone(), bytes)?);
-            return Ok(Part { at: memory.at(), bytes, _memory: memory });
+            return Ok(self.part(memory.at(), [bytes, 0], memory));
         };
-        let part = Part { at: memory.at().offset(*used), bytes, _memory: memory.clone() };
+        let (at, between) = (memory.at().offset(*used), taken(bytes) - bytes);
         *used += taken(bytes);
-        let between = taken(bytes) - bytes;
-        driver.guard(part.at.offset(bytes), between);
-        self.count(bytes, between);
-        Ok(part)
+        driver.guard(at.offset(bytes), between);
+        Ok(self.part(at, [bytes, between], memory.clone()))
     }
 
-    fn count(&self, bytes: usize, between: usize) {
-        let mut given = self.given.borrow_mut();
-        *given = [given[0] + bytes as u64, given[1] + between as u64];
+    fn part(&self, at: Address, [bytes, between]: [usize; 2], memory: Arc<DeviceMemory>) -> Part {
+        self.given.buffers.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.given.between.fetch_add(between as u64, Ordering::Relaxed);
+        Part { at, bytes, between, given: self.given.clone(), _memory: memory }
     }
 
-    /// Bytes of all buffers so far, and of what lies between them.
+    /// Bytes of the buffers that there are, and of what lies between them.
     pub fn given(&self) -> [u64; 2] {
-        *self.given.borrow()
+        [&self.given.buffers, &self.given.between].map(|bytes| bytes.load(Ordering::Relaxed))
     }
 }
 
@@ -114,7 +129,9 @@ mod tests {
         assert_eq!((driver.memory().unwrap().used, arena.given()), (used, [356, 668]));
         let own = arena.take(&driver, 10).unwrap();
         assert_eq!((driver.memory().unwrap().used, own.bytes()), (used + 10, 10));
-        drop((parts, own, arena));
+        drop((parts, own));
+        assert_eq!(arena.given(), [0, 0]);
+        drop(arena);
         assert_eq!(driver.memory().unwrap().used, 0);
     }
 

@@ -67,6 +67,12 @@ fn emulator() -> Result<Arc<dyn Driver>, Fault> {
     Err(Fault { library: "emulated device", code: -1, text: text.into() })
 }
 
+/// How many devices so many ranks compute on.
+pub(super) fn count(ranks: usize) -> Result<usize, Fault> {
+    let kind = DEVICES.lock().unwrap_or_else(PoisonError::into_inner).chosen;
+    if kind == DeviceKind::Emulated { Ok(1) } else { Ok(ranks.min(Gpu::count()?)) }
+}
+
 /// Bytes that are free on the devices of so many ranks; `None`: they have the host's memory.
 pub(super) fn free(ranks: usize) -> Result<Option<u64>, Fault> {
     let first = of_rank(0)?;
@@ -74,7 +80,7 @@ pub(super) fn free(ranks: usize) -> Result<Option<u64>, Fault> {
         return Ok(None);
     }
     let of = |device: &dyn Driver| device.memory().map(|memory| (memory.total - memory.used) as u64);
-    let others = (1..ranks.min(Gpu::count()?)).map(|rank| of(of_rank(rank)?.as_ref()));
+    let others = (1..count(ranks)?).map(|rank| of(of_rank(rank)?.as_ref()));
     let others: u64 = others.sum::<Result<u64, Fault>>()?;
     Ok(Some(of(first.as_ref())? + others))
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use quadrille_engine::{
-    AttentionMask, Backend, DeviceMemory, ElementMask, EngineError, Gamma, Kind, OwnSamples, Positions, Statistics,
+    AttentionMask, Backend, DeviceUse, ElementMask, EngineError, Gamma, Kind, OwnSamples, Positions, Statistics,
     Totals, UpdateRule, Values, View,
 };
 use quadrille_step::Scalar;
@@ -73,11 +73,11 @@ where
         Ok(self.arena.reserve(self.lanes.driver(), buffers.iter().map(|bytes| *bytes as usize))?)
     }
 
-    fn memory(&self) -> Result<Option<DeviceMemory>, EngineError> {
+    fn memory(&self) -> Result<Option<DeviceUse>, EngineError> {
         let ([buffers, alignment], driver) = (self.arena.given(), self.lanes.driver());
         let Memory { used, total } = driver.memory()?;
         let [workspace, used, total] = [driver.workspace(), used, total].map(|bytes| bytes as u64);
-        Ok(Some(DeviceMemory { buffers, alignment, workspace, scratch: self.lanes.taken(), used, total }))
+        Ok(Some(DeviceUse { buffers, alignment, workspace, scratch: self.lanes.taken(), used, total }))
     }
 
     fn bytes(of: &DeviceBuffer) -> u64 {

@@ -54,18 +54,20 @@ impl Device for DeviceKind {
         Ok(Some(devices::of_rank(0)?.name()?))
     }
 
-    fn yardstick(&self, dtype: ElementType, _threads: usize) -> Result<Yardstick, EngineError> {
+    fn yardstick(&self, dtype: ElementType, ranks: usize, _threads: usize) -> Result<Yardstick, EngineError> {
         choose(*self);
         let element = element(dtype)?;
         let side = if *self == Self::Cuda { 8192 } else { 64 };
-        Ok(product_of_device(devices::of_rank(0)?, element, side)?)
+        let Yardstick { size, flops_per_second } = product_of_device(devices::of_rank(0)?, element, side)?;
+        Ok(Yardstick { size, flops_per_second: flops_per_second * devices::count(ranks)? as f64 })
     }
 
     /// So that rows of logits begin where 16 bytes do and are whole tiles of products.
     fn vocab_multiple(&self) -> usize {
         match self {
             Self::Cuda => 128,
-            Self::Emulated => 1,
+            // Small, and padded like the other's.
+            Self::Emulated => 4,
         }
     }
 

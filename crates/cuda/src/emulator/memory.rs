@@ -42,13 +42,18 @@ impl Allocation {
     fn is_sound(&self) -> bool {
         let (last, used) = (1 + self.bytes / GUARD, self.bytes % GUARD);
         let is_poison = |bytes: &[u8]| bytes == &[POISON; GUARD][..bytes.len()];
+        is_poison(&self.blocks[0].0)
+            && is_poison(&self.blocks[last].0[used..])
+            && is_poison(&self.blocks[self.blocks.len() - 1].0)
+    }
+
+    /// Where the bytes between two of its parts begin that somebody has written.
+    fn written_between(&self) -> Option<usize> {
         let all = self.blocks.as_ptr().cast::<u8>();
         // SAFETY: guards lie within the allocation, which begins behind the first block.
         let guard = |at: &Range<usize>| unsafe { std::slice::from_raw_parts(all.add(GUARD + at.start), at.len()) };
-        self.guards.iter().all(|at| guard(at).chunks(GUARD).all(is_poison))
-            && is_poison(&self.blocks[0].0)
-            && is_poison(&self.blocks[last].0[used..])
-            && is_poison(&self.blocks[self.blocks.len() - 1].0)
+        let is_poison = |bytes: &[u8]| bytes == &[POISON; GUARD][..bytes.len()];
+        self.guards.iter().find(|at| !guard(at).chunks(GUARD).all(is_poison)).map(|at| at.start)
     }
 }
 
@@ -111,6 +116,9 @@ impl Allocations {
     }
 
     fn check_one(&self, at: Address, allocation: &Allocation) -> Result<(), Fault> {
+        if let Some(start) = allocation.written_between() {
+            return Err(fault(format!("something wrote beyond the end of a buffer, at {:#x}", at.offset(start).0)));
+        }
         if allocation.is_sound() {
             return Ok(());
         }

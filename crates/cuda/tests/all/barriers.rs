@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use quadrille_cuda::SOURCES;
+use quadrille_cuda::{HEADERS, SOURCES};
 
 use crate::support::{WITHOUT, is_real};
 
@@ -50,5 +50,10 @@ fn no_barrier_can_be_left_out() {
         }
     }
     assert!(left_out >= 21, "{left_out}");
+    let in_headers = HEADERS
+        .iter()
+        .flat_map(|header| header.text.lines())
+        .filter(|line| waits.iter().any(|wait| line.contains(wait)));
+    assert_eq!(in_headers.count(), 0, "barriers of headers are never left out");
     TESTS.iter().for_each(|(file, _)| assert!(passes_without(file, 1), "{file}: its test fails whatever is left out"));
 }

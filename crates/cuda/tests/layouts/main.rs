@@ -69,9 +69,11 @@ fn rounded_values_are_close_to_the_serial_model() {
 /// Whatever of the order of streams is left out is found.
 #[test]
 fn careless_devices_are_found() {
+    if std::env::var("QUADRILLE_TEST_DEVICE").is_ok() {
+        return;
+    }
     let test = "combined_layouts_equal_the_serial_model";
-    assert!(careless::passes(test, None), "it fails anyway");
-    for part in careless::parts() {
-        assert!(!careless::passes(test, Some(&part)), "nobody misses {part}");
+    for part in careless::PARTS {
+        assert_eq!(careless::passes(test, part), part == careless::Part::Nothing, "{part:?} is left out");
     }
 }

@@ -31,7 +31,7 @@ use quadrille_tensor::{
 };
 
 use crate::samples::OwnSamples;
-use crate::{DeviceMemory, EngineError, Real, Values};
+use crate::{DeviceUse, EngineError, Real, Values};
 
 pub use cpu::Cpu;
 pub use indices::{AttentionMask, ElementMask, Positions};
@@ -96,7 +96,7 @@ pub trait Backend: Sized + 'static {
     /// Takes memory for buffers of these sizes at once, where that is better: the next ones of such sizes come from it.
     fn reserve(&self, _buffers: &[u64]) -> Done { Ok(()) }
     /// What the rank has on a device with memory of its own.
-    fn memory(&self) -> Result<Option<DeviceMemory>, EngineError> { Ok(None) }
+    fn memory(&self) -> Result<Option<DeviceUse>, EngineError> { Ok(None) }
     /// A buffer of so many bytes, all zero.
     fn allocate(&self, bytes: u64) -> Result<Self::Buffer, EngineError>;
     /// How many bytes a buffer has.

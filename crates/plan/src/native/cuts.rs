@@ -134,9 +134,8 @@ pub(super) fn cuts(
 
 /// The ways to spread experts that a grid may have; a grid that has none is tallied.
 fn legal_spreadings(rules: &Rules, space: &Space, sizes: [usize; Axis::COUNT], tally: &mut Tally) -> Vec<AxisSet> {
-    let (mut legal, mut first) = (Vec::new(), None);
+    let (mut legal, mut first, vocab_multiple) = (Vec::new(), None, space.vocab_multiple());
     for experts_over in space.spreadings(&sizes) {
-        let vocab_multiple = space.vocab_multiple();
         match rules.check_grid(&Candidate { sizes, experts_over, vocab_multiple, ..Candidate::PLAIN }) {
             Ok(()) => legal.push(experts_over),
             Err(rule) => {
@@ -145,7 +144,7 @@ fn legal_spreadings(rules: &Rules, space: &Space, sizes: [usize; Axis::COUNT], t
         }
     }
     if let Some((rule, experts_over)) = first.filter(|_| legal.is_empty()) {
-        tally.refuse_grid(rule, || Candidate { experts_over, ..example(sizes) });
+        tally.refuse_grid(rule, || Candidate { experts_over, vocab_multiple, ..example(sizes) });
     }
     legal
 }

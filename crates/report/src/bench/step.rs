@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::summary::summary;
-use crate::table;
+use crate::{ledger, table};
 
 /// What was measured of a program's step.
 pub struct StepReport<'a> {
@@ -70,6 +70,9 @@ impl StepReport<'_> {
             ("ratio", percent(measured.ratio)),
             ("memory", format!("{resident} resident at peak, {} in buffers", bytes(measured.allocated_bytes))),
         ];
+        let device =
+            measured.device_memory.as_ref().and_then(|ranks| ranks.first()).map(|first| ledger::device(*first));
+        lines.extend(device.map(|told| ("device", told)));
         if let Some(Scaling { one_rank_tokens_per_second, scaling }) = measured.scaling {
             let alone = format!("{one_rank_tokens_per_second:.0} tokens/s on one rank with {threads} threads");
             lines.push(("scaling", format!("{} of {alone}", percent(scaling))));
