@@ -10,7 +10,7 @@ use crate::array::{Array, Format};
 
 /// What a library of the device says went wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{library}: {text} (code {code})")]
+#[error("{library}: {text}{}", told(*code))]
 pub struct Fault {
     /// The library.
     pub library: &'static str,
@@ -18,6 +18,11 @@ pub struct Fault {
     pub code: i64,
     /// Its words, and what was asked of it.
     pub text: String,
+}
+
+/// A library's number, where it has given one.
+fn told(code: i64) -> String {
+    if code < 0 { String::new() } else { format!(" (code {code})") }
 }
 
 /// A place in a device's memory; 0 is none.

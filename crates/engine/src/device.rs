@@ -34,6 +34,9 @@ pub trait Device: Sync {
     /// The device's.
     fn yardstick(&self, dtype: ElementType, ranks: usize, threads: usize) -> Result<Yardstick, EngineError>;
 
+    /// Whether values can be stored in this type.
+    fn stores(&self, dtype: ElementType) -> bool;
+
     /// What each rank's rows of a vocabulary had best be a multiple of.
     fn vocab_multiple(&self) -> usize;
 
@@ -154,6 +157,10 @@ impl Device for Processor {
             RealType::F32 => product_of_processor::<f32>(ranks * threads),
             RealType::F64 => product_of_processor::<f64>(ranks * threads),
         })
+    }
+
+    fn stores(&self, _dtype: ElementType) -> bool {
+        true
     }
 
     fn vocab_multiple(&self) -> usize {

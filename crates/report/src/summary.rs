@@ -189,7 +189,10 @@ fn unusual(model: &Model, layout: &Layout) -> Option<String> {
     let dropless = kinds.any(|experts| experts.capacity.is_none());
     tell(spread && dropless, "their loads taken to be equal".to_owned());
     tell(layout.expert_rows > 0, format!("room for {} times as many rows", layout.expert_rows));
-    tell(layout.vocab_multiple > 1, format!("vocabulary padded to multiples of {}", layout.vocab_multiple));
+    tell(
+        layout.vocab_multiple > 1,
+        format!("rows of the vocabulary on each rank a multiple of {}", layout.vocab_multiple),
+    );
     tell(layout.dispatch == Dispatch::Duplicated, "tokens duplicated".to_owned());
     tell(layout.linear == Linear::Summa, format!("SUMMA in {} panels", layout.summa_panels));
     tell(layout.recompute != Recompute::None, format!("recompute {}", layout.recompute));

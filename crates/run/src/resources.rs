@@ -23,7 +23,12 @@ pub fn check(
     states: &StatesSpec,
     beside: u64,
 ) -> Result<(), Refusal> {
-    let ranks = program.layout.grid.ranks();
+    let (ranks, dtype) = (program.layout.grid.ranks(), program.layout.dtype);
+    if !processes.device.stores(dtype) {
+        let rule =
+            format!("`layout.dtype` {dtype}: devices do not store values in it; use `layout.dtype` bf16, f32 or f64");
+        return Err(Refusal::new(rule));
+    }
     let here = processes.ranks_here(ranks);
     if processes.world.is_none() && (ranks > MAX_RANKS || ranks * threads > 4 * MAX_RANKS) {
         return Err(Refusal::new(format!(
@@ -35,7 +40,10 @@ pub fn check(
     let of_this_machine = |bytes: u128| bytes * here as u128 / ranks as u128;
     let offloaded = if states.is_memory() { of_all_ranks(program, offloaded) } else { 0 };
     let (allocated, beside) = (allocated(program), u128::from(beside));
-    let of_devices = processes.device.free(here).map_err(|error| Refusal::new(error.to_string()))?;
+    let of_devices = processes
+        .device
+        .free(here)
+        .map_err(|error| Refusal::new(format!("{error}; without a device ranks compute on the processor")))?;
     let Some(free) = of_devices else {
         return holds(program, of_this_machine(allocated + offloaded) + beside, memory::available());
     };

@@ -81,7 +81,7 @@ impl Reference {
     /// At least what the serial model of so many steps holds in f64, in bytes: initial weights, two moments, and per step
     /// weights and gradients.
     pub fn bytes(model: &Model, steps: u64) -> u64 {
-        8 * model.parameters().saturating_mul(3 + 2 * steps)
+        model.parameters().saturating_mul(steps.saturating_mul(2).saturating_add(3)).saturating_mul(8)
     }
 
     /// The trajectory that layouts with this program's model and batch must follow.

@@ -62,6 +62,10 @@ impl Device for DeviceKind {
         Ok(Yardstick { size, flops_per_second: flops_per_second * devices::count(ranks)? as f64 })
     }
 
+    fn stores(&self, dtype: ElementType) -> bool {
+        dtype != ElementType::F16
+    }
+
     /// So that rows of logits begin where 16 bytes do and are whole tiles of products.
     fn vocab_multiple(&self) -> usize {
         match self {

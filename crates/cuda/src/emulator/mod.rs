@@ -53,7 +53,7 @@ impl Emulator {
             Err(_) => Ok(Self::new(1)),
             Ok(text) => match text.parse() {
                 Ok(seed) => Ok(Self::new(seed)),
-                Err(_) => Err(fault(format!("{SEED} is {text}, which is no seed: give a whole number"))),
+                Err(_) => Err(fault(format!("{SEED} is '{text}', which is no seed: give a whole number"))),
             },
         }
     }

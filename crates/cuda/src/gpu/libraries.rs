@@ -22,28 +22,59 @@ pub struct Library {
     in_folders: bool,
     /// Whether the loader finds it.
     present: unsafe fn() -> bool,
+    /// Whether it has a function, once it is found.
+    has: unsafe fn(&str) -> bool,
+    /// The functions that are called: of an old version some may be missing.
+    functions: &'static [&'static str],
 }
 
 /// The driver.
+#[rustfmt::skip]
 pub const DRIVER: Library = Library {
     name: "libcuda",
     files: &["libcuda.so"],
     in_folders: false,
     present: cudarc::driver::sys::is_culib_present,
+    // SAFETY: it is asked for a name alone, of a library that is there.
+    has: |name| unsafe { cudarc::driver::sys::culib().get::<*const ()>(name.as_bytes()) }.is_ok(),
+    functions: &[
+        "cuInit", "cuGetErrorName", "cuGetErrorString", "cuDeviceGet", "cuDeviceGetCount", "cuDeviceGetName",
+        "cuDeviceGetAttribute", "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2", "cuCtxSetCurrent",
+        "cuCtxGetStreamPriorityRange", "cuModuleLoadData", "cuModuleGetFunction", "cuFuncSetAttribute", "cuLaunchKernel",
+        "cuMemAlloc_v2", "cuMemFree_v2", "cuMemGetInfo_v2", "cuMemsetD8Async", "cuMemcpyAsync", "cuStreamCreateWithPriority",
+        "cuStreamDestroy_v2", "cuStreamSynchronize", "cuStreamWaitEvent", "cuEventCreate", "cuEventDestroy_v2", "cuEventQuery",
+        "cuEventRecord",
+    ],
 };
 /// The compiler of kernels.
+#[rustfmt::skip]
 pub const NVRTC: Library = Library {
     name: "libnvrtc",
     files: &["libnvrtc-builtins.so", "libnvrtc.so"],
     in_folders: true,
     present: cudarc::nvrtc::sys::is_culib_present,
+    // SAFETY: it is asked for a name alone, of a library that is there.
+    has: |name| unsafe { cudarc::nvrtc::sys::culib().get::<*const ()>(name.as_bytes()) }.is_ok(),
+    functions: &[
+        "nvrtcVersion", "nvrtcCreateProgram", "nvrtcCompileProgram", "nvrtcDestroyProgram", "nvrtcGetCUBIN", "nvrtcGetCUBINSize",
+        "nvrtcGetProgramLog", "nvrtcGetProgramLogSize",
+    ],
 };
 /// Products.
+#[rustfmt::skip]
 pub const CUBLASLT: Library = Library {
     name: "libcublasLt",
     files: &["libcublasLt.so"],
     in_folders: true,
     present: cudarc::cublaslt::sys::is_culib_present,
+    // SAFETY: it is asked for a name alone, of a library that is there.
+    has: |name| unsafe { cudarc::cublaslt::sys::culib().get::<*const ()>(name.as_bytes()) }.is_ok(),
+    functions: &[
+        "cublasLtCreate", "cublasLtDestroy", "cublasLtMatmul", "cublasLtMatmulAlgoGetHeuristic", "cublasLtMatmulDescCreate",
+        "cublasLtMatmulDescDestroy", "cublasLtMatmulDescSetAttribute", "cublasLtMatmulPreferenceCreate",
+        "cublasLtMatmulPreferenceDestroy", "cublasLtMatmulPreferenceSetAttribute", "cublasLtMatrixLayoutCreate",
+        "cublasLtMatrixLayoutDestroy",
+    ],
 };
 
 /// The variable that names folders of CUDA's libraries.
@@ -61,17 +92,30 @@ impl Library {
     /// Sees to it that the library is open, or says where it was searched.
     pub fn open(self) -> Result<(), Fault> {
         let folders = if self.in_folders { folders() } else { Vec::new() };
+        let mut refused = String::new();
         for begin in self.files {
             if let Some(file) = folders.iter().find_map(|folder| newest(folder, begin)) {
                 // SAFETY: opening a library of CUDA runs its own start-up code alone.
-                if let Ok(opened) = unsafe { Opened::new(&file) } {
+                match unsafe { Opened::new(&file) } {
                     // It stays open for as long as the program runs.
-                    std::mem::forget(opened);
+                    Ok(opened) => std::mem::forget(opened),
+                    Err(error) => refused = format!("; {} cannot be loaded: {error}", file.display()),
                 }
             }
         }
         // SAFETY: as above.
-        if unsafe { (self.present)() } { Ok(()) } else { Err(self.missing(&folders)) }
+        if !unsafe { (self.present)() } {
+            let missing = self.missing(&folders);
+            return Err(Fault { text: missing.text + &refused, ..missing });
+        }
+        // SAFETY: it is present.
+        match self.functions.iter().find(|function| !unsafe { (self.has)(function) }) {
+            None => Ok(()),
+            Some(function) => {
+                let text = format!("it has no {function}: it is too old, or not NVIDIA's; install version 12 or newer");
+                Err(Fault { library: self.name, code: -1, text })
+            }
+        }
     }
 
     fn missing(self, folders: &[PathBuf]) -> Fault {
@@ -101,12 +145,21 @@ mod tests {
     #[test]
     fn a_library_that_is_nowhere_is_named_with_where_it_was_searched() {
         let files = &["libnone-builtins.so", "libnone.so"];
-        let nowhere = Library { name: "libnone", files, in_folders: true, present: || false };
+        let nowhere = Library {
+            name: "libnone",
+            files,
+            in_folders: true,
+            present: || false,
+            has: |_| false,
+            functions: &["none"],
+        };
         let fault = nowhere.open().unwrap_err().to_string();
         for part in ["libnone: not found", "libnone-builtins.so.*, libnone.so.*", "/usr/local/cuda/lib64", FOLDERS] {
             assert!(fault.contains(part), "{part} is not in: {fault}");
         }
         let fault = Library { in_folders: false, ..nowhere }.open().unwrap_err().to_string();
         assert!(fault.contains("comes with the driver") && !fault.contains(FOLDERS), "{fault}");
+        let old = Library { present: || true, ..nowhere }.open().unwrap_err().to_string();
+        assert!(old.starts_with("libnone: it has no none: it is too old"), "{old}");
     }
 }
