@@ -10,6 +10,25 @@ pub fn sizes(sizes: [usize; Axis::COUNT]) -> String {
     if named.is_empty() { "-".to_owned() } else { named.join(",") }
 }
 
+/// `TP4 CP2 PP4 VP5 EP8 DP16`: the axes as most other programs name them, those above 1. Data parallelism has all ranks with
+/// sequences of their own, whatever they share: those of FSDP are among them, and those of experts may be.
+pub fn notation(candidate: &Candidate) -> String {
+    let size = |axis| candidate.size(axis);
+    let chunks = if size(Axis::Pipe) > 1 && candidate.schedule == Schedule::Interleaved { candidate.chunks } else { 1 };
+    let parts = [
+        ("TP", size(Axis::X) * size(Axis::Y)),
+        ("CP", size(Axis::Context)),
+        ("PP", size(Axis::Pipe)),
+        ("VP", chunks),
+        ("EP", candidate.expert_ranks()),
+        ("FSDP", size(Axis::Z)),
+        ("DP", candidate.batch_shares() * size(Axis::Z)),
+    ];
+    let named: Vec<_> =
+        parts.iter().filter(|(_, size)| *size > 1).map(|(name, size)| format!("{name}{size}")).collect();
+    if named.is_empty() { "DP1".to_owned() } else { named.join(" ") }
+}
+
 /// The schedule with its chunks; nothing without a pipeline.
 pub fn schedule(candidate: &Candidate) -> String {
     match (candidate.size(Axis::Pipe), candidate.schedule, candidate.chunks) {
@@ -49,4 +68,22 @@ pub fn others(candidate: &Candidate) -> String {
 /// `12.3%` of a step.
 pub fn share(part: f64, price: &Price) -> String {
     format!("{:.1}%", 100.0 * part / price.seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn axes_have_the_names_of_other_programs() {
+        let of = |sizes, chunks, schedule, experts_over| {
+            notation(&Candidate { sizes, chunks, schedule, experts_over, ..Candidate::PLAIN })
+        };
+        let (interleaved, usual) = (Schedule::Interleaved, Schedule::OneForwardOneBackward);
+        let over = Axis::X.only().union(Axis::Expert.only());
+        assert_eq!(of([4, 1, 1, 2, 1, 16, 4], 5, interleaved, AxisSet::EMPTY), "TP4 CP2 PP4 VP5 DP16");
+        assert_eq!(of([2, 1, 1, 1, 8, 2, 1], 1, usual, over), "TP2 EP16 DP16");
+        assert_eq!(of([2, 2, 8, 1, 1, 2, 1], 1, usual, AxisSet::EMPTY), "TP4 FSDP8 DP16");
+        assert_eq!(of([1; 7], 3, interleaved, AxisSet::EMPTY), "DP1");
+    }
 }

@@ -7,6 +7,7 @@ use quadrille_spec::{Axis, Imbalance, Layout, SpecError};
 use serde_json::{Map, Value, json};
 
 use super::{explanation_document, memory};
+use crate::candidate::notation;
 
 /// All that was found, as `plan --json` prints it.
 ///
@@ -97,6 +98,7 @@ pub fn entry(question: &Question, setting: &Setting, ranked: &Ranked, layout: &L
     let derived = question.derived(setting, ranked);
     let mut entry = json!({
         "layout": layout,
+        "notation": notation(candidate),
         "devices": candidate.devices(),
         "time_s": price.seconds,
         "parts_s": {

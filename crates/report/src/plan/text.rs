@@ -6,7 +6,7 @@ use quadrille_run::units::{bytes, decimal, seconds};
 use quadrille_spec::{Imbalance, Origin, SpecError};
 
 use super::{explanation_text, memory};
-use crate::candidate::{others, recompute, schedule, share, sizes};
+use crate::candidate::{notation, others, recompute, schedule, share, sizes};
 use crate::table;
 
 /// All of it.
@@ -52,6 +52,7 @@ pub fn tables(answer: &Answer) -> String {
             text += &format!("\nfastest on {} devices{of}\n", question.devices);
         }
         text += &ranking(question, &search.setting, &ranked);
+        text += &format!("as other programs name its axes, the first is {}\n", notation(&found.ranked[0].candidate));
         text += "\nparts of a step\n";
         text += &parts_table(&ranked);
         text += "\nmemory of the rank that needs most\n";
