@@ -142,7 +142,7 @@ fn family(model: &Model) -> Result<Family, HuggingFaceError> {
     let classic = &model.classic();
     match (classic.norm, classic.positions, classic.activation) {
         (Norm::Layer, Positions::Learned, Activation::Gelu) => {}
-        (Norm::Layer, Positions::Rotary, Activation::Gelu) => return Ok(layered(model)),
+        (Norm::Layer, Positions::Rotary, Activation::Gelu | Activation::GeluErf) => return Ok(layered(model)),
         (Norm::Rms, Positions::Rotary, Activation::Swiglu) => return Ok(kin_of_llama(model)),
         (norm, Positions::Learned, Activation::Gelu) => return refuse("norm", norm.to_string(), FAMILIES),
         (Norm::Rms, Positions::Learned, _) => return refuse("positions", "learned".to_owned(), FAMILIES),

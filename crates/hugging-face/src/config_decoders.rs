@@ -1,6 +1,6 @@
 //! The `config.json` of decoders without experts that were not imported, or that changed since.
 
-use quadrille_spec::{Attention, Model, ResidualOrder, Rotary, RotaryScaling};
+use quadrille_spec::{Activation, Attention, Classic, Model, ResidualOrder, Rotary, RotaryScaling};
 use serde_json::{Value, json};
 
 /// The configuration of a GPT-2.
@@ -28,7 +28,7 @@ pub(crate) fn gpt2(model: &Model) -> Value {
 pub(crate) fn gpt_neox(model: &Model) -> Value {
     let (classic, block) = (model.classic(), model.blocks.first());
     let mut config = decoder(model, "gpt_neox", "GPTNeoXForCausalLM");
-    config["hidden_act"] = "gelu_new".into();
+    config["hidden_act"] = gelu(&classic).into();
     config["layer_norm_eps"] = classic.norm_epsilon.into();
     config["hidden_dropout"] = classic.dropout.into();
     config["attention_dropout"] = classic.dropout.into();
@@ -43,7 +43,7 @@ pub(crate) fn gpt_neox(model: &Model) -> Value {
 pub(crate) fn starcoder2(model: &Model) -> Value {
     let classic = model.classic();
     let mut config = decoder(model, "starcoder2", "Starcoder2ForCausalLM");
-    config["hidden_act"] = "gelu_pytorch_tanh".into();
+    config["hidden_act"] = gelu(&classic).into();
     config["num_key_value_heads"] = classic.kv_heads.into();
     config["head_dim"] = model.blocks.first().attention.head_dim.into();
     config["norm_epsilon"] = classic.norm_epsilon.into();
@@ -132,6 +132,11 @@ fn decoder(model: &Model, model_type: &str, architecture: &str) -> Value {
     config
 }
 
+/// The name of GELU in its form.
+fn gelu(model: &Classic) -> &'static str {
+    if model.activation == Activation::GeluErf { "gelu" } else { "gelu_pytorch_tanh" }
+}
+
 /// How frequencies are scaled, if the library knows a name for it that decoders here have.
 fn scaling(rotary: &Rotary) -> Option<Value> {
     match rotary.scaling {
@@ -212,6 +217,8 @@ mod tests {
             (layered("kv_heads = 2\nrotary_dim = 10"), "gpt_neox"),
             (layered("kv_heads = 2\nresidual = \"parallel\"\ndropout = 0.1"), "gpt_neox"),
             (layered("kv_heads = 2\nqkv_bias = false\nprojection_bias = false"), "gpt_neox"),
+            (layered("kv_heads = 2\nactivation = \"gelu-erf\"").replacen("activation = \"gelu\"\n", "", 1), "gpt_neox"),
+            (layered("activation = \"gelu-erf\"").replacen("activation = \"gelu\"\n", "", 1), "starcoder2"),
             (layered("dropout = 0.1\nhead_dim = 8"), "starcoder2"),
             (layered("kv_heads = 2\nwindow = 3"), "starcoder2"),
             (layered(llama3), "starcoder2"),
@@ -235,6 +242,7 @@ mod tests {
             ("qkv_bias = true\nup_bias = true\ndown_bias = true".to_owned(), "biases = true: "),
             ("[[blocks]]\nat = [1]\nwindow = 3".to_owned(), "blocks = 2 kinds: "),
             ("[[blocks]]\nat = [1]\nnorm_epsilon = 0.5".to_owned(), "blocks = 2 kinds: "),
+            ("activation = \"gelu-erf\"".to_owned(), "activation = gelu-erf: "),
             ("attention_cap = 30.0".to_owned(), "attention_cap = 30.0: "),
             ("score_scale = 2.0".to_owned(), "score_scale = 2.0: "),
             ("norm_offset = true".to_owned(), "norm_offset = true: "),

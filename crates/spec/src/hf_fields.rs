@@ -160,10 +160,11 @@ impl Fields {
         }
     }
 
-    pub fn check_function(&mut self, field: &str, default: &str, known: &[&str]) -> Result<(), SpecError> {
+    /// The name of an activation function, one of those that are known.
+    pub fn check_function(&mut self, field: &str, default: &str, known: &[&str]) -> Result<String, SpecError> {
         let name = self.text(field)?.unwrap_or_else(|| default.to_owned());
         if known.contains(&name.as_str()) {
-            return Ok(());
+            return Ok(name);
         }
         Err(unexpressed(field, cut(&name), format!("the activation function is {}", known.join(" or "))))
     }

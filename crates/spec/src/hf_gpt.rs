@@ -6,6 +6,8 @@ use crate::{Activation, ModelFile, Norm, Positions, ResidualOrder, SpecError};
 
 /// The names of GELU in its tanh form.
 const GELU: [&str; 3] = ["gelu_new", "gelu_fast", "gelu_pytorch_tanh"];
+/// The names of GELU in either form: by the error function, or as above.
+const ANY_GELU: [&str; 4] = ["gelu", GELU[0], GELU[1], GELU[2]];
 
 /// GPT-2: layer norm, learned positions, GELU, biases, tied head.
 pub(crate) fn gpt2(fields: &mut Fields) -> Result<ModelFile, SpecError> {
@@ -38,7 +40,7 @@ pub(crate) fn gpt2(fields: &mut Fields) -> Result<ModelFile, SpecError> {
 /// GPT-NeoX: layer norm, rotary positions on a part of each head, GELU, biases, attention and perceptron beside each other.
 pub(crate) fn gpt_neox(fields: &mut Fields) -> Result<ModelFile, SpecError> {
     fields.check_architecture("GPTNeoXForCausalLM")?;
-    fields.check_function("hidden_act", "gelu", &GELU)?;
+    let function = gelu(fields, "gelu")?;
     // Of the first models, and read by no version of the library.
     for field in ["attention_probs_dropout_prob", "hidden_dropout_prob"] {
         if let Some(rate) = fields.number(field)?.filter(|rate| *rate != 0.0) {
@@ -47,7 +49,7 @@ pub(crate) fn gpt_neox(fields: &mut Fields) -> Result<ModelFile, SpecError> {
     }
     let parallel = fields.flag("use_parallel_residual", true)?;
     let older = (fields.number("rotary_emb_base")?, fields.number("rotary_pct")?);
-    let file = layered(fields)?;
+    let file = layered(fields, function)?;
     let file = ModelFile {
         ffn: Some(fields.needed_size("intermediate_size")?),
         tied_head: Some(fields.flag("tie_word_embeddings", false)?),
@@ -66,7 +68,7 @@ pub(crate) fn gpt_neox(fields: &mut Fields) -> Result<ModelFile, SpecError> {
 /// StarCoder2: layer norm, rotary positions, GELU, biases, grouped keys and values, and attention that may be bounded.
 pub(crate) fn starcoder2(fields: &mut Fields) -> Result<ModelFile, SpecError> {
     fields.check_architecture("Starcoder2ForCausalLM")?;
-    fields.check_function("hidden_act", "gelu_pytorch_tanh", &GELU)?;
+    let function = gelu(fields, "gelu_pytorch_tanh")?;
     fields.check_flag("scale_attn_weights", true, "scores are divided by the root of a head's width")?;
     for (field, only) in [("mlp_type", "default"), ("norm_type", "layer_norm")] {
         if let Some(other) = fields.text(field)?.filter(|text| text != only) {
@@ -77,7 +79,7 @@ pub(crate) fn starcoder2(fields: &mut Fields) -> Result<ModelFile, SpecError> {
     ["attention_softmax_in_fp32", "scale_attention_softmax_in_fp32", "layer_norm_epsilon"]
         .into_iter()
         .for_each(|field| drop(fields.take(field)));
-    let file = layered(fields)?;
+    let file = layered(fields, function)?;
     let file = with_heads(fields, file, Some(2))?;
     let file = ModelFile {
         ffn: Some(fields.needed_size("intermediate_size")?),
@@ -95,8 +97,14 @@ pub(crate) fn starcoder2(fields: &mut Fields) -> Result<ModelFile, SpecError> {
     fields.rotary()?.whole(file)
 }
 
+/// GELU in one of its forms.
+fn gelu(fields: &mut Fields, default: &str) -> Result<Activation, SpecError> {
+    let name = fields.check_function("hidden_act", default, &ANY_GELU)?;
+    Ok(if name == ANY_GELU[0] { Activation::GeluErf } else { Activation::Gelu })
+}
+
 /// What GPT-NeoX and StarCoder2 share.
-fn layered(fields: &mut Fields) -> Result<ModelFile, SpecError> {
+fn layered(fields: &mut Fields, activation: Activation) -> Result<ModelFile, SpecError> {
     Ok(ModelFile {
         name: fields.name()?,
         layers: fields.needed_size("num_hidden_layers")?,
@@ -107,7 +115,7 @@ fn layered(fields: &mut Fields) -> Result<ModelFile, SpecError> {
         biases: true,
         norm: Norm::Layer,
         positions: Positions::Rotary,
-        activation: Activation::Gelu,
+        activation,
         causal: Some(true),
         ..ModelFile::default()
     })

@@ -69,6 +69,11 @@ def gpt_neox_parallel():
         **NARROW, intermediate_size=32, use_parallel_residual=True, rotary_pct=0.5, hidden_act="gelu_fast"))
 
 
+def pythia():
+    """As it is published: GELU by the error function, and a quarter of each head turns."""
+    return GPTNeoXForCausalLM(GPTNeoXConfig(**{**NARROW, "num_attention_heads": 2}, intermediate_size=32))
+
+
 # Narrower than the others.
 NARROW = dict(ROTARY, hidden_size=16)
 KIN = dict(NARROW, intermediate_size=24, num_key_value_heads=2, rms_norm_eps=1e-5, bos_token_id=None, eos_token_id=None,
@@ -148,6 +153,7 @@ MODELS = {
     "qwen2": (qwen2, torch.float32, "5GB", True),
     "qwen3": (qwen3, torch.float32, "5GB", True),
     "starcoder2": (starcoder2, torch.float32, "5GB", True),
+    "pythia": (pythia, torch.float32, "5GB", True),
 }
 # Folder: the one whose weights it has under the names of the library's modules.
 FUSED = {"mixtral-fused": "mixtral", "olmoe-fused": "olmoe"}

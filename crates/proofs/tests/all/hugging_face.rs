@@ -24,7 +24,7 @@ use tempfile::TempDir;
 /// Of every tensor: the largest difference over the largest number.
 const TOLERANCE: f64 = 1e-5;
 
-const MODELS: [&str; 15] = [
+const MODELS: [&str; 16] = [
     "gpt2",
     "llama",
     "llama-tied",
@@ -37,6 +37,7 @@ const MODELS: [&str; 15] = [
     "gpt-neox-parallel",
     "olmo2",
     "phi3",
+    "pythia",
     "qwen2",
     "qwen3",
     "starcoder2",
@@ -288,6 +289,7 @@ fn properties_that_are_left_out_change_the_logits() {
         ("mistral-window", "window", "4"),
         ("phi3", "rotary_dim", "0"),
         ("phi3", "window", "0"),
+        ("pythia", "activation", "gelu"),
         ("qwen2", "blocks.1.window", "0"),
         ("qwen2", "blocks.0.window", "3"),
         ("starcoder2", "window", "0"),

@@ -163,7 +163,7 @@ fn what_changes_the_computation_is_refused_by_name() {
         (NEOX, json!({"rotary_pct": 1.5}), "partial_rotary_factor = 1.5: "),
         (NEOX, json!({"rotary_pct": 0.2}), "rotary_dim = 3: "),
         (NEOX, json!({"hidden_dropout_prob": 0.1}), "hidden_dropout_prob = 0.1: "),
-        (NEOX, json!({"hidden_act": null}), "hidden_act = gelu: "),
+        (NEOX, json!({"hidden_act": "relu"}), "hidden_act = relu: "),
         (NEOX, json!({"attention_dropout": 0.2}), "attention_dropout = 0.2: "),
         (LLAMA_3, json!({"model_type": null}), "model_type = none: "),
         (LLAMA_3, json!({"model_type": "gemma2"}), "model_type = gemma2: Gemma 2 caps its logits"),

@@ -63,6 +63,7 @@ fn published_models_have_their_parameters() {
         (PHI3, 3_821_079_552),
         (STARCODER2, 3_030_371_328),
         (NEOX, 20_554_567_680),
+        (PYTHIA, 1_011_781_632),
     ] {
         let model = read(text);
         assert_eq!(model.parameters(), parameters, "{}", model.name);
@@ -193,6 +194,9 @@ fn what_families_have_is_described() {
     let neox = read(NEOX);
     let Block { attention: of_neox, residual, .. } = *neox.blocks.first();
     assert_eq!((residual.order, of_neox.rotary.unwrap().columns, of_neox.head_dim), (ResidualOrder::Parallel, 24, 96));
+    let function = |model: &Model| model.blocks.first().feed_forward.activation();
+    assert_eq!((function(&neox), function(&read(PYTHIA))), (Activation::Gelu, Activation::GeluErf));
+    assert_eq!(function(&without(NEOX, &["hidden_act"])), Activation::GeluErf);
     let unbiased = changed(NEOX, &json!({"attention_bias": false})).unwrap();
     let Block { attention: bare, feed_forward, .. } = *unbiased.blocks.first();
     assert_eq!((bare.qkv_bias, bare.projection_bias), (false, false));
@@ -202,7 +206,7 @@ fn what_families_have_is_described() {
 #[test]
 fn what_changes_the_computation_is_refused_by_name() {
     for (text, changes, starts) in [
-        (PYTHIA, json!({}), "hidden_act = gelu: the activation function is gelu_new or gelu_fast"),
+        (PYTHIA, json!({"hidden_act": "relu"}), "hidden_act = relu: the activation function is gelu or gelu_new"),
         (QWEN25, json!({"use_mrope": true}), "use_mrope = true: "),
         (QWEN25, json!({"attention_bias": false}), "attention_bias = false: no field of qwen2"),
         (QWEN25, json!({"rope_scaling": {"type": "yarn", "factor": 4.0}}), "rope_scaling = {"),
@@ -217,7 +221,7 @@ fn what_changes_the_computation_is_refused_by_name() {
         (PHI3, json!({"attention_bias": true}), "attention_bias = true: "),
         (STARCODER2, json!({"mlp_type": "gated"}), "mlp_type = gated: "),
         (STARCODER2, json!({"norm_type": "rms_norm"}), "norm_type = rms_norm: "),
-        (STARCODER2, json!({"hidden_act": "gelu"}), "hidden_act = gelu: "),
+        (STARCODER2, json!({"hidden_act": "silu"}), "hidden_act = silu: "),
         (STARCODER2, json!({"residual_dropout": 0.0}), "embedding_dropout = 0.1: dropout has one rate"),
         (STARCODER2, json!({"partial_rotary_factor": 0.5}), "partial_rotary_factor = 0.5: "),
         (STARCODER2, json!({"scale_attn_weights": false}), "scale_attn_weights = false: "),
@@ -234,7 +238,7 @@ proptest! {
     /// Any field with any value is read or refused, and what is read is a legal model.
     #[test]
     fn no_value_panics(
-        text in prop::sample::select(vec![LLAMA_31, MISTRAL, QWEN25, QWEN3, PHI3, STARCODER2, NEOX]),
+        text in prop::sample::select(vec![LLAMA_31, MISTRAL, QWEN25, QWEN3, PHI3, STARCODER2, NEOX, PYTHIA]),
         pick in any::<prop::sample::Index>(),
         added in prop::sample::select(vec!["layer_types", "rope_parameters", "rope_scaling", "partial_rotary_factor"]),
         add in any::<bool>(),

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Every folder of weights beside the tests, but for those that have all experts in one tensor.
-pub const FOLDERS: [&str; 20] = [
+pub const FOLDERS: [&str; 21] = [
     "gpt2",
     "gpt2-f16",
     "gpt-neox",
@@ -27,6 +27,7 @@ pub const FOLDERS: [&str; 20] = [
     "olmo2",
     "olmoe",
     "phi3",
+    "pythia",
     "qwen2",
     "qwen3",
     "qwen3-moe",
