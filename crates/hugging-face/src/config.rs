@@ -1,15 +1,17 @@
 //! The `config.json` of a model that was not imported, or that changed since.
 
-use quadrille_spec::{Activation, Block, Classic, Model, Norm, NormPlace, NormedOver, Positions};
+use quadrille_spec::{Activation, Classic, Model, Norm, NormedOver, Positions};
 use serde_json::{Value, json};
 
+use crate::config_decoders::{gpt_neox, gpt2, llama, mistral, olmo2, phi3, qwen2, qwen3, starcoder2};
 use crate::config_experts::{MIXTURES, check_said, mixtral, mixture, olmoe, qwen3_moe};
 use crate::{Family, HuggingFaceError, StoredType};
 
 /// What the families without experts compute, for refusals.
-const FAMILIES: &str = "gpt2 has layer norms, learned positions and GELU, gpt_neox layer norms, rotary positions and \
-                        GELU, llama RMS norms, rotary positions and SwiGLU, olmo2 the same with norms after \
-                        attention and perceptron and of all queries and all keys, and no biases of perceptrons";
+const FAMILIES: &str = "gpt2 has layer norms, learned positions and GELU, gpt_neox and starcoder2 layer norms, rotary positions and \
+                        GELU, llama RMS norms, rotary positions and SwiGLU; mistral has one window in all blocks besides, qwen2 \
+                        biases of queries, keys and values, qwen3 norms of every query and key, phi3 heads that turn in part, olmo2 \
+                        norms after attention and perceptron and of all queries and all keys, and no biases of perceptrons";
 
 /// The family that computes what the model computes, and its configuration.
 ///
@@ -17,15 +19,19 @@ const FAMILIES: &str = "gpt2 has layer norms, learned positions and GELU, gpt_ne
 /// A model that no family computes, with the field that stands in the way.
 pub(crate) fn fresh(model: &Model, dtype: StoredType) -> Result<(Family, Value), HuggingFaceError> {
     let family = family(model)?;
-    let sizes = &model.classic();
     let mut config = match family {
-        Family::Gpt2 => gpt2(sizes),
-        Family::GptNeox => gpt_neox(sizes),
-        Family::Llama | Family::Mistral => llama(sizes),
+        Family::Gpt2 => gpt2(model),
+        Family::GptNeox => gpt_neox(model),
+        Family::Llama => llama(model),
+        Family::Mistral => mistral(model),
         Family::Mixtral => mixtral(model),
         Family::Olmo2 => olmo2(model),
         Family::Olmoe => olmoe(model),
+        Family::Phi3 => phi3(model),
+        Family::Qwen2 => qwen2(model),
+        Family::Qwen3 => qwen3(model),
         Family::Qwen3Moe => qwen3_moe(model),
+        Family::Starcoder2 => starcoder2(model),
     };
     config["tie_word_embeddings"] = model.tied_head.into();
     config["vocab_size"] = model.vocab.into();
@@ -34,16 +40,12 @@ pub(crate) fn fresh(model: &Model, dtype: StoredType) -> Result<(Family, Value),
     for (field, token) in special_tokens(model) {
         config[field] = token;
     }
-    if model.has_experts() {
-        check_said(&config, model, MIXTURES)?;
-    } else if family == Family::Olmo2 {
-        check_said(&config, model, FAMILIES)?;
-    }
+    check_said(&config, model, if model.has_experts() { MIXTURES } else { FAMILIES })?;
     Ok((family, config))
 }
 
 /// Fields of which models here have one meaning only, or that are no part of a model's replaceable fields.
-const KEPT: [&str; 15] = [
+const KEPT: [&str; 18] = [
     "model_type",
     "architectures",
     "activation_function",
@@ -53,6 +55,9 @@ const KEPT: [&str; 15] = [
     "resid_pdrop",
     "hidden_dropout",
     "attention_dropout",
+    "residual_dropout",
+    "embedding_dropout",
+    "layer_types",
     "use_cache",
     "torch_dtype",
     "bos_token_id",
@@ -65,8 +70,14 @@ const KEPT: [&str; 15] = [
 /// computes the model. Fields that are left out or null mean the library's defaults: `defaults` writes those of constants,
 /// too. Whether it says the model then is for the caller to see.
 pub(crate) fn with_fields(config: &Value, model: &Model, defaults: bool) -> Option<Value> {
-    const CONSTANTS: [&str; 5] =
-        ["rope_theta", "max_position_embeddings", "rms_norm_eps", "layer_norm_eps", "num_experts_per_tok"];
+    const CONSTANTS: [&str; 6] = [
+        "rope_theta",
+        "max_position_embeddings",
+        "rms_norm_eps",
+        "layer_norm_eps",
+        "norm_epsilon",
+        "num_experts_per_tok",
+    ];
     let (_, new) = fresh(model, StoredType::F32).ok()?;
     let mut config = config.clone();
     for (field, value) in new.as_object()?.iter().filter(|(field, _)| !KEPT.contains(&field.as_str())) {
@@ -99,9 +110,16 @@ pub(crate) fn set_dropout(config: &mut Value, family: Family, dropout: f64) -> b
     let fields: &[&str] = match family {
         Family::Gpt2 => &["embd_pdrop", "attn_pdrop", "resid_pdrop"],
         Family::GptNeox => &["hidden_dropout", "attention_dropout"],
-        Family::Llama | Family::Mistral | Family::Mixtral | Family::Olmo2 | Family::Olmoe | Family::Qwen3Moe => {
-            return dropout == 0.0;
-        }
+        Family::Starcoder2 => &["residual_dropout", "embedding_dropout", "attention_dropout"],
+        Family::Llama
+        | Family::Mistral
+        | Family::Mixtral
+        | Family::Olmo2
+        | Family::Olmoe
+        | Family::Phi3
+        | Family::Qwen2
+        | Family::Qwen3
+        | Family::Qwen3Moe => return dropout == 0.0,
     };
     for field in fields {
         config[*field] = dropout.into();
@@ -121,104 +139,48 @@ fn family(model: &Model) -> Result<Family, HuggingFaceError> {
     if model.has_experts() {
         return Ok(mixture(model));
     }
-    let Block { attention, norm_place, .. } = model.blocks.first();
-    let over_all = attention.qk_norm.is_some_and(|norm| norm.over == NormedOver::AllHeads);
-    if over_all && *norm_place == NormPlace::After {
-        return Ok(Family::Olmo2);
-    }
-    if let Some((field, value)) = model.beyond_classic() {
-        return refuse(field, value, FAMILIES);
-    }
-    let model = &model.classic();
-    let family = match (model.norm, model.positions, model.activation) {
-        (Norm::Layer, Positions::Learned, Activation::Gelu) => Family::Gpt2,
-        (Norm::Layer, Positions::Rotary, Activation::Gelu) => Family::GptNeox,
-        (Norm::Rms, Positions::Rotary, Activation::Swiglu) => Family::Llama,
+    let classic = &model.classic();
+    match (classic.norm, classic.positions, classic.activation) {
+        (Norm::Layer, Positions::Learned, Activation::Gelu) => {}
+        (Norm::Layer, Positions::Rotary, Activation::Gelu | Activation::GeluErf) => return Ok(layered(model)),
+        (Norm::Rms, Positions::Rotary, Activation::Swiglu) => return Ok(kin_of_llama(model)),
         (norm, Positions::Learned, Activation::Gelu) => return refuse("norm", norm.to_string(), FAMILIES),
         (Norm::Rms, Positions::Learned, _) => return refuse("positions", "learned".to_owned(), FAMILIES),
+        (_, Positions::None, _) => return refuse("positions", "none".to_owned(), FAMILIES),
         (_, _, activation) => return refuse("activation", activation.to_string(), FAMILIES),
-    };
-    if family != Family::Llama && !model.biases {
-        return refuse("biases", "false".to_owned(), &format!("the linear layers of {family} have biases"));
     }
-    if family != Family::Llama && model.kv_heads != model.heads {
-        let rule = format!("every head of {family} has its own key, and there are {} heads", model.heads);
-        return refuse("kv_heads", model.kv_heads.to_string(), &rule);
+    if !classic.biases {
+        return refuse("biases", "false".to_owned(), "the linear layers of gpt2 have biases");
     }
-    Ok(family)
+    if classic.kv_heads != classic.heads {
+        let rule = format!("every head of gpt2 has its own key, and there are {} heads", classic.heads);
+        return refuse("kv_heads", classic.kv_heads.to_string(), &rule);
+    }
+    Ok(Family::Gpt2)
 }
 
-fn gpt2(model: &Classic) -> Value {
-    json!({
-        "model_type": "gpt2",
-        "architectures": ["GPT2LMHeadModel"],
-        "n_layer": model.layers,
-        "n_embd": model.hidden,
-        "n_head": model.heads,
-        "n_inner": model.ffn,
-        "n_positions": model.seq_len,
-        "activation_function": "gelu_new",
-        "layer_norm_epsilon": model.norm_epsilon,
-        "embd_pdrop": model.dropout,
-        "attn_pdrop": model.dropout,
-        "resid_pdrop": model.dropout,
-        "scale_attn_weights": true,
-        "scale_attn_by_inverse_layer_idx": false,
-    })
+/// The family that comes nearest to a model of layer norms and rotary positions.
+fn layered(model: &Model) -> Family {
+    let Classic { heads, kv_heads, biases, .. } = model.classic();
+    if kv_heads != heads || !biases || has_window(model) { Family::Starcoder2 } else { Family::GptNeox }
 }
 
-fn gpt_neox(model: &Classic) -> Value {
-    json!({
-        "model_type": "gpt_neox",
-        "architectures": ["GPTNeoXForCausalLM"],
-        "num_hidden_layers": model.layers,
-        "hidden_size": model.hidden,
-        "num_attention_heads": model.heads,
-        "intermediate_size": model.ffn,
-        "max_position_embeddings": model.seq_len,
-        "hidden_act": "gelu_new",
-        "layer_norm_eps": model.norm_epsilon,
-        "hidden_dropout": model.dropout,
-        "attention_dropout": model.dropout,
-        "attention_bias": true,
-        "use_parallel_residual": false,
-        "rotary_pct": 1.0,
-        "rotary_emb_base": model.rotary_base,
-    })
-}
-
-fn llama(model: &Classic) -> Value {
-    let mut config = rotary_decoder(model, "llama", "LlamaForCausalLM");
-    config["attention_bias"] = model.biases.into();
-    config["mlp_bias"] = model.biases.into();
-    config
-}
-
-fn olmo2(model: &Model) -> Value {
-    let mut config = rotary_decoder(&model.classic(), "olmo2", "Olmo2ForCausalLM");
+/// The family that comes nearest to a model of RMS norms and SwiGLU.
+fn kin_of_llama(model: &Model) -> Family {
     let attention = &model.blocks.first().attention;
-    config["head_dim"] = attention.head_dim.into();
-    config["attention_bias"] = attention.qkv_bias.into();
-    config
+    match attention.qk_norm.map(|norm| norm.over) {
+        Some(NormedOver::AllHeads) => Family::Olmo2,
+        Some(NormedOver::Head) => Family::Qwen3,
+        None if attention.qkv_bias && !attention.projection_bias => Family::Qwen2,
+        None if attention.rotary.is_some_and(|rotary| rotary.columns < attention.head_dim) => Family::Phi3,
+        None if has_window(model) => Family::Mistral,
+        None => Family::Llama,
+    }
 }
 
-/// What Llama and its kin share.
-pub(crate) fn rotary_decoder(model: &Classic, model_type: &str, architecture: &str) -> Value {
-    json!({
-        "model_type": model_type,
-        "architectures": [architecture],
-        "num_hidden_layers": model.layers,
-        "hidden_size": model.hidden,
-        "num_attention_heads": model.heads,
-        "num_key_value_heads": model.kv_heads,
-        "head_dim": model.head_dim(),
-        "intermediate_size": model.ffn,
-        "max_position_embeddings": model.seq_len,
-        "hidden_act": "silu",
-        "rms_norm_eps": model.norm_epsilon,
-        "rope_theta": model.rotary_base,
-        "attention_dropout": 0.0,
-    })
+/// Whether attention of some block reaches back over a window only.
+fn has_window(model: &Model) -> bool {
+    model.blocks.kinds().iter().any(|block| block.attention.window.is_some())
 }
 
 /// GPT-2's vocabulary ends in `<|endoftext|>`. Of another nothing is known here, and the library's defaults could lie
@@ -276,7 +238,8 @@ mod tests {
         fn a_configuration_says_the_model_again(model in any_model()) {
             if let Ok((family, config)) = fresh(&model, StoredType::Bf16) {
                 let read = Model::from_hugging_face(&config.to_string(), &[]).unwrap();
-                let dropout = if family == Family::Llama { 0.0 } else { model.dropout };
+                let without = [Family::Llama, Family::Mistral, Family::Qwen2].contains(&family);
+                let dropout = if without { 0.0 } else { model.dropout };
                 prop_assert_eq!(read, Model { name: family.to_string(), dropout, ..model });
                 prop_assert_eq!(&config["torch_dtype"], "bfloat16");
             }

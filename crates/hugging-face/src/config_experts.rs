@@ -3,7 +3,7 @@
 use quadrille_spec::{Experts, FeedForward, Model, ModelFile, NormedOver, QueryKeyNorm};
 use serde_json::Value;
 
-use crate::config::rotary_decoder;
+use crate::config_decoders::rotary_decoder;
 use crate::training::computed;
 use crate::{Family, HuggingFaceError};
 
@@ -28,10 +28,10 @@ pub(crate) fn mixture(model: &Model) -> Family {
 
 /// The configuration of a Mixtral.
 pub(crate) fn mixtral(model: &Model) -> Value {
-    let mut config = rotary_decoder(&model.classic(), "mixtral", "MixtralForCausalLM");
+    let mut config = rotary_decoder(model, "mixtral", "MixtralForCausalLM");
     let Some(experts) = first_experts(model) else { return config };
-    config["head_dim"] = model.blocks.first().attention.head_dim.into();
     config["intermediate_size"] = experts.expert.width.into();
+    config["sliding_window"] = model.blocks.first().attention.window.into();
     config["num_local_experts"] = experts.count.into();
     config["num_experts_per_tok"] = experts.per_token.into();
     config["router_aux_loss_coef"] = experts.router.balance_loss.into();
@@ -40,10 +40,9 @@ pub(crate) fn mixtral(model: &Model) -> Value {
 
 /// The configuration of an OLMoE.
 pub(crate) fn olmoe(model: &Model) -> Value {
-    let mut config = rotary_decoder(&model.classic(), "olmoe", "OlmoeForCausalLM");
+    let mut config = rotary_decoder(model, "olmoe", "OlmoeForCausalLM");
     let Some(experts) = first_experts(model) else { return config };
     let attention = &model.blocks.first().attention;
-    config["head_dim"] = attention.head_dim.into();
     config["attention_bias"] = attention.qkv_bias.into();
     config["intermediate_size"] = experts.expert.width.into();
     config["num_experts"] = experts.count.into();
@@ -55,18 +54,19 @@ pub(crate) fn olmoe(model: &Model) -> Value {
 
 /// The configuration of a Qwen3-MoE.
 pub(crate) fn qwen3_moe(model: &Model) -> Value {
-    let mut config = rotary_decoder(&model.classic(), "qwen3_moe", "Qwen3MoeForCausalLM");
+    let mut config = rotary_decoder(model, "qwen3_moe", "Qwen3MoeForCausalLM");
     let Some(experts) = first_experts(model) else { return config };
     let attention = &model.blocks.first().attention;
     let dense = model.blocks.kinds().iter().find_map(|block| block.feed_forward.dense());
     let is_dense = |place: &usize| model.blocks[*place].feed_forward.dense().is_some();
-    config["head_dim"] = attention.head_dim.into();
     config["attention_bias"] = attention.qkv_bias.into();
     config["intermediate_size"] = dense.map_or(experts.expert.width, |perceptron| perceptron.width).into();
     config["moe_intermediate_size"] = experts.expert.width.into();
     config["num_experts"] = experts.count.into();
     config["num_experts_per_tok"] = experts.per_token.into();
     config["norm_topk_prob"] = experts.router.normalize.into();
+    config["use_sliding_window"] = attention.window.is_some().into();
+    config["sliding_window"] = attention.window.into();
     config["decoder_sparse_step"] = 1.into();
     config["mlp_only_layers"] = (0..model.layers()).filter(is_dense).collect();
     config["router_aux_loss_coef"] = experts.router.balance_loss.into();
@@ -132,11 +132,14 @@ mod tests {
         for (lines, family) in [
             ("", "mixtral"),
             ("head_dim = 4", "mixtral"),
+            ("window = 3", "mixtral"),
+            ("rotary_scaling = \"linear\"\nrotary_factor = 2.0", "mixtral"),
             ("experts_per_token = 3\ncapacity = 0\nrotary_base = 1e6", "mixtral"),
             ("qk_norm = \"rms-all\"\nrouter_normalize = false", "olmoe"),
             ("qk_norm = \"rms-all\"\nqkv_bias = true\nprojection_bias = true", "olmoe"),
             ("qk_norm = \"rms\"\nhead_dim = 4", "qwen3_moe"),
             ("qk_norm = \"rms\"\nexpert_every = 2", "qwen3_moe"),
+            ("qk_norm = \"rms\"\nwindow = 3", "qwen3_moe"),
             ("qk_norm = \"rms\"\nexpert_first = 1\nqkv_bias = true\nprojection_bias = true", "qwen3_moe"),
             ("qk_norm = \"rms\"\nrouter_normalize = false\nexperts_per_token = 1", "qwen3_moe"),
         ] {
@@ -163,7 +166,7 @@ mod tests {
             ("score_scale = 2.0", "score_scale = 2.0: "),
             ("rotary_scaling = \"yarn\"\nrotary_factor = 4.0", "rotary_scaling = yarn: "),
             ("router_bias_rate = 0.001", "router_bias_rate = 0.001: "),
-            ("window = 3", "window = 3: "),
+            ("[[blocks]]\nat = [1]\nwindow = 3", "blocks = 2 kinds: "),
             ("expert_every = 2", "qk_norm = none: "),
             ("router_normalize = false", "qk_norm = none: "),
             ("qk_norm = \"layer\"", "qk_norm = layer: "),

@@ -9,7 +9,7 @@ use crate::columns::Columns;
 pub enum Family {
     /// `GPT2LMHeadModel`.
     Gpt2,
-    /// `GPTNeoXForCausalLM`, without parallel residual.
+    /// `GPTNeoXForCausalLM`.
     GptNeox,
     /// `LlamaForCausalLM`.
     Llama,
@@ -21,8 +21,16 @@ pub enum Family {
     Olmo2,
     /// `OlmoeForCausalLM`.
     Olmoe,
+    /// `Phi3ForCausalLM`.
+    Phi3,
+    /// `Qwen2ForCausalLM`, of Qwen2.5, too.
+    Qwen2,
+    /// `Qwen3ForCausalLM`.
+    Qwen3,
     /// `Qwen3MoeForCausalLM`.
     Qwen3Moe,
+    /// `Starcoder2ForCausalLM`.
+    Starcoder2,
 }
 
 /// Names of a family's tensors, without `.weight` and `.bias`. Those of several tensors say which columns each has of
@@ -141,16 +149,25 @@ const OLMO2: Names = Names {
     ..LLAMA
 };
 
+const PHI3: Names = Names {
+    qkv: &[("self_attn.qkv_proj", Columns::QueriesKeysValues)],
+    up: &[("mlp.gate_up_proj", Columns::GatesUps)],
+    ..LLAMA
+};
+
+const STARCODER2: Names = Names { up: &[("mlp.c_fc", Columns::All)], down: "mlp.c_proj", ..LLAMA };
+
+const QWEN3: Names = Names { qk_norms: ["self_attn.q_norm", "self_attn.k_norm"], ..LLAMA };
+
 /// OLMoE's, too.
 const QWEN3_MOE: Names = Names {
-    qk_norms: ["self_attn.q_norm", "self_attn.k_norm"],
     experts: Some(ExpertNames {
         router: "mlp.gate",
         expert: "mlp.experts.",
         up: &[("gate_proj", Columns::Gates), ("up_proj", Columns::Ups)],
         down: "down_proj",
     }),
-    ..LLAMA
+    ..QWEN3
 };
 
 const GPT_NEOX: Names = Names {
@@ -177,7 +194,7 @@ const GPT_NEOX: Names = Names {
 
 impl Family {
     /// Every family with its `model_type`.
-    pub const ALL: [(Self, &'static str); 8] = [
+    pub const ALL: [(Self, &'static str); 12] = [
         (Self::Gpt2, "gpt2"),
         (Self::GptNeox, "gpt_neox"),
         (Self::Llama, "llama"),
@@ -185,7 +202,11 @@ impl Family {
         (Self::Mixtral, "mixtral"),
         (Self::Olmo2, "olmo2"),
         (Self::Olmoe, "olmoe"),
+        (Self::Phi3, "phi3"),
+        (Self::Qwen2, "qwen2"),
+        (Self::Qwen3, "qwen3"),
         (Self::Qwen3Moe, "qwen3_moe"),
+        (Self::Starcoder2, "starcoder2"),
     ];
 
     /// The family with this `model_type` in its configuration.
@@ -202,10 +223,13 @@ impl Family {
         match self {
             Self::Gpt2 => &GPT2,
             Self::GptNeox => &GPT_NEOX,
-            Self::Llama | Self::Mistral => &LLAMA,
+            Self::Llama | Self::Mistral | Self::Qwen2 => &LLAMA,
             Self::Mixtral => &MIXTRAL,
             Self::Olmo2 => &OLMO2,
             Self::Olmoe | Self::Qwen3Moe => &QWEN3_MOE,
+            Self::Phi3 => &PHI3,
+            Self::Qwen3 => &QWEN3,
+            Self::Starcoder2 => &STARCODER2,
         }
     }
 }

@@ -4,11 +4,11 @@
 //! arithmetic: `mapping` says which and where their numbers lie, so that importing and exporting give back every bit.
 //! Rotary positions turn the same pairs on both sides (the halves of a head), so that queries and keys stay in order.
 //!
-//! | | GPT-2 | Llama, Mistral | GPT-NeoX |
-//! |---|---|---|---|
-//! | stored weights | `[inputs, outputs]` | `[outputs, inputs]` | `[outputs, inputs]` |
-//! | `qkv` | `c_attn`: all queries, all keys, all values | `q_proj`, `k_proj`, `v_proj` | `query_key_value`: by head, as here |
-//! | `up` | `c_fc` | `gate_proj`, `up_proj` | `dense_h_to_4h` |
+//! | | GPT-2 | Llama and its kin | Phi-3 | StarCoder2 | GPT-NeoX |
+//! |---|---|---|---|---|---|
+//! | stored weights | `[inputs, outputs]` | `[outputs, inputs]` | `[outputs, inputs]` | `[outputs, inputs]` | `[outputs, inputs]` |
+//! | `qkv` | `c_attn`: all queries, all keys, all values | `q_proj`, `k_proj`, `v_proj` | `qkv_proj`: as GPT-2 | as Llama | `query_key_value`: by head, as here |
+//! | `up` | `c_fc` | `gate_proj`, `up_proj` | `gate_up_proj`: all gates, then what they are multiplied with | `c_fc` | `dense_h_to_4h` |
 //!
 //! Experts of Mixtral and Qwen3-MoE are blocks of rows here. Each has tensors of its own there (`w1`, `w3`, `w2`;
 //! `gate_proj`, `up_proj`, `down_proj`), or all are in one (`gate_up_proj`, `down_proj` of version 5's modules): both are
@@ -23,6 +23,7 @@ mod checkpoints;
 mod columns;
 mod companions;
 mod config;
+mod config_decoders;
 mod config_experts;
 mod destination;
 mod element;

@@ -1,8 +1,8 @@
-//! The functions of a perceptron; GELU and SwiGLU have files of their own.
+//! The functions of a perceptron; GELU, the normal distribution that its exact form weighs with, and SwiGLU have files of their own.
 
 use quadrille_spec::Activation;
 
-use crate::{gelu, swiglu};
+use crate::{gelu, normal, swiglu};
 
 /// A function of one number, and its derivative.
 #[derive(Clone, Copy)]
@@ -13,6 +13,8 @@ struct Function {
 
 const SILU: Function = Function { value: swiglu::silu, derivative: swiglu::derivative };
 const GELU: Function = Function { value: gelu::value, derivative: gelu::derivative };
+const GELU_ERF: Function =
+    Function { value: |x| x * normal::below(x), derivative: |x| normal::below(x) + x * normal::density(x) };
 const RELU: Function = Function { value: |x| x.max(0.0), derivative: |x| if x > 0.0 { 1.0 } else { 0.0 } };
 const RELU2: Function = Function { value: |x| x.max(0.0).powi(2), derivative: |x| 2.0 * x.max(0.0) };
 
@@ -21,6 +23,7 @@ pub(crate) fn activate(activation: Activation, up: &[f64]) -> Vec<f64> {
     match activation {
         Activation::Gelu => gelu::forward(up),
         Activation::Swiglu => swiglu::forward(up),
+        Activation::GeluErf => GELU_ERF.forward(up),
         Activation::Silu => SILU.forward(up),
         Activation::Relu => RELU.forward(up),
         Activation::Relu2 => RELU2.forward(up),
@@ -34,6 +37,7 @@ pub(crate) fn activate_backward(activation: Activation, dy: &[f64], up: &[f64]) 
     match activation {
         Activation::Gelu => gelu::backward(dy, up),
         Activation::Swiglu => swiglu::backward(dy, up),
+        Activation::GeluErf => GELU_ERF.backward(dy, up),
         Activation::Silu => SILU.backward(dy, up),
         Activation::Relu => RELU.backward(dy, up),
         Activation::Relu2 => RELU2.backward(dy, up),

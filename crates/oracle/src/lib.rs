@@ -40,6 +40,7 @@ mod initial;
 mod latent;
 mod linear;
 mod norm;
+mod normal;
 mod optimizer;
 mod pass;
 mod qk_norm;
@@ -159,7 +160,9 @@ pub fn parameter_shapes(model: &Model) -> Vec<(String, [usize; 2])> {
 fn up_columns(perceptron: &Perceptron) -> usize {
     match perceptron.activation {
         Activation::Swiglu | Activation::Geglu | Activation::Reglu => 2 * perceptron.width,
-        Activation::Gelu | Activation::Silu | Activation::Relu | Activation::Relu2 => perceptron.width,
+        Activation::Gelu | Activation::GeluErf | Activation::Silu | Activation::Relu | Activation::Relu2 => {
+            perceptron.width
+        }
     }
 }
 

@@ -20,8 +20,8 @@ const EXAMPLES: &str = "Examples:
   quadrille convert --to-hf mine-bf16 --dtype bf16 --shard-size 2GB runs/mine
   quadrille convert --from-hf Mistral-7B-v0.1 --set seq_len=4096 mistral
 
-Models: gpt2, gpt_neox (without parallel residual), llama, mistral, mixtral, olmo2, olmoe and
-qwen3_moe as save_pretrained writes them: config.json, model.safetensors or shards with their
+Models: gpt2, gpt_neox, llama, mistral, mixtral, olmo2, olmoe, phi3, qwen2, qwen3, qwen3_moe and
+starcoder2 as save_pretrained writes them: config.json, model.safetensors or shards with their
 index, in f32, f16 or bf16. What cannot be expressed exactly is refused.
 
 A checkpoint keeps config.json, names and types, so that an imported model is exported with the

@@ -330,6 +330,9 @@ pub enum Activation {
     Geglu,
     /// `relu(gate) * up`.
     Reglu,
+    /// GELU by the error function, `x Phi(x)`, `Phi` the normal distribution (Hendrycks and Gimpel 2016).
+    #[serde(rename = "gelu-erf")]
+    GeluErf,
 }
 
 named!(Activation, "activation", {
@@ -340,13 +343,14 @@ named!(Activation, "activation", {
     "relu2" => Relu2,
     "geglu" => Geglu,
     "reglu" => Reglu,
+    "gelu-erf" => GeluErf,
 });
 
 impl Activation {
     /// Columns that one output needs.
     pub fn inputs(self) -> usize {
         match self {
-            Self::Gelu | Self::Silu | Self::Relu | Self::Relu2 => 1,
+            Self::Gelu | Self::GeluErf | Self::Silu | Self::Relu | Self::Relu2 => 1,
             Self::Swiglu | Self::Geglu | Self::Reglu => 2,
         }
     }

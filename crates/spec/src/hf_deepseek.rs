@@ -7,9 +7,9 @@
 
 use crate::choices::RotaryRule;
 use crate::classic::ROTARY_BASE;
-use crate::hf::{Described, rotary_decoder};
 use crate::hf_experts::NO_MIXTURE;
 use crate::hf_fields::{Fields, cut, unexpressed};
+use crate::hf_llama::rotary_decoder;
 use crate::{BalanceScope, ModelFile, Rotary, RotaryScaling, RouterScores, SpecError};
 
 /// By how much biases of routers move a step, which no configuration says (DeepSeek-V3, arXiv 2412.19437, section 4.2).
@@ -22,7 +22,7 @@ const NARROW_EPSILON: f64 = 1e-6;
 const COUNTED: usize = 2;
 
 /// A DeepSeek-V3.
-pub(crate) fn deepseek_v3(fields: &mut Fields) -> Result<Described, SpecError> {
+pub(crate) fn deepseek_v3(fields: &mut Fields) -> Result<ModelFile, SpecError> {
     // How weights are stored and spread, which code of the hub computes the same, and what is told above.
     ["quantization_config", "ep_size", "auto_map", "num_nextn_predict_layers", "rope_interleave"]
         .into_iter()
@@ -36,11 +36,10 @@ pub(crate) fn deepseek_v3(fields: &mut Fields) -> Result<Described, SpecError> {
     }
     let file = latent(fields, file)?;
     let file = experts(fields, file)?;
-    let file = match yarn {
-        Some(yarn) => scaled(yarn, file)?,
-        None => file,
-    };
-    Ok(Described { file, window: None })
+    match yarn {
+        Some(yarn) => scaled(yarn, file),
+        None => Ok(file),
+    }
 }
 
 fn latent(fields: &mut Fields, file: ModelFile) -> Result<ModelFile, SpecError> {

@@ -6,18 +6,18 @@
 use std::collections::BTreeSet;
 
 use crate::choices::QkNorm;
-use crate::hf::{Described, normed_over_all_heads, rotary_decoder};
 use crate::hf_fields::{Fields, unexpressed};
+use crate::hf_llama::{normed_over_all_heads, rotary_decoder, with_heads};
 use crate::model_file::BlockTable;
 use crate::{ModelFile, RouterScores, SpecError};
 
 pub(crate) const NO_MIXTURE: &str = "some of its blocks have experts, or it is no mixture of them";
 
 /// Mixtral: experts in every block, whose weights are divided by their sum.
-pub(crate) fn mixtral(fields: &mut Fields) -> Result<Described, SpecError> {
+pub(crate) fn mixtral(fields: &mut Fields) -> Result<ModelFile, SpecError> {
     let epsilon = fields.number("rms_norm_eps")?.unwrap_or(1e-5);
     let file = rotary_decoder(fields, "MixtralForCausalLM")?;
-    let file = with_heads(fields, file, 8)?;
+    let file = with_heads(fields, file, Some(8))?;
     let jitter = fields.number("router_jitter_noise")?.unwrap_or(0.0);
     if jitter != 0.0 {
         return Err(unexpressed("router_jitter_noise", jitter, "routers see what experts see, without noise"));
@@ -27,8 +27,8 @@ pub(crate) fn mixtral(fields: &mut Fields) -> Result<Described, SpecError> {
     let file = with_experts(fields, file, count, [2, width], true)?;
     // Where nobody says it, the library's is not that of other families.
     let rotary_base = file.rotary_base.or(Some(1e6));
-    let window = fields.size("sliding_window")?;
-    Ok(Described { file: ModelFile { norm_epsilon: epsilon, rotary_base, ..file }, window })
+    let window = fields.window(None)?;
+    Ok(ModelFile { norm_epsilon: epsilon, rotary_base, window, ..file })
 }
 
 /// OLMoE: norms of all queries together, and of all keys, and experts in every block.
@@ -46,9 +46,9 @@ pub(crate) fn olmoe(fields: &mut Fields) -> Result<ModelFile, SpecError> {
 }
 
 /// Qwen3-MoE: norms of queries and keys, heads of any width, experts in some blocks.
-pub(crate) fn qwen3_moe(fields: &mut Fields) -> Result<Described, SpecError> {
+pub(crate) fn qwen3_moe(fields: &mut Fields) -> Result<ModelFile, SpecError> {
     let file = rotary_decoder(fields, "Qwen3MoeForCausalLM")?;
-    let file = with_heads(fields, file, 4)?;
+    let file = with_heads(fields, file, Some(4))?;
     let bias = fields.flag("attention_bias", false)?;
     let normalize = fields.flag("norm_topk_prob", false)?;
     let count = counted(fields)?;
@@ -57,25 +57,20 @@ pub(crate) fn qwen3_moe(fields: &mut Fields) -> Result<Described, SpecError> {
     let file = with_experts(fields, file, count, [8, width], normalize)?;
     let every = fields.size("decoder_sparse_step")?.unwrap_or(1);
     let blocks = without_experts(fields, file.layers, every)?;
-    let window = window(fields)?;
-    let file = ModelFile {
+    // Of other families: here a window is of all blocks or of none.
+    fields.size("max_window_layers")?;
+    let window = fields.window(Some(4096))?;
+    let window = if fields.flag("use_sliding_window", false)? { window } else { None };
+    Ok(ModelFile {
         ffn: Some(ffn),
         qk_norm: Some(QkNorm::Rms),
         qkv_bias: Some(bias),
         projection_bias: Some(bias),
         expert_every: (every > 1).then_some(every),
         blocks,
+        window,
         ..file
-    };
-    Ok(Described { file, window })
-}
-
-/// Heads of keys and values, by default so many, and the width of a head.
-fn with_heads(fields: &mut Fields, file: ModelFile, default: usize) -> Result<ModelFile, SpecError> {
-    // Null is as many as there are heads; left out it is the family's number.
-    let default = if fields.names("num_key_value_heads") { file.heads } else { default };
-    let kv_heads = fields.size("num_key_value_heads")?.unwrap_or(default);
-    Ok(ModelFile { kv_heads: Some(kv_heads), head_dim: fields.size("head_dim")?, ..file })
+    })
 }
 
 /// So many experts; `per_token` by default, each so wide.
@@ -134,14 +129,6 @@ fn without_experts(fields: &mut Fields, layers: usize, every: usize) -> Result<V
     if dense.len() == layers / every {
         return Err(unexpressed("mlp_only_layers", format!("{} blocks", dense.len()), NO_MIXTURE));
     }
-    let table = || BlockTable::without_experts(dense.iter().copied().collect());
+    let table = || BlockTable::at(dense.iter().copied().collect(), [("experts", "0".to_owned())]);
     Ok(if dense.is_empty() { Vec::new() } else { vec![table()] })
-}
-
-/// How far back attention reaches, where that is switched on.
-fn window(fields: &mut Fields) -> Result<Option<usize>, SpecError> {
-    // Of other families: here a window is of all blocks or of none.
-    fields.size("max_window_layers")?;
-    let window = if fields.names("sliding_window") { fields.size("sliding_window")? } else { Some(4096) };
-    Ok(if fields.flag("use_sliding_window", false)? { window } else { None })
 }

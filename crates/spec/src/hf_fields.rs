@@ -3,9 +3,10 @@
 use serde_json::{Map, Value};
 
 use crate::SpecError;
+use crate::hf_windows::FULL;
 
 /// Fields that say how a model is stored, started, fed or asked, not what it computes from tokens.
-const WITHOUT_EFFECT: [&str; 47] = [
+const WITHOUT_EFFECT: [&str; 49] = [
     "_attn_implementation",
     "bos_token_id",
     "chunk_size_feed_forward",
@@ -20,6 +21,7 @@ const WITHOUT_EFFECT: [&str; 47] = [
     "id2label",
     "initializer_range",
     "is_decoder",
+    "is_llama_config",
     "label2id",
     "length_penalty",
     "max_length",
@@ -51,32 +53,17 @@ const WITHOUT_EFFECT: [&str; 47] = [
     "top_p",
     "torch_dtype",
     "torchscript",
+    "transformers.js_config",
     "transformers_version",
     "use_cache",
 ];
 
-/// Fields of rotary positions that are scaled by YaRN.
-const YARN: [&str; 9] = [
-    "beta_fast",
-    "beta_slow",
-    "factor",
-    "mscale",
-    "mscale_all_dim",
-    "original_max_position_embeddings",
-    "rope_type",
-    "truncate",
-    "type",
-];
-
-/// Of most families.
-const NOT_SCALED: &str = "rotary frequencies are not scaled: rope_type is \"default\"";
-
 /// The fields that are not read yet.
 pub(crate) struct Fields {
-    map: Map<String, Value>,
+    pub map: Map<String, Value>,
     family: String,
-    /// How rotary frequencies may be scaled.
-    rope_rule: &'static str,
+    /// Whether rotary frequencies may be scaled by YaRN, and by nothing else.
+    pub knows_yarn: bool,
 }
 
 impl Fields {
@@ -87,10 +74,15 @@ impl Fields {
             reason,
         };
         match serde_json::from_str(text) {
-            Ok(Value::Object(map)) => Ok(Self { map, family: String::new(), rope_rule: NOT_SCALED }),
+            Ok(Value::Object(map)) => Ok(Self { map, family: String::new(), knows_yarn: false }),
             Ok(_) => Err(syntax("it is one JSON object, as in config.json".to_owned())),
             Err(error) => Err(syntax(error.to_string())),
         }
+    }
+
+    /// The fields of an object inside, called `what`.
+    pub fn inner(&self, map: Map<String, Value>, what: String) -> Self {
+        Self { map, family: format!("{} with {what}", self.family), knows_yarn: false }
     }
 
     /// Whether the configuration has a field, even as null.
@@ -168,10 +160,11 @@ impl Fields {
         }
     }
 
-    pub fn check_function(&mut self, field: &str, default: &str, known: &[&str]) -> Result<(), SpecError> {
+    /// The name of an activation function, one of those that are known.
+    pub fn check_function(&mut self, field: &str, default: &str, known: &[&str]) -> Result<String, SpecError> {
         let name = self.text(field)?.unwrap_or_else(|| default.to_owned());
         if known.contains(&name.as_str()) {
-            return Ok(());
+            return Ok(name);
         }
         Err(unexpressed(field, cut(&name), format!("the activation function is {}", known.join(" or "))))
     }
@@ -201,68 +194,12 @@ impl Fields {
         }
     }
 
-    /// The part of a head that GPT-NeoX turns, under its name of version 4, or of version 5 inside or outside
-    /// `rope_parameters` (which [`Fields::rotary_base`] takes).
-    pub fn rotary_part(&mut self) -> Result<Option<f64>, SpecError> {
-        let inside = self.map.get("rope_parameters").and_then(|value| value.get("partial_rotary_factor"));
-        let inside = inside.and_then(Value::as_f64);
-        let [older, outside] = [self.number("rotary_pct")?, self.number("partial_rotary_factor")?];
-        Ok(inside.or(older).or(outside))
-    }
-
-    /// What scales rotary frequencies by YaRN, if that does; the base stays for [`Fields::rotary_base`].
-    ///
-    /// # Errors
-    /// An object with a field that YaRN does not have.
-    pub fn yarn(&mut self) -> Result<Option<Self>, SpecError> {
-        self.rope_rule = "rotary frequencies are scaled by YaRN or not at all: rope_type is \"yarn\" or \"default\"";
-        for field in ["rope_scaling", "rope_parameters"] {
-            let Some(Value::Object(map)) = self.map.get_mut(field) else { continue };
-            let kind = map.get("rope_type").or_else(|| map.get("type"));
-            if kind.is_none_or(|kind| kind != "yarn") {
-                continue;
-            }
-            let mut yarn = std::mem::take(map);
-            map.extend(yarn.remove_entry("rope_theta"));
-            if let Some(other) = yarn.keys().find(|key| !YARN.contains(&key.as_str())) {
-                let rule = format!("YaRN has {}", YARN.join(", "));
-                return Err(unexpressed(field, cut(other), rule));
-            }
-            return Ok(Some(Self {
-                map: yarn,
-                family: format!("{} with {field} yarn", self.family),
-                rope_rule: NOT_SCALED,
-            }));
-        }
-        Ok(None)
-    }
-
-    /// The base of rotary positions, under its name of version 4 or 5; scaled frequencies are refused.
-    pub fn rotary_base(&mut self) -> Result<Option<f64>, SpecError> {
-        let mut base = self.number("rope_theta")?;
-        for field in ["rope_scaling", "rope_parameters"] {
-            let Some(value) = self.take(field) else { continue };
-            let Value::Object(map) = &value else { return Err(wrong_type(field, &value, "an object or null")) };
-            let usual = |(key, value): (&String, &Value)| match key.as_str() {
-                "rope_type" | "type" => value == "default",
-                "rope_theta" => value.is_number(),
-                "partial_rotary_factor" => value.as_f64() == Some(1.0),
-                _ => false,
-            };
-            if !map.iter().all(usual) {
-                return Err(unexpressed(field, cut(&value.to_string()), self.rope_rule));
-            }
-            base = map.get("rope_theta").and_then(Value::as_f64).or(base);
-        }
-        Ok(base)
-    }
-
     /// Refuses what is left, but for fields without effect and switches that are off.
     pub fn check_all_known(&mut self) -> Result<(), SpecError> {
         self.check_flag("is_encoder_decoder", false, "a model has a decoder only")?;
         self.check_flag("add_cross_attention", false, "there is no encoder to attend to")?;
         if let Some(types) = self.take("layer_types") {
-            let all_full = types.as_array().is_some_and(|types| types.iter().all(|kind| kind == "full_attention"));
+            let all_full = types.as_array().is_some_and(|types| types.iter().all(|kind| kind == FULL));
             if !all_full {
                 let rule = "every layer attends to all positions before";
                 return Err(unexpressed("layer_types", cut(&types.to_string()), rule));
@@ -290,7 +227,7 @@ pub(crate) fn unexpressed(field: &str, value: impl ToString, rule: impl Into<Str
     SpecError::invalid(field, value, rule, remedy)
 }
 
-fn wrong_type(field: &str, value: &Value, wanted: &str) -> SpecError {
+pub(crate) fn wrong_type(field: &str, value: &Value, wanted: &str) -> SpecError {
     SpecError::invalid(field, cut(&value.to_string()), format!("it is {wanted}"), "write it as transformers does")
 }
 

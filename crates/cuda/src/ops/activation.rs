@@ -22,6 +22,7 @@ pub(super) fn number(curve: Curve) -> usize {
         Curve::Silu => 1,
         Curve::Relu => 2,
         Curve::Relu2 => 3,
+        Curve::GeluErf => 4,
     }
 }
 

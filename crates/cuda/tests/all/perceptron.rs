@@ -11,7 +11,7 @@ use crate::support::{Value, alike, equal, in_each_format, in_every_seed, near, n
 
 const SHAPE: Shape = Shape { rows: 70, cols: 37 };
 const N: usize = SHAPE.rows * SHAPE.cols;
-const CURVES: [Curve; 4] = [Curve::Gelu, Curve::Silu, Curve::Relu, Curve::Relu2];
+const CURVES: [Curve; 5] = [Curve::Gelu, Curve::GeluErf, Curve::Silu, Curve::Relu, Curve::Relu2];
 
 fn biases<S: Value>() {
     let (x, bias, before) = (numbers::<S>(1, N), numbers::<S::Wide>(2, SHAPE.cols), numbers::<S::Wide>(3, SHAPE.cols));

@@ -13,6 +13,7 @@ type Swept = Result<usize, EngineError>;
 fn curve(function: Activation) -> (Curve, bool) {
     match function {
         Activation::Gelu => (Curve::Gelu, false),
+        Activation::GeluErf => (Curve::GeluErf, false),
         Activation::Silu => (Curve::Silu, false),
         Activation::Relu => (Curve::Relu, false),
         Activation::Relu2 => (Curve::Relu2, false),

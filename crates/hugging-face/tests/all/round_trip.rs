@@ -201,14 +201,25 @@ fn a_configuration_follows_the_model() {
 /// otherwise.
 #[test]
 fn replaced_fields_are_given_back() {
-    for (name, family) in [("llama", "llama"), ("gpt-neox", "gpt_neox"), ("mistral", "mistral")] {
+    for (name, family, version) in [
+        ("llama", "llama", "5.23.0"),
+        ("gpt-neox", "gpt_neox", "5.23.0"),
+        ("mistral", "mistral", "5.23.0"),
+        ("gpt-neox-parallel", "gpt_neox", "5.24.0"),
+        ("llama-3.1", "llama", "5.24.0"),
+        ("mistral-window", "mistral", "5.24.0"),
+        ("phi3", "phi3", "5.24.0"),
+        ("qwen2", "qwen2", "5.24.0"),
+        ("qwen3", "qwen3", "5.24.0"),
+        ("starcoder2", "starcoder2", "5.24.0"),
+    ] {
         for (field, value) in [("rotary_base", "777"), ("seq_len", "8"), ("norm_epsilon", "0.001")] {
             let source = Source::open(&fixture(name), &[(field.to_owned(), value.to_owned())]).unwrap();
             let made = Destination::new(source.model(), Some(source.origin()), None).unwrap();
             let read = Model::from_hugging_face(&made.config().to_string(), &[]).unwrap();
             assert_eq!(read, Model { name: read.name.clone(), ..source.model().clone() }, "{name} {field}");
             assert!(made.notes().is_empty() && made.config()["model_type"] == family, "{name} {field}");
-            assert_eq!(made.config()["transformers_version"], "5.23.0", "{name} {field}");
+            assert_eq!(made.config()["transformers_version"], version, "{name} {field}");
         }
     }
     let dropout = Source::open(&fixture("gpt2"), &[("dropout".to_owned(), "0.25".to_owned())]).unwrap();

@@ -2,7 +2,7 @@
 
     python make_fixtures.py [MODEL...]
 
-Made with Python 3.11, torch 2.15.0, transformers 5.23.0 (olmoe, olmo2: 5.24.0) and
+Made with Python 3.11, torch 2.15.0, transformers 5.23.0 (from olmoe on in MODELS: 5.24.0) and
 safetensors 0.8.0; all random numbers are drawn from fixed
 seeds. Every folder is what `save_pretrained` writes (without generation_config.json). Those of MODELS with
 `expected` have two more files:
@@ -27,7 +27,8 @@ from safetensors.torch import load_file, save_file
 from transformers import (
     AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig,
     LlamaForCausalLM, MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM, Olmo2Config,
-    Olmo2ForCausalLM, OlmoeConfig, OlmoeForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM,
+    Olmo2ForCausalLM, OlmoeConfig, OlmoeForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM,
+    Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM, Starcoder2Config, Starcoder2ForCausalLM,
 )
 
 HERE = Path(__file__).parent
@@ -60,6 +61,54 @@ def olmo2():
 def gpt_neox():
     return GPTNeoXForCausalLM(GPTNeoXConfig(
         **ROTARY, intermediate_size=96, use_parallel_residual=False, rotary_pct=1.0, hidden_act="gelu_new"))
+
+
+def gpt_neox_parallel():
+    """Attention and perceptron beside each other; a half of each head turns."""
+    return GPTNeoXForCausalLM(GPTNeoXConfig(
+        **NARROW, intermediate_size=32, use_parallel_residual=True, rotary_pct=0.5, hidden_act="gelu_fast"))
+
+
+def pythia():
+    """As it is published: GELU by the error function, and a quarter of each head turns."""
+    return GPTNeoXForCausalLM(GPTNeoXConfig(**{**NARROW, "num_attention_heads": 2}, intermediate_size=32))
+
+
+# Narrower than the others.
+NARROW = dict(ROTARY, hidden_size=16)
+KIN = dict(NARROW, intermediate_size=24, num_key_value_heads=2, rms_norm_eps=1e-5, bos_token_id=None, eos_token_id=None,
+           pad_token_id=None)
+
+
+def llama31():
+    """Of the four pairs of a head one keeps its frequency, one is mixed, two are scaled."""
+    scaling = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                   original_max_position_embeddings=32, rope_theta=100.0)
+    return LlamaForCausalLM(LlamaConfig(**KIN, head_dim=8, rope_parameters=scaling))
+
+
+def mistral_window():
+    """A window of three tokens, and heads wider than their part of the stream."""
+    return MistralForCausalLM(MistralConfig(**KIN, head_dim=6, sliding_window=3))
+
+
+def phi3():
+    """A half of each head turns; a window of five tokens."""
+    return Phi3ForCausalLM(Phi3Config(**KIN, partial_rotary_factor=0.5, sliding_window=5))
+
+
+def qwen2():
+    """The second block has a window of three tokens."""
+    return Qwen2ForCausalLM(Qwen2Config(**KIN, use_sliding_window=True, sliding_window=3, max_window_layers=1))
+
+
+def qwen3():
+    return Qwen3ForCausalLM(Qwen3Config(**KIN, head_dim=6, tie_word_embeddings=True))
+
+
+def starcoder2():
+    sizes = {name: value for name, value in KIN.items() if name != "rms_norm_eps"}
+    return Starcoder2ForCausalLM(Starcoder2Config(**sizes, sliding_window=3))
 
 
 # Four small experts; no loss of their loads, which is another one here.
@@ -97,6 +146,14 @@ MODELS = {
     "qwen3-moe": (qwen3_moe, torch.float32, "5GB", True),
     "olmoe": (olmoe, torch.float32, "5GB", True),
     "olmo2": (olmo2, torch.float32, "5GB", True),
+    "gpt-neox-parallel": (gpt_neox_parallel, torch.float32, "5GB", True),
+    "llama-3.1": (llama31, torch.float32, "5GB", True),
+    "mistral-window": (mistral_window, torch.float32, "5GB", True),
+    "phi3": (phi3, torch.float32, "5GB", True),
+    "qwen2": (qwen2, torch.float32, "5GB", True),
+    "qwen3": (qwen3, torch.float32, "5GB", True),
+    "starcoder2": (starcoder2, torch.float32, "5GB", True),
+    "pythia": (pythia, torch.float32, "5GB", True),
 }
 # Folder: the one whose weights it has under the names of the library's modules.
 FUSED = {"mixtral-fused": "mixtral", "olmoe-fused": "olmoe"}

@@ -24,7 +24,24 @@ use tempfile::TempDir;
 /// Of every tensor: the largest difference over the largest number.
 const TOLERANCE: f64 = 1e-5;
 
-const MODELS: [&str; 8] = ["gpt2", "llama", "llama-tied", "llama-biases", "llama-bf16", "mistral", "gpt-neox", "olmo2"];
+const MODELS: [&str; 16] = [
+    "gpt2",
+    "llama",
+    "llama-tied",
+    "llama-biases",
+    "llama-bf16",
+    "llama-3.1",
+    "mistral",
+    "mistral-window",
+    "gpt-neox",
+    "gpt-neox-parallel",
+    "olmo2",
+    "phi3",
+    "pythia",
+    "qwen2",
+    "qwen3",
+    "starcoder2",
+];
 
 const MIXTURES: [&str; 3] = ["mixtral", "qwen3-moe", "olmoe"];
 
@@ -89,8 +106,13 @@ struct Imported {
 
 impl Imported {
     fn of(from: &Path) -> Self {
+        Self::with(from, &[])
+    }
+
+    /// With other fields of the model.
+    fn with(from: &Path, set: &[(String, String)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut source = Source::open(from, &[]).unwrap();
+        let mut source = Source::open(from, set).unwrap();
         let checkpoint = import(&mut source, &folder.path().join("checkpoints")).unwrap().checkpoint;
         Self {
             model: source.model().clone(),
@@ -179,7 +201,9 @@ fn exchanged_tensors_change_the_loss() {
     let mixtral = |name: &str| format!("model.layers.0.block_sparse_moe.{name}.weight");
     let olmoe = |name: &str| format!("model.layers.0.self_attn.{name}.weight");
     let olmoe1 = |name: &str| format!("model.layers.1.self_attn.{name}.weight");
-    let olmo2 = |name: &str| format!("model.layers.0.{name}.weight");
+    let first = |name: &str| format!("model.layers.0.{name}.weight");
+    let second = |name: &str| format!("model.layers.1.{name}.weight");
+    let neox = |name: &str| format!("gpt_neox.layers.0.{name}.bias");
     for (name, one, other) in [
         ("llama", llama("self_attn.k_proj"), llama("self_attn.v_proj")),
         ("llama", llama("self_attn.q_proj"), llama("self_attn.o_proj")),
@@ -193,7 +217,13 @@ fn exchanged_tensors_change_the_loss() {
         ("mixtral", mixtral("experts.1.w2"), mixtral("experts.2.w2")),
         ("olmoe", olmoe("q_norm"), olmoe1("q_norm")),
         ("olmoe", olmoe("k_norm"), olmoe1("k_norm")),
-        ("olmo2", olmo2("post_attention_layernorm"), olmo2("post_feedforward_layernorm")),
+        ("olmo2", first("post_attention_layernorm"), first("post_feedforward_layernorm")),
+        ("qwen2", "model.layers.0.self_attn.k_proj.bias".to_owned(), "model.layers.0.self_attn.v_proj.bias".to_owned()),
+        ("qwen3", first("self_attn.q_norm"), first("self_attn.k_norm")),
+        ("phi3", first("self_attn.qkv_proj"), second("self_attn.qkv_proj")),
+        ("phi3", first("mlp.gate_up_proj"), second("mlp.gate_up_proj")),
+        ("starcoder2", first("mlp.c_fc"), second("mlp.c_fc")),
+        ("gpt-neox-parallel", neox("input_layernorm"), neox("post_attention_layernorm")),
         ("mixtral", mixtral("gate"), "model.layers.1.block_sparse_moe.gate.weight".to_owned()),
     ] {
         let (imported, expected) = (Imported::of(exchanged(name, &one, &other).path()), Expected::read(name));
@@ -244,5 +274,29 @@ fn logits_are_those_of_torch() {
                 assert!(apart < TOLERANCE, "{name} on {grid} in {precision}: logits differ by {apart:.1e}");
             }
         }
+    }
+}
+
+/// Each property that a configuration says, left out or exchanged: torch's logits are others then.
+#[test]
+fn properties_that_are_left_out_change_the_logits() {
+    for (name, field, value) in [
+        ("gpt-neox-parallel", "residual", "sequential"),
+        ("gpt-neox-parallel", "rotary_dim", "0"),
+        ("llama-3.1", "rotary_scaling", "none"),
+        ("llama-3.1", "rotary_factor", "4"),
+        ("mistral-window", "window", "0"),
+        ("mistral-window", "window", "4"),
+        ("phi3", "rotary_dim", "0"),
+        ("phi3", "window", "0"),
+        ("pythia", "activation", "gelu"),
+        ("qwen2", "blocks.1.window", "0"),
+        ("qwen2", "blocks.0.window", "3"),
+        ("starcoder2", "window", "0"),
+    ] {
+        let imported = Imported::with(&fixture(name), &[(field.to_owned(), value.to_owned())]);
+        let expected = Expected::read(name);
+        let apart = difference(all_logits::<Cpu<f64>>(&imported, &expected, "x=1"), &expected.logits);
+        assert!(apart > 10.0 * TOLERANCE, "{name}: {field} = {value} changes the logits by {apart:.1e}");
     }
 }

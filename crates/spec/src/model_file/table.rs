@@ -95,10 +95,14 @@ impl BlockTable {
         Ok(Self { at: None, from: Some(from), every, fields })
     }
 
-    /// Of these blocks, which have a perceptron where the file says experts.
-    pub(crate) fn without_experts(at: Vec<usize>) -> Self {
-        let fields = [("experts".to_owned(), Scalar::Size(0))].into();
-        Self { at: Some(at), from: None, every: None, fields }
+    /// Of these blocks, which have fields with these values.
+    pub(crate) fn at<const N: usize>(at: Vec<usize>, fields: [(&str, String); N]) -> Self {
+        Self { at: Some(at), from: None, every: None, fields: scalars(fields) }
+    }
+
+    /// Of the block `from` and every so many after it.
+    pub(crate) fn from<const N: usize>(from: usize, every: usize, fields: [(&str, String); N]) -> Self {
+        Self { at: None, from: Some(from), every: Some(every), fields: scalars(fields) }
     }
 
     /// The blocks, of `layers`, that it is of.
@@ -212,6 +216,11 @@ impl ModelFile {
     fn described(&self) -> Option<Block> {
         self.block().ok()
     }
+}
+
+/// Values as the command line writes them.
+fn scalars<const N: usize>(fields: [(&str, String); N]) -> BTreeMap<String, Scalar> {
+    fields.into_iter().map(|(field, value)| (field.to_owned(), Scalar::Name(value))).collect()
 }
 
 fn of<'a>(fields: &'a [(&'static str, Scalar)], field: &str) -> Option<&'a Scalar> {

@@ -157,6 +157,11 @@ fn defaults_are_those_of_the_library() {
     for window in windows {
         assert_eq!(read(QWEN3, window), read(QWEN3, json!({})));
     }
+    for (text, window) in
+        [(QWEN3, json!({"use_sliding_window": true, "sliding_window": 100})), (MIXTRAL, json!({"sliding_window": 100}))]
+    {
+        assert!(read(text, window).blocks.iter().all(|block| block.attention.window == Some(100)));
+    }
     assert_eq!(read(MIXTRAL, json!({"head_dim": 64})).blocks.first().attention.head_dim, 64);
     assert_eq!(
         read(MIXTRAL, json!({"head_dim": null})),
@@ -168,7 +173,7 @@ fn defaults_are_those_of_the_library() {
 fn what_changes_the_computation_is_refused_by_name() {
     for (text, changes, starts) in [
         (MIXTRAL, json!({"router_jitter_noise": 0.1}), "router_jitter_noise = 0.1: "),
-        (MIXTRAL, json!({"sliding_window": 4096}), "sliding_window = 4096: "),
+        (MIXTRAL, json!({"sliding_window": 0}), "sliding_window = 0: "),
         (MIXTRAL, json!({"num_local_experts": null}), "num_local_experts = none: "),
         (MIXTRAL, json!({"num_local_experts": 0}), "num_local_experts = 0: "),
         (MIXTRAL, json!({"num_local_experts": 1, "num_experts_per_tok": 2}), "experts = 1: "),
@@ -244,12 +249,11 @@ fn what_changes_the_computation_is_refused_by_name() {
         (QWEN3, json!({"decoder_sparse_step": 49}), "decoder_sparse_step = 49: "),
         (QWEN3, json!({"decoder_sparse_step": 48, "mlp_only_layers": [47]}), "mlp_only_layers = 1 blocks: "),
         (QWEN3, json!({"mlp_only_layers": [-1]}), "mlp_only_layers = [-1]: it is a list of whole numbers"),
-        (QWEN3, json!({"use_sliding_window": true, "sliding_window": 100}), "sliding_window = 100: "),
         (QWEN3, json!({"router_jitter_noise": 0.1}), "router_jitter_noise = 0.1: no field of qwen3_moe"),
         (
             QWEN3,
             json!({"rope_scaling": {"rope_type": "yarn"}}),
-            "rope_scaling = {\"rope_type\":\"yarn\"}: rotary frequencies are not scaled: rope_type is \"default\"; ",
+            "rope_scaling = {\"rope_type\":\"yarn\"}: rotary frequencies are scaled by rope_type \"linear\" or \"llama3\", or not at all; ",
         ),
     ] {
         let message = read(text, changes.clone(), &[]).expect_err(starts).to_string();

@@ -2,6 +2,7 @@
 
 mod hugging_face;
 mod hugging_face_experts;
+mod hugging_face_families;
 mod legal_grids;
 mod measured_clusters;
 mod remedies;

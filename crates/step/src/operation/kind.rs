@@ -155,16 +155,18 @@ kinds! {
 
     /// Adds a bias row in place (`output`) and applies the activation function (`activated`).
     BiasActivation
-        ["bias-gelu", "bias-swiglu", "bias-silu", "bias-relu", "bias-relu2", "bias-geglu", "bias-reglu"] ElementWise { function: Activation }
+        [
+            "bias-gelu", "bias-swiglu", "bias-silu", "bias-relu", "bias-relu2", "bias-geglu", "bias-reglu", "bias-gelu-erf"
+        ] ElementWise { function: Activation }
         reads { bias: Option<ValueId>, input: ValueId } writes { output: ValueId, activated: ValueId },
         which |op| op.function as usize,
         remade |op| Remade::Always(op.activated),
-        work |op, at| at.sweeps(op, op.input, [9.0, 3.0, 5.0, 2.0, 3.0, 5.0, 1.5][op.function as usize]);
+        work |op, at| at.sweeps(op, op.input, [9.0, 3.0, 5.0, 2.0, 3.0, 5.0, 1.5, 9.0][op.function as usize]);
 
     /// The activation function of a stored pre-activation: what recomputation needs of [`BiasActivation`].
-    Activate ["gelu", "swiglu", "silu", "relu", "relu2", "geglu", "reglu"] ElementWise { function: Activation } reads { input: ValueId } writes { output: ValueId },
+    Activate ["gelu", "swiglu", "silu", "relu", "relu2", "geglu", "reglu", "gelu-erf"] ElementWise { function: Activation } reads { input: ValueId } writes { output: ValueId },
         which |op| op.function as usize,
-        work |op, at| at.sweeps(op, op.input, [8.0, 3.0, 4.0, 1.0, 2.0, 4.5, 1.0][op.function as usize]);
+        work |op, at| at.sweeps(op, op.input, [8.0, 3.0, 4.0, 1.0, 2.0, 4.5, 1.0, 8.0][op.function as usize]);
 
     /// Attention; keys and values of the whole sequence are those of `qkv`, or, where context cuts sequences, the
     /// gathered ones. `statistics` keeps the logarithms of the softmax sums.
@@ -266,12 +268,12 @@ kinds! {
     ActivationBackward
         [
             "gelu-backward", "swiglu-backward", "silu-backward", "relu-backward", "relu2-backward", "geglu-backward",
-            "reglu-backward"
+            "reglu-backward", "gelu-erf-backward"
         ] ElementWise { function: Activation }
         reads { input: ValueId, gradient: ValueId }
         writes by write { output: ValueId, bias_gradient: Option<ValueId> },
         which |op| op.function as usize,
-        work |op, at| at.sweeps(op, op.input, [13.0, 6.0, 8.0, 1.0, 2.0, 8.0, 2.0][op.function as usize]);
+        work |op, at| at.sweeps(op, op.input, [13.0, 6.0, 8.0, 1.0, 2.0, 8.0, 2.0, 13.0][op.function as usize]);
 
     /// The gradient of q, k and v; where keys and values were gathered, theirs in `keys_values_gradient`, of all
     /// tokens.

@@ -18,8 +18,8 @@ kernel! { Bias(pool, rows, cols) stored [x: rows * cols, dy: rows * cols] real [
     bias_backward(pool, Shape { rows, cols }, dy, dbias, rows.is_multiple_of(2));
 } }
 
-kernel! { Curves(pool, rows, cols) stored [pre: rows * cols, y: 4 * rows * cols, dy: 4 * rows * cols] real [] {
-    for (i, curve) in [Curve::Gelu, Curve::Silu, Curve::Relu, Curve::Relu2].into_iter().enumerate() {
+kernel! { Curves(pool, rows, cols) stored [pre: rows * cols, y: 5 * rows * cols, dy: 5 * rows * cols] real [] {
+    for (i, curve) in [Curve::Gelu, Curve::GeluErf, Curve::Silu, Curve::Relu, Curve::Relu2].into_iter().enumerate() {
         let (at, shape) = (i * rows * cols..(i + 1) * rows * cols, Shape { rows, cols });
         bias_curve_forward(pool, curve, shape, pre, None, &mut y[at.clone()]);
         bias_curve_backward(pool, curve, shape, pre, &mut dy[at], None, false);

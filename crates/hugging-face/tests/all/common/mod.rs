@@ -10,20 +10,28 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Every folder of weights beside the tests, but for those that have all experts in one tensor.
-pub const FOLDERS: [&str; 13] = [
+pub const FOLDERS: [&str; 21] = [
     "gpt2",
     "gpt2-f16",
     "gpt-neox",
+    "gpt-neox-parallel",
     "llama",
+    "llama-3.1",
     "llama-biases",
     "llama-bf16",
     "llama-sharded",
     "llama-tied",
     "mistral",
+    "mistral-window",
     "mixtral",
     "olmo2",
     "olmoe",
+    "phi3",
+    "pythia",
+    "qwen2",
+    "qwen3",
     "qwen3-moe",
+    "starcoder2",
 ];
 
 /// One of [`FOLDERS`].
