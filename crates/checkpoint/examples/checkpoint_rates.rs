@@ -1,7 +1,7 @@
 //! Measures checkpoints on this machine: how fast they are written, read and verified, what a writer needs beside the
 //! numbers, and how long a manifest of many tiles takes to open.
 //!
-//! cargo run --release -p quadrille-checkpoint --example measure FOLDER [MILLIONS OF NUMBERS] [TILES]
+//! cargo run --release -p quadrille-checkpoint --example checkpoint_rates FOLDER [MILLIONS OF NUMBERS] [TILES]
 
 use std::error::Error;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! Measures how fast this machine reads a file of tokens: all of it in order, and samples in the order of training.
 //!
-//! cargo run --release -p quadrille-data --example measure FILE [SAMPLES] [TOKENS OF A SAMPLE]
+//! cargo run --release -p quadrille-data --example data_rates FILE [SAMPLES] [TOKENS OF A SAMPLE]
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
