@@ -247,6 +247,16 @@ mod tests {
     }
 
     #[test]
+    fn axes_have_the_names_of_other_programs_too() {
+        for (text, axis) in
+            [("tp", Axis::X), ("FSDP", Axis::Z), ("Cp", Axis::Context), ("pipe", Axis::Pipe), ("pp", Axis::Pipe)]
+        {
+            assert_eq!(text.parse::<Axis>().unwrap(), axis);
+        }
+        assert!("X".parse::<Axis>().is_err() && "vpp".parse::<Axis>().is_err());
+    }
+
+    #[test]
     fn orders_name_every_axis_once() {
         for order in [
             "data,z,y,x",
