@@ -42,7 +42,7 @@ fn a_configuration_is_verified() {
 fn what_cannot_be_used_is_refused() {
     let folder =
         folder_with("config.json", LLAMA.replace("1e-05", "1e-05, \"rope_scaling\": {\"rope_type\": \"yarn\"}"));
-    refused_in(folder.path(), "explain --from-hf config.json", &["config.json: rope_scaling = ", "are not scaled"]);
+    refused_in(folder.path(), "explain --from-hf config.json", &["config.json: rope_scaling = ", "linear", "llama3"]);
     refused_in(folder.path(), "explain --from-hf config.json --model gpt-tiny", &["--from-hf", "--model"]);
     refused("explain --from-hf missing.json", &["cannot read missing.json"]);
     refused_in(folder.path(), "explain --from-hf .", &["cannot read .: it is a directory"]);
