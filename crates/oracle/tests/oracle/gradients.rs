@@ -8,8 +8,9 @@ use quadrille_spec::{Activation, Model, Norm, Positions, RandomStream};
 
 use crate::small::{LATENT, Sample, changed, largest, llama, loss, model, parameters, vit};
 
-/// Differences of the loss per unit along `direction` in the tensor `name`, exact to the fourth order in the width.
+/// Differences of the loss per unit along `direction` in the tensor `name`, exact to the fourth order in the `width`.
 fn slope(
+    width: f64,
     model: &Model,
     parameters: &Tensors,
     sample: &Sample,
@@ -17,7 +18,6 @@ fn slope(
     name: &str,
     direction: &[f64],
 ) -> f64 {
-    let width = 2e-4;
     let at = |steps: f64| {
         let mut moved = parameters.clone();
         for (p, d) in moved.get_mut(name).unwrap().iter_mut().zip(direction) {
@@ -34,7 +34,7 @@ fn check_every_element(model: &Model, dropout: Option<DropoutSeed>) {
     let (_, gradients) = loss_and_gradients(model, &parameters, &sample.batch(), dropout);
     for (name, gradient) in &gradients {
         let unit = |i| (0..gradient.len()).map(|j| if i == j { 1.0 } else { 0.0 }).collect::<Vec<_>>();
-        let slope = |i| slope(model, &parameters, &sample, dropout, name, &unit(i));
+        let slope = |i| slope(2e-4, model, &parameters, &sample, dropout, name, &unit(i));
         let difference: Vec<f64> = (0..gradient.len()).map(|i| gradient[i] - slope(i)).collect();
         assert!(largest(gradient) > 1e-4, "{name} has no gradient to speak of");
         let relative = largest(&difference) / largest(gradient);
@@ -183,7 +183,8 @@ proptest! {
             let direction: Vec<f64> = (0..gradient.len() as u64).map(|i| stream.normal(i)).collect();
             let norm = direction.iter().map(|d| d * d).sum::<f64>().sqrt();
             let direction: Vec<f64> = direction.iter().map(|d| d / norm).collect();
-            let slope = slope(&model, &parameters, &sample, dropout, name, &direction);
+            // Some draws bend so much that wider steps miss more than is allowed.
+            let slope = slope(2e-5, &model, &parameters, &sample, dropout, name, &direction);
             let expected: f64 = gradient.iter().zip(&direction).map(|(g, d)| g * d).sum();
             // Absolute room: dropout and one-token sequences may leave a tensor without any gradient.
             let allowed = 1e-6 * largest(gradient) + 1e-9;
