@@ -38,7 +38,7 @@ DEVICE Normal normal(R x) {
     R t = (z - (R)3) / (z + (R)3);
     // Clenshaw's recurrence.
     R last = (R)0, before = (R)0;
-    for (int i = ERFC_TERMS - 1; i > 0; --i) {
+    for (int i = ERFC_TERMS - 1; i > 0; i--) {
         R next = fused(t + t, last, (R)series_of[i] - before);
         before = last;
         last = next;
