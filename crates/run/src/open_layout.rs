@@ -56,8 +56,6 @@ pub struct OpenLayout {
     pub said: LayoutFile,
     /// Where it is to run, whether or not the grid is chosen for it.
     pub cluster: Cluster,
-    /// What a vocabulary is padded to, in a model that has one.
-    pub vocab_multiple: usize,
 }
 
 impl OpenLayout {
@@ -75,7 +73,9 @@ impl OpenLayout {
         defaults: &LayoutDefaults,
         cluster: Cluster,
     ) -> Result<Self, RunError> {
-        let mut request = LayoutRequest { dtype: defaults.dtype, ..LayoutRequest::new(Grid::new(1, 1, 1, 1)?, 1) };
+        let LayoutDefaults { dtype: usual, vocab_multiple, .. } = *defaults;
+        let mut request =
+            LayoutRequest { dtype: usual, vocab_multiple, ..LayoutRequest::new(Grid::new(1, 1, 1, 1)?, 1) };
         let least_interval = Self::leaves_interval(&said);
         let said = Self::with_interval(said);
         said.apply(&mut request)?;
@@ -93,18 +93,17 @@ impl OpenLayout {
         request.global_batch = batch.unwrap_or_else(|| usual_batch_of(request.grid.ranks()));
         request.seq_len = request.seq_len.or(tokens);
         request.check_used()?;
-        let vocab_multiple =
-            if said.get(Field::VocabMultiple).is_some() { request.vocab_multiple } else { defaults.vocab_multiple };
-        Ok(Self { request, least_interval, usual_batch: batch.is_none(), said, cluster, vocab_multiple })
+        Ok(Self { request, least_interval, usual_batch: batch.is_none(), said, cluster })
     }
 
     /// What is asked for of a model.
     pub fn request_of(&self, model: &Model) -> LayoutRequest {
-        let request = self.request.clone();
+        let mut request = self.request.clone();
         // Nobody has asked for a padding of what a model has not.
-        let padded = self.said.get(Field::VocabMultiple).is_some() || model.patch_values.is_none();
-        let vocab_multiple = if padded { self.vocab_multiple } else { request.vocab_multiple };
-        LayoutRequest { vocab_multiple, ..request }
+        if model.patch_values.is_some() && self.said.get(Field::VocabMultiple).is_none() {
+            Field::VocabMultiple.leave(&mut request);
+        }
+        request
     }
 
     /// Whether the interval of recomputation is left open, to the memory that is predicted.

@@ -8,6 +8,9 @@ use crate::{
     Linear, Model, Offload, Overlap, Recompute, Schedule, SpecError, Zero,
 };
 
+/// The largest multiple of rows of a vocabulary accepted.
+const MAX_VOCAB_MULTIPLE: usize = 1 << 12;
+
 /// The largest global batch accepted: keeps every product of sizes far from overflow.
 pub(crate) const MAX_GLOBAL_BATCH: usize = 1 << 24;
 
@@ -72,9 +75,6 @@ pub struct LayoutRequest {
 }
 
 impl LayoutRequest {
-    /// The largest [`vocab_multiple`](Self::vocab_multiple) accepted.
-    pub const MAX_VOCAB_MULTIPLE: usize = 1 << 12;
-
     /// A grid and a batch; scattered activations, every overlap pass, 1F1B, nothing recomputed or sharded, f32.
     pub fn new(grid: Grid, global_batch: usize) -> Self {
         Self {
@@ -176,7 +176,7 @@ impl LayoutRequest {
 
     fn keeps_without_grid(&self, model: &Model, ranks: usize) -> Kept {
         let no_vocabulary = model.patch_values.is_some();
-        let most_padding = if no_vocabulary { 1 } else { Self::MAX_VOCAB_MULTIPLE };
+        let most_padding = if no_vocabulary { 1 } else { MAX_VOCAB_MULTIPLE };
         let padding =
             if no_vocabulary { "the model has no vocabulary to pad" } else { "rows of the vocabulary of each rank" };
         let positions = format!("the model has {} positions (`model.seq_len` gives it others)", model.seq_len);

@@ -1,8 +1,7 @@
 //! What does not vary while layouts are compared.
 
 use quadrille_spec::{
-    Axis, Block, Cluster, Experts, Imbalance, Layout, LayoutRequest, Model, Normalization, Rotary, RotaryScaling,
-    SpecError,
+    Axis, Block, Cluster, Experts, Imbalance, Layout, Model, Normalization, Rotary, RotaryScaling, SpecError,
 };
 
 use super::network::{Network, Placement};
@@ -168,8 +167,7 @@ fn check_counts(model: &Model, framework: &Framework, global_batch: usize, seq_l
         let scores = if framework.attention == AttentionKernel::Stored { attention.heads * seq_len } else { 0 };
         [widest, attended, scores]
     };
-    let widest = model.blocks.kinds().iter().flat_map(of_block).fold(model.hidden, usize::max);
-    let widest = widest.max(model.vocab + LayoutRequest::MAX_VOCAB_MULTIPLE);
+    let widest = model.blocks.kinds().iter().flat_map(of_block).fold(model.vocab.max(model.hidden), usize::max);
     let bytes = 8.0 * global_batch as f64 * seq_len as f64 * widest as f64;
     if bytes <= MOST_BYTES {
         return Ok(());

@@ -6,8 +6,44 @@ use crate::layout::MAX_GLOBAL_BATCH;
 use crate::remedy::{Broken, Values, Way};
 use crate::{Axis, Block, FeedForward, Field, InputKind, InputLayer, Layout, Model, Perceptron};
 
-pub(super) const CHECKS: [Check; 10] =
-    [schedule::PIECES, experts::SPREAD, HEADS, KEYS, HIDDEN, TILES, CONTEXT, BATCH, experts::LOADS, experts::PIECES];
+pub(super) const CHECKS: [Check; 11] = [
+    schedule::PIECES,
+    experts::SPREAD,
+    HEADS,
+    KEYS,
+    HIDDEN,
+    VOCABULARY,
+    TILES,
+    CONTEXT,
+    BATCH,
+    experts::LOADS,
+    experts::PIECES,
+];
+
+/// How many times as large padding may make a vocabulary, and the rows that any may be padded to.
+const MOST_PADDING: (usize, usize) = (16, 1 << 16);
+
+/// The most rows that a vocabulary may be padded to for its parts: counts of layouts stay far from overflow.
+fn most_padded(model: &Model) -> usize {
+    MOST_PADDING.1.max(MOST_PADDING.0 * model.vocab)
+}
+
+/// Parts of a vocabulary are padded, but not to many times what there is.
+const VOCABULARY: Check = Check {
+    rule: Rule::Vocabulary,
+    keeps: |layout, model| layout.vocab_multiple == 1 || layout.padded_vocab(model) <= most_padded(model),
+    tell: |layout, model| {
+        let parts = layout.grid.size(Axis::X) * layout.grid.size(Axis::Y);
+        let (padded, most) = (layout.padded_vocab(model), most_padded(model));
+        let rule = format!(
+            "x*y={parts} parts of the vocabulary of {} are padded to {padded} rows, at most {most}",
+            model.vocab
+        );
+        let values = Values::Multiples(1, (most / parts).max(1));
+        let ways = vec![Way::sizes(Field::VocabMultiple, layout.vocab_multiple, values)];
+        Broken::new(Field::VocabMultiple, layout.vocab_multiple, rule, ways)
+    },
+};
 
 /// The widths of a block's perceptrons that x cuts, as refusals call them.
 fn cut_widths(layout: &Layout, block: &Block) -> impl Iterator<Item = (&'static str, usize)> {

@@ -46,6 +46,8 @@ pub enum Rule {
     Recompute,
     /// Buckets of offloaded states are not too many.
     Buckets,
+    /// Padding does not make a vocabulary many times as large.
+    Vocabulary,
 }
 
 impl fmt::Display for Rule {
@@ -63,6 +65,7 @@ impl fmt::Display for Rule {
             Self::Experts => "experts are spread evenly, and their groups of tokens lie whole on one rank",
             Self::Recompute => "recomputed blocks",
             Self::Buckets => "not too many buckets of states",
+            Self::Vocabulary => "a vocabulary is not padded to many times its size",
         })
     }
 }

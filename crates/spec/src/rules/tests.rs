@@ -29,6 +29,11 @@ fn vocabularies_are_padded_for_each_of_their_parts() {
     };
     assert!(refused(&model(), 0).starts_with("vocab-multiple = 0: it must be 1 to 4096"));
     assert!(refused(&model(), 4097).ends_with("try `layout.vocab_multiple` 4096"));
+    let many = LayoutRequest { vocab_multiple: 4096, ..request("x=6,y=4", 24) };
+    let message = Layout::new(&model(), &many).unwrap_err().to_string();
+    assert!(message.contains("are padded to 98304 rows, at most 65536; try `layout.vocab_multiple` 2730"), "{message}");
+    let fewer = LayoutRequest { vocab_multiple: 2730, ..many };
+    assert!(Layout::new(&model(), &fewer).is_ok());
     let patches = Model::preset("vit-tiny").unwrap();
     assert!(refused(&patches, 2).contains("it must be 1: the model has no vocabulary to pad"));
 }
