@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use quadrille_spec::{ElementType, RealType};
 use quadrille_step::StepProgram;
-use quadrille_tensor::{Buffer, Element, ProductShape, Stored, Transpose, library_matmul};
+use quadrille_tensor::{Buffer, Element, ProductShape, Transpose, library_matmul};
 
 use crate::{
     BatchSource, EngineError, EvaluateOutcome, ForwardOptions, GenerateOptions, GenerateOutcome, GenerationPrograms,
@@ -98,15 +98,6 @@ pub struct Yardstick {
 }
 
 impl Yardstick {
-    /// Numbers of an operand between -1/2 and 1/2, others for each name.
-    pub fn numbers<S: Stored>(len: usize, name: u64) -> Vec<S> {
-        let number = |at: usize| {
-            let bits = (at as u64).wrapping_add(name << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-            S::rounded(S::Real::from_f64(bits as f64 / (1u64 << 24) as f64 - 0.5))
-        };
-        (0..len).map(number).collect()
-    }
-
     /// Runs of the product, after one that warms up.
     const RUNS: usize = 9;
 
@@ -129,7 +120,8 @@ impl Yardstick {
 /// GPT-2's widest linear layer on 1024 tokens.
 fn product_of_processor<T: Element>(threads: usize) -> Yardstick {
     let size @ [m, n, k] = [1024, 3072, 768];
-    let (a, b, mut c) = (Yardstick::numbers(m * k, 1), Yardstick::numbers(k * n, 2), Buffer::<T>::new(m * n));
+    let numbers = Buffer::<T>::without_pattern;
+    let (a, b, mut c) = (numbers(m * k), numbers(k * n), Buffer::new(m * n));
     let shape = ProductShape { stored: Transpose::Nn, m, n, k };
     let measured: Result<Yardstick, Infallible> = Yardstick::of(size, || {
         library_matmul(threads, shape, &a, &b, &mut c, false);

@@ -7,7 +7,7 @@ use quadrille_step::{ChunkProgram, Operation, Product, StageProgram, StepProgram
 use quadrille_tensor::{Buffer, Pool, ProductShape, library_matmul, matmul};
 use serde::Serialize;
 
-use crate::timing::{filled, median, seconds};
+use crate::timing::{median, seconds};
 
 /// Pairs of runs, ours and the library's in turn, after one that warms up; the medians count.
 const RUNS: usize = 7;
@@ -102,7 +102,8 @@ fn any_block(name: &str) -> String {
 fn time(pool: &Pool, product: &Product) -> [f64; 2] {
     let Product { storage, m, n, k } = *product;
     let shape = ProductShape { stored: transpose(storage), m, n, k };
-    let (a, b, mut c) = (filled::<f32>(m * k), filled::<f32>(k * n), Buffer::<f32>::new(m * n));
+    let (a, b, mut c) =
+        (Buffer::<f32>::without_pattern(m * k), Buffer::<f32>::without_pattern(k * n), Buffer::<f32>::new(m * n));
     let mut pair = || {
         let ours = seconds(|| matmul(pool, shape, &a, &b, &mut c, false));
         [ours, seconds(|| library_matmul(pool.threads(), shape, &a, &b, &mut c, false))]

@@ -1,9 +1,7 @@
-//! Seconds of a piece of work, the middle of several, and operands to work on.
+//! Seconds of a piece of work, and the middle of several.
 
 use std::error::Error;
 use std::time::Instant;
-
-use quadrille_tensor::{Buffer, Element, Stored};
 
 /// Why a rank stopped.
 pub type Fault = Box<dyn Error + Send + Sync>;
@@ -27,14 +25,6 @@ pub fn quantile(ascending: &[f64], part: f64) -> f64 {
     let place = part * last as f64;
     let (below, above) = (place.floor() as usize, place.ceil() as usize);
     ascending[below] + (place - below as f64) * (ascending[above] - ascending[below])
-}
-
-/// Numbers in [-1/2, 1/2) without a pattern that a product could profit from.
-pub fn filled<S: Stored>(len: usize) -> Buffer<S> {
-    Buffer::from_fn(len, |at| {
-        let bits = (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-        S::rounded(S::Real::from_f64(bits as f64 / (1u64 << 24) as f64 - 0.5))
-    })
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Owned, aligned memory whose pages are present before the first kernel runs.
 
+use crate::element::Element;
 use crate::stored::Stored;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::fmt;
@@ -63,6 +64,16 @@ impl<T: Stored> Buffer<T> {
         let mut value = value;
         buffer.iter_mut().enumerate().for_each(|(i, x)| *x = value(i));
         buffer
+    }
+}
+
+impl<S: Stored> Buffer<S> {
+    /// Numbers in [-1/2, 1/2) without a pattern that a product could profit from: to measure with.
+    pub fn without_pattern(len: usize) -> Self {
+        Self::from_fn(len, |at| {
+            let bits = (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+            S::rounded(S::Real::from_f64(bits as f64 / (1u64 << 24) as f64 - 0.5))
+        })
     }
 }
 

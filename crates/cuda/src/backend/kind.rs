@@ -12,7 +12,6 @@ use quadrille_step::StepProgram;
 use super::Cuda;
 use super::devices::{self, DeviceKind, choose};
 use super::yardstick::product_of_device;
-use crate::array::Element;
 use crate::driver::Fault;
 
 /// Calls a function of the engine for the backend of a type of elements, on devices of a kind.
@@ -26,16 +25,6 @@ macro_rules! in_type {
             ElementType::F16 => Err(no_f16()),
         }
     }};
-}
-
-/// What an array of a layout's values has.
-fn element(dtype: ElementType) -> Result<Element, EngineError> {
-    match dtype {
-        ElementType::F64 => Ok(Element::F64),
-        ElementType::F32 => Ok(Element::F32),
-        ElementType::Bf16 => Ok(Element::Bf16),
-        ElementType::F16 => Err(no_f16()),
-    }
 }
 
 fn no_f16() -> EngineError {
@@ -55,10 +44,8 @@ impl Device for DeviceKind {
     }
 
     fn yardstick(&self, dtype: ElementType, ranks: usize, _threads: usize) -> Result<Yardstick, EngineError> {
-        choose(*self);
-        let element = element(dtype)?;
         let side = if *self == Self::Cuda { 8192 } else { 64 };
-        let Yardstick { size, flops_per_second } = product_of_device(devices::of_rank(0)?, element, side)?;
+        let Yardstick { size, flops_per_second } = in_type!(self, dtype, product_of_device(side))?;
         Ok(Yardstick { size, flops_per_second: flops_per_second * devices::count(ranks)? as f64 })
     }
 

@@ -3,10 +3,11 @@
 use quadrille_comm::{Group, RankContext};
 use quadrille_cost::native::RankGroup;
 use quadrille_spec::CollectiveKind;
+use quadrille_tensor::Buffer;
 
 use super::clock::Clock;
 use crate::collectives::{Buffers, Run, all_gather, all_reduce, all_to_all, broadcast, reduce_scatter};
-use crate::timing::{Fault, filled};
+use crate::timing::Fault;
 
 /// Seconds in every run of a collective with a whole buffer of so many bytes, as far as its elements divide into equal
 /// parts for the members; of a message one way.
@@ -24,7 +25,7 @@ pub fn time(clock: &Clock, kind: CollectiveKind, group: RankGroup, bytes: usize)
         CollectiveKind::Send => (ping_pong, 0),
         _ => (all_reduce, 0),
     };
-    let mut buffers = [full, second].map(filled::<f32>);
+    let mut buffers = [full, second].map(Buffer::<f32>::without_pattern);
     // Sums of zeros stay what they are, however often they are taken.
     if kind == CollectiveKind::AllReduce {
         buffers[0].fill(0.0);

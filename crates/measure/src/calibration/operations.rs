@@ -6,11 +6,11 @@ use quadrille_tensor::{
 };
 
 use super::cases::Sweep;
-use crate::timing::filled;
 
 /// A product of shape `[m, n, k]`.
 pub fn product<S: Stored>(pool: &Pool, layout: Transpose, [m, n, k]: [usize; 3]) -> impl FnMut() + '_ {
-    let (a, b, mut c) = (filled::<S>(m * k), filled::<S>(k * n), Buffer::<S>::new(m * n));
+    let (a, b, mut c) =
+        (Buffer::<S>::without_pattern(m * k), Buffer::<S>::without_pattern(k * n), Buffer::<S>::new(m * n));
     move || matmul(pool, ProductShape { stored: layout, m, n, k }, &a, &b, &mut c, false)
 }
 
@@ -31,7 +31,7 @@ pub fn attention(pool: &Pool, backward: bool, [seq_len, head_dim, heads]: [usize
         cap: None,
     };
     let outputs = seq_len * heads * head_dim;
-    let (qkv, dout) = (filled::<f32>(3 * outputs), filled::<f32>(outputs));
+    let (qkv, dout) = (Buffer::<f32>::without_pattern(3 * outputs), Buffer::<f32>::without_pattern(outputs));
     let (mut out, mut log_sum_exp) = (Buffer::<f32>::new(outputs), Buffer::<f32>::new(seq_len * heads));
     let mut dqkv = Buffer::<f32>::new(3 * outputs);
     attention_forward(pool, shape, &qkv, None, &mut out, &mut log_sum_exp, None);
@@ -52,7 +52,7 @@ pub fn sweep(pool: &Pool, sweep: Sweep, elements: usize) -> impl FnMut() + '_ {
     let mut x = Buffer::<f32>::from_fn(elements, |_| 10.0);
     let mut y = Buffer::<f32>::from_fn(elements, |_| 0.0);
     let states = if sweep == Sweep::AdamW { elements } else { 0 };
-    let (mut m, mut v) = (filled::<f32>(states), Buffer::<f32>::from_fn(states, |_| 1.0));
+    let (mut m, mut v) = (Buffer::<f32>::without_pattern(states), Buffer::<f32>::from_fn(states, |_| 1.0));
     let bias = Buffer::<f32>::from_fn(cols, |_| 0.0);
     move || match sweep {
         Sweep::Residual => residual_forward(pool, Shape { rows, cols }, &mut x, None, &y, None),

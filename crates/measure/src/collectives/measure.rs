@@ -9,7 +9,7 @@ use quadrille_engine::EngineError;
 use quadrille_spec::{CollectiveKind, SpecError};
 use quadrille_tensor::Buffer;
 
-use crate::timing::{Fault, filled, median, seconds};
+use crate::timing::{Fault, median, seconds};
 
 /// The full buffer and a second one, through a collective and back.
 pub type Buffers = [Buffer<f32>; 2];
@@ -79,7 +79,7 @@ pub fn times(options: &JobOptions, lengths: [usize; 2], runs: Runs, run: Run) ->
     let members: Vec<usize> = (0..options.ranks).collect();
     Ok(run_job(options, |context| {
         let world = context.group("world", &members)?;
-        let mut buffers = lengths.map(filled::<f32>);
+        let mut buffers = lengths.map(Buffer::<f32>::without_pattern);
         let mut once = || -> Result<f64, Fault> {
             context.barrier(&world).wait()?;
             let mut result = Ok(Buffers::default());
