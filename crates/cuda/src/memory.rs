@@ -13,22 +13,15 @@ pub struct DeviceMemory {
     at: Address,
     bytes: usize,
     /// Bytes in use of this kind, while this is.
-    counter: Option<Arc<AtomicU64>>,
+    counter: Arc<AtomicU64>,
 }
 
 impl DeviceMemory {
-    /// So many bytes.
-    pub fn new(driver: Arc<dyn Driver>, bytes: usize) -> Result<Self, Fault> {
+    /// So many bytes, counted while they are in use.
+    pub fn new(driver: Arc<dyn Driver>, bytes: usize, counter: &Arc<AtomicU64>) -> Result<Self, Fault> {
         let at = driver.allocate(bytes)?;
-        Ok(Self { driver, at, bytes, counter: None })
-    }
-
-    /// The same, counted while it is in use.
-    pub fn counted(driver: Arc<dyn Driver>, bytes: usize, counter: &Arc<AtomicU64>) -> Result<Self, Fault> {
-        let mut memory = Self::new(driver, bytes)?;
         counter.fetch_add(bytes as u64, Ordering::Relaxed);
-        memory.counter = Some(counter.clone());
-        Ok(memory)
+        Ok(Self { driver, at, bytes, counter: counter.clone() })
     }
 
     /// Where they begin.
@@ -49,9 +42,7 @@ impl DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        if let Some(counter) = &self.counter {
-            counter.fetch_sub(self.bytes as u64, Ordering::Relaxed);
-        }
+        self.counter.fetch_sub(self.bytes as u64, Ordering::Relaxed);
         // SAFETY: it was allocated here, and its owner's promise. That it cannot be freed helps nobody.
         let _ = unsafe { self.driver.free(self.at) };
     }

@@ -19,24 +19,15 @@ fn taken(bytes: usize) -> usize {
 pub struct Part {
     at: Address,
     bytes: usize,
-    /// Bytes between it and the next.
-    between: usize,
-    given: Arc<Given>,
+    /// Bytes of all parts.
+    parts: Arc<AtomicU64>,
     /// Freed when its last part is.
     _memory: Arc<DeviceMemory>,
 }
 
-/// Bytes of buffers that there are, and of what lies between them.
-#[derive(Default)]
-struct Given {
-    buffers: AtomicU64,
-    between: AtomicU64,
-}
-
 impl Drop for Part {
     fn drop(&mut self) {
-        self.given.buffers.fetch_sub(self.bytes as u64, Ordering::Relaxed);
-        self.given.between.fetch_sub(self.between as u64, Ordering::Relaxed);
+        self.parts.fetch_sub(self.bytes as u64, Ordering::Relaxed);
     }
 }
 
@@ -57,24 +48,31 @@ impl Part {
 pub struct Arena {
     /// The memory that was reserved last, and how many of its bytes are taken.
     reserved: RefCell<Option<(Arc<DeviceMemory>, usize)>>,
-    given: Arc<Given>,
+    /// Bytes of all memory that buffers are cut from, and of all buffers.
+    memory: Arc<AtomicU64>,
+    parts: Arc<AtomicU64>,
 }
 
 impl Arena {
-    /// Takes memory for buffers of these sizes.
+    /// Takes memory for buffers of these sizes, which are to be taken before more is reserved.
     ///
     /// # Errors
     /// There is too little: with what is needed, and what is free.
+    ///
+    /// # Panics
+    /// If buffers that were reserved before have not been taken.
     pub fn reserve(&self, driver: &Arc<dyn Driver>, buffers: impl Iterator<Item = usize>) -> Result<(), Fault> {
         let needed: usize = buffers.map(taken).sum();
         if needed == 0 {
             return Ok(());
         }
-        let memory = DeviceMemory::new(driver.clone(), needed).map_err(|fault| {
+        let memory = DeviceMemory::new(driver.clone(), needed, &self.memory).map_err(|fault| {
             let free = driver.memory().map(|memory| format!(", {} bytes are free", memory.total - memory.used));
             Fault { text: format!("{} for the buffers of a rank{}", fault.text, free.unwrap_or_default()), ..fault }
         })?;
-        *self.reserved.borrow_mut() = Some((Arc::new(memory), 0));
+        if let Some((memory, used)) = self.reserved.replace(Some((Arc::new(memory), 0))) {
+            assert_eq!(used, memory.bytes(), "buffers were reserved that nobody has taken");
+        }
         Ok(())
     }
 
@@ -85,30 +83,31 @@ impl Arena {
     pub fn take(&self, driver: &Arc<dyn Driver>, bytes: usize) -> Result<Part, Fault> {
         let mut reserved = self.reserved.borrow_mut();
         let last = reserved.as_mut().filter(|(memory, used)| memory.bytes() - used >= taken(bytes));
-        let Some((memory, used)) = last else {
-            drop(reserved);
-            let memory = Arc::new(DeviceMemory::new(driver.clone(), bytes)?);
-            return Ok(self.part(memory.at(), [bytes, 0], memory));
+        let (at, memory) = match last {
+            None => {
+                let memory = Arc::new(DeviceMemory::new(driver.clone(), bytes, &self.memory)?);
+                (memory.at(), memory)
+            }
+            Some((memory, used)) => {
+                let at = memory.at().offset(*used);
+                *used += taken(bytes);
+                driver.guard(at.offset(bytes), taken(bytes) - bytes);
+                (at, memory.clone())
+            }
         };
-        let (at, between) = (memory.at().offset(*used), taken(bytes) - bytes);
-        *used += taken(bytes);
-        driver.guard(at.offset(bytes), between);
-        Ok(self.part(at, [bytes, between], memory.clone()))
-    }
-
-    fn part(&self, at: Address, [bytes, between]: [usize; 2], memory: Arc<DeviceMemory>) -> Part {
-        self.given.buffers.fetch_add(bytes as u64, Ordering::Relaxed);
-        self.given.between.fetch_add(between as u64, Ordering::Relaxed);
-        Part { at, bytes, between, given: self.given.clone(), _memory: memory }
+        self.parts.fetch_add(bytes as u64, Ordering::Relaxed);
+        Ok(Part { at, bytes, parts: self.parts.clone(), _memory: memory })
     }
 
     /// Bytes of the buffers that there are, and of what lies between them.
     pub fn given(&self) -> [u64; 2] {
-        [&self.given.buffers, &self.given.between].map(|bytes| bytes.load(Ordering::Relaxed))
+        let [memory, parts] = [&self.memory, &self.parts].map(|bytes| bytes.load(Ordering::Relaxed));
+        [parts, memory - parts]
     }
 }
 
-#[cfg(all(test, emulated))]
+#[cfg(test)]
+#[cfg(emulated)]
 mod tests {
     use super::*;
     use crate::emulator::Emulator;
@@ -130,9 +129,28 @@ mod tests {
         let own = arena.take(&driver, 10).unwrap();
         assert_eq!((driver.memory().unwrap().used, own.bytes()), (used + 10, 10));
         drop((parts, own));
-        assert_eq!(arena.given(), [0, 0]);
+        assert_eq!(arena.given(), [0, used as u64]);
         drop(arena);
         assert_eq!(driver.memory().unwrap().used, 0);
+    }
+
+    #[test]
+    fn too_little_memory_is_told_with_what_is_needed_and_free() {
+        let (driver, arena) = (driver(), Arena::default());
+        let total = driver.memory().unwrap().total;
+        let _other = arena.take(&driver, 1000).unwrap();
+        let fault = arena.reserve(&driver, [total / 2, total / 2].into_iter()).unwrap_err().to_string();
+        let (needed, free) = (2 * taken(total / 2), total - 1000);
+        assert!(fault.contains(&format!("{needed} bytes for the buffers of a rank, {free} bytes are free")), "{fault}");
+    }
+
+    #[test]
+    #[should_panic(expected = "nobody has taken")]
+    fn what_is_reserved_is_taken() {
+        let (driver, arena) = (driver(), Arena::default());
+        arena.reserve(&driver, [100, 100].into_iter()).unwrap();
+        let _first = arena.take(&driver, 100).unwrap();
+        arena.reserve(&driver, [100].into_iter()).unwrap();
     }
 
     #[test]

@@ -19,9 +19,11 @@ pub enum DeviceKind {
 struct Devices {
     chosen: DeviceKind,
     used: Vec<(DeviceKind, usize, Weak<dyn Driver>)>,
+    /// Real devices are opened once: a command asks for their memory and names before ranks use them.
+    kept: Vec<Arc<dyn Driver>>,
 }
 
-static DEVICES: Mutex<Devices> = Mutex::new(Devices { chosen: DeviceKind::Cuda, used: Vec::new() });
+static DEVICES: Mutex<Devices> = Mutex::new(Devices { chosen: DeviceKind::Cuda, used: Vec::new(), kept: Vec::new() });
 
 /// Chooses what ranks of this process compute on that start from now on.
 pub fn choose(kind: DeviceKind) {
@@ -48,7 +50,11 @@ pub(super) fn of_rank(rank: usize) -> Result<Arc<dyn Driver>, Fault> {
         return Ok(device);
     }
     let device: Arc<dyn Driver> = match kind {
-        DeviceKind::Cuda => Arc::new(Gpu::open(number)?),
+        DeviceKind::Cuda => {
+            let device = Arc::new(Gpu::open(number)?);
+            devices.kept.push(device.clone());
+            device
+        }
         DeviceKind::Emulated => emulator()?,
     };
     devices.used.retain(|(.., device)| device.strong_count() > 0);

@@ -45,7 +45,7 @@ impl Lanes {
 
     /// So many bytes of any contents, beside the rank's buffers.
     pub fn take(&self, bytes: usize) -> Result<DeviceMemory, Fault> {
-        DeviceMemory::counted(self.driver.clone(), bytes, &self.taken)
+        DeviceMemory::new(self.driver.clone(), bytes, &self.taken)
     }
 
     /// Bytes of what is taken so at present.

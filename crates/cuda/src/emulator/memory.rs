@@ -67,11 +67,15 @@ pub struct Allocations {
 }
 
 impl Allocations {
-    pub fn allocate(&mut self, bytes: usize) -> Address {
+    /// So many bytes, if there are as many.
+    pub fn allocate(&mut self, bytes: usize) -> Result<Address, Fault> {
+        if self.used().saturating_add(bytes) > TOTAL {
+            return Err(fault(format!("out of memory, allocating {bytes} bytes")));
+        }
         let mut allocation = Allocation::new(bytes);
         let address = allocation.address();
         self.used.insert(address, allocation);
-        address
+        Ok(address)
     }
 
     pub fn free(&mut self, at: Address) -> Result<(), Fault> {

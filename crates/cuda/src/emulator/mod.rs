@@ -124,7 +124,7 @@ impl Emulator {
 
 impl Driver for Emulator {
     fn allocate(&self, bytes: usize) -> Result<Address, Fault> {
-        Ok(self.state().memory.allocate(bytes))
+        self.state().memory.allocate(bytes)
     }
 
     unsafe fn free(&self, at: Address) -> Result<(), Fault> {

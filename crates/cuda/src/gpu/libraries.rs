@@ -112,7 +112,7 @@ impl Library {
         match self.functions.iter().find(|function| !unsafe { (self.has)(function) }) {
             None => Ok(()),
             Some(function) => {
-                let text = format!("it has no {function}: it is too old, or not NVIDIA's; install version 12 or newer");
+                let text = format!("it has no {function}: it is too old, or not NVIDIA's; install a newer one");
                 Err(Fault { library: self.name, code: -1, text })
             }
         }
