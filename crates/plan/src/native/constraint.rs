@@ -107,12 +107,9 @@ impl Choice {
             Field::Activations => Name(|space, key, text| fix(&mut space.activations, key, text.parse()?)),
             Field::Linear => Name(|space, key, text| fix(&mut space.linear, key, text.parse()?)),
             Field::KeepWeights => Name(|space, key, text| fix(&mut space.keep_weights, key, text.parse()?)),
-            Field::Overlap => Name(|space, key, text| {
-                let mut fixed = space.overlap.into_iter().collect();
-                fix(&mut fixed, key, text.replace('+', ",").parse()?)?;
-                space.overlap = fixed.first().copied();
-                Ok(())
-            }),
+            Field::Overlap => {
+                Name(|space, key, text| fix_one(&mut space.overlap, key, text.replace('+', ",").parse()?))
+            }
             Field::ExpertsOver => Name(|space, key, text| {
                 let axes: AxisSet = text.replace('+', ",").parse()?;
                 if !axes.without(Axis::SPREADING).is_empty() {
@@ -122,24 +119,13 @@ impl Choice {
                 }
                 fix(&mut space.experts_over, key, axes)
             }),
-            Field::Dispatch => Name(|space, key, text| {
-                let mut fixed = space.dispatch.into_iter().collect();
-                fix(&mut fixed, key, text.parse()?)?;
-                space.dispatch = fixed.first().copied();
-                Ok(())
-            }),
-            Field::ExpertRows => Name(|space, key, text| {
-                let mut fixed = space.expert_rows.into_iter().collect();
-                fix(&mut fixed, key, number(key, Bound::Fix, text)?)?;
-                space.expert_rows = fixed.first().copied();
-                Ok(())
-            }),
-            Field::VocabMultiple => Name(|space, key, text| {
-                let mut fixed = space.vocab_multiple.into_iter().collect();
-                fix(&mut fixed, key, number(key, Bound::Fix, text)?)?;
-                space.vocab_multiple = fixed.first().copied();
-                Ok(())
-            }),
+            Field::Dispatch => Name(|space, key, text| fix_one(&mut space.dispatch, key, text.parse()?)),
+            Field::ExpertRows => {
+                Name(|space, key, text| fix_one(&mut space.expert_rows, key, number(key, Bound::Fix, text)?))
+            }
+            Field::VocabMultiple => {
+                Name(|space, key, text| fix_one(&mut space.vocab_multiple, key, number(key, Bound::Fix, text)?))
+            }
             // Axes have sizes of their own, and the search finds orders, groups and pieces in its own way.
             _ => return None,
         })
@@ -219,6 +205,14 @@ fn fix<T: PartialEq + Display>(allowed: &mut Vec<T>, key: &str, value: T) -> Res
             Ok(())
         }
     }
+}
+
+/// The same of a choice that has one value, or is left open.
+fn fix_one<T: Copy + PartialEq + Display>(chosen: &mut Option<T>, key: &str, value: T) -> Result<(), SpecError> {
+    let mut allowed = chosen.iter().copied().collect();
+    fix(&mut allowed, key, value)?;
+    *chosen = Some(value);
+    Ok(())
 }
 
 fn number(key: &str, bound: Bound, text: &str) -> Result<usize, SpecError> {

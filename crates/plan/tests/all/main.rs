@@ -6,3 +6,4 @@ mod export_expert_gaps;
 mod export_experts;
 mod native;
 mod native_experts;
+mod native_padding;
