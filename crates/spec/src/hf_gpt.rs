@@ -1,7 +1,7 @@
 //! Decoders with layer norms and biases as a Hugging Face configuration describes them: GPT-2, GPT-NeoX and StarCoder2.
 
 use crate::hf_fields::{Fields, cut, unexpressed};
-use crate::hf_llama::with_heads;
+use crate::hf_llama::{sized, with_heads};
 use crate::{Activation, ModelFile, Norm, Positions, ResidualOrder, SpecError};
 
 /// The names of GELU in its tanh form.
@@ -105,18 +105,5 @@ fn gelu(fields: &mut Fields, default: &str) -> Result<Activation, SpecError> {
 
 /// What GPT-NeoX and StarCoder2 share.
 fn layered(fields: &mut Fields, activation: Activation) -> Result<ModelFile, SpecError> {
-    Ok(ModelFile {
-        name: fields.name()?,
-        layers: fields.needed_size("num_hidden_layers")?,
-        hidden: fields.needed_size("hidden_size")?,
-        heads: fields.needed_size("num_attention_heads")?,
-        vocab: Some(fields.needed_size("vocab_size")?),
-        seq_len: fields.needed_size("max_position_embeddings")?,
-        biases: true,
-        norm: Norm::Layer,
-        positions: Positions::Rotary,
-        activation,
-        causal: Some(true),
-        ..ModelFile::default()
-    })
+    Ok(ModelFile { biases: true, norm: Norm::Layer, activation, ..sized(fields)? })
 }

@@ -97,18 +97,25 @@ fn decoder(fields: &mut Fields, architecture: &str) -> Result<ModelFile, SpecErr
         return Err(unexpressed("attention_dropout", dropout, rule));
     }
     Ok(ModelFile {
+        tied_head: Some(fields.flag("tie_word_embeddings", false)?),
+        biases: false,
+        norm: Norm::Rms,
+        norm_epsilon: fields.number("rms_norm_eps")?.unwrap_or(1e-6),
+        activation: Activation::Swiglu,
+        ..sized(fields)?
+    })
+}
+
+/// The sizes that all but GPT-2 call alike, of a decoder with rotary positions.
+pub(crate) fn sized(fields: &mut Fields) -> Result<ModelFile, SpecError> {
+    Ok(ModelFile {
         name: fields.name()?,
         layers: fields.needed_size("num_hidden_layers")?,
         hidden: fields.needed_size("hidden_size")?,
         heads: fields.needed_size("num_attention_heads")?,
         vocab: Some(fields.needed_size("vocab_size")?),
         seq_len: fields.needed_size("max_position_embeddings")?,
-        tied_head: Some(fields.flag("tie_word_embeddings", false)?),
-        biases: false,
-        norm: Norm::Rms,
-        norm_epsilon: fields.number("rms_norm_eps")?.unwrap_or(1e-6),
         positions: Positions::Rotary,
-        activation: Activation::Swiglu,
         causal: Some(true),
         ..ModelFile::default()
     })
