@@ -1,6 +1,9 @@
 //! Every kernel compiled to machine code, where the compiler is found, and what it needs held to `kernels.toml`.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use quadrille_cuda::{Format, SOURCES, Source, compile};
 
@@ -66,9 +69,21 @@ fn every_kernel_compiles_within_its_limits() {
     let limits = limits();
     let all = SOURCES.iter().flat_map(|source| Format::ALL.map(|format| (*source, format)));
     let all = all.filter(|(source, format)| source.has(*format));
-    let all = all.flat_map(|(source, format)| ARCHITECTURES.map(|architecture| (source, format, architecture)));
-    let wrong: Vec<String> =
-        all.flat_map(|(source, format, architecture)| check(source, format, architecture, &limits)).collect();
+    let all: Vec<_> =
+        all.flat_map(|(source, format)| ARCHITECTURES.map(|architecture| (source, format, architecture))).collect();
+    let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        while let Some((source, format, architecture)) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let found = check(*source, *format, architecture, &limits);
+            wrong.lock().unwrap().extend(found);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(work);
+        }
+    });
+    let wrong = wrong.into_inner().unwrap();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
