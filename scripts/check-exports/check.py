@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Exports a sample of layouts and gives each to the frameworks' own readers; prints how many each release accepts.
 
-    check.py --quadrille target/release/quadrille --packages FOLDER [--out FOLDER] [--layouts 160]
+    check.py --quadrille target/release/quadrille --packages FOLDER [--out FOLDER] [--layouts 200]
 
 FOLDER holds a folder for every release, NAME-VERSION (megatron-core-0.19.2, torchtitan-0.2.2, deepspeed-0.19.8), each made
 by `pip install --no-deps --target`. Exit code 1: a release refuses an export; 2: something is missing.
@@ -24,16 +24,17 @@ READERS = {"megatron-core": ("megatron", "sh"), "torchtitan": ("torchtitan", "to
 
 
 def export(quadrille, flags, folder, index):
-    """Writes a layout for every framework that takes it; no path where one or the layout itself is refused."""
-    paths = {}
+    """Writes a layout for every framework that takes it; paths by framework, and why others have none."""
+    paths, reasons = {}, {}
     for framework, ending in (reader for reader in READERS.values() if reader[0] in layouts.frameworks(flags)):
         command = [quadrille, "export", "--to", framework, "--gpus-per-node", "1"] + flags
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            return None
+            reasons[framework] = done.stderr.removeprefix("error: ").splitlines()[0]
+            continue
         paths[framework] = folder / f"{index:03}.{ending}"
         paths[framework].write_text(done.stdout, encoding="utf-8")
-    return paths
+    return paths, reasons
 
 
 def refusals(release, framework, files):
@@ -55,22 +56,27 @@ def main():
     flags.add_argument("--quadrille", required=True, type=pathlib.Path)
     flags.add_argument("--packages", required=True, type=pathlib.Path)
     flags.add_argument("--out", type=pathlib.Path, help="where the exports are kept")
-    flags.add_argument("--layouts", type=int, default=160)
+    flags.add_argument("--layouts", type=int, default=200)
     arguments = flags.parse_args()
     releases = sorted(path for path in arguments.packages.iterdir() if path.name.rpartition("-")[0] in READERS)
     if not releases:
         flags.error(f"--packages {arguments.packages}: no folder is named like megatron-core-0.19.2")
     out = arguments.out or pathlib.Path(tempfile.mkdtemp())
     out.mkdir(parents=True, exist_ok=True)
-    exported, counts = [], collections.Counter()
+    exported, counts, unexported = [], collections.Counter(), collections.defaultdict(list)
     for drawn, layout in enumerate(layouts.sample()):
         if len(exported) == arguments.layouts or drawn == 50 * arguments.layouts:
             break
-        paths = export(arguments.quadrille, layout, out, len(exported))
+        paths, reasons = export(arguments.quadrille, layout, out, len(exported))
         if paths:
             exported.append((paths, layouts.ranks(layout)))
             counts.update(layouts.parts(layout))
+            for framework, reason in reasons.items():
+                unexported[framework].append(reason)
     print(f"{len(exported)} layouts: " + ", ".join(f"{part} {count}" for part, count in sorted(counts.items())))
+    for framework, reasons in sorted(unexported.items()):
+        fields = collections.Counter(reason.split(" = ")[0] for reason in reasons)
+        print(f"not exported to {framework}: " + ", ".join(f"{field} {count}" for field, count in fields.most_common()))
     print(f"{'framework':<14} {'release':<10} accepted  refused  first reason")
     refused_any = False
     for release in releases:

@@ -1,7 +1,28 @@
-"""The sample of layouts: families, with experts and without, grids of up to 64 ranks, schedules, recomputation, ZeRO, context;
-the same in every run."""
+"""The sample of layouts: families, with experts and without, types of numbers, grids of up to 64 ranks, schedules, recomputation,
+ZeRO, context; the same in every run."""
 
+import pathlib
 import random
+
+CONFIGURATIONS = pathlib.Path(__file__).resolve().parents[2] / "crates/spec/tests/data/hugging_face"
+# Published configurations, layers, and the sizes that x and x*y may have.
+FAMILIES = [
+    ("llama-3.1-8b", 32, [1, 2, 4, 8]),
+    ("llama-3.2-1b", 16, [1, 2, 4]),
+    ("qwen2.5-7b", 28, [1, 2, 4]),
+    ("qwen2.5-0.5b", 24, [1, 2]),
+    ("qwen3-8b", 36, [1, 2, 4]),
+    ("mistral-7b-v0.1", 32, [1, 2, 4]),
+    ("mistral-nemo-12b", 40, [1, 2, 4]),
+    ("phi-3-mini-4k", 32, [1, 2, 4]),
+    ("smollm2-135m", 30, [1, 3]),
+    ("starcoder2-3b", 30, [1, 2]),
+    ("gemma-2-2b", 26, [1, 2]),
+    ("pythia-1b", 16, [1, 2]),
+    ("deepseek-v3", 61, [1, 2, 4]),
+    ("kimi-k2", 61, [1, 2]),
+]
+PRODUCTS = ["fp8", "fp8-block", "mxfp8", "nvfp4"]
 
 # Preset, fields that are set, layers, and the sizes that x and x*y may have.
 MODELS = [
@@ -11,6 +32,9 @@ MODELS = [
     ("gpt-20b", [], 32, [1, 2, 4]),
     ("llama3-8b", [], 32, [1, 2, 4, 8]),
     ("llama2-7b", [], 32, [1, 2, 4, 8]),
+    ("llama3-8b", ["rotary_dim=64", "norm_offset=true"], 32, [1, 2, 4]),
+    ("llama3-8b", ["activation=relu2", "rotary_scaling=linear", "rotary_factor=4"], 32, [1, 2, 4]),
+    ("gpt3-1.3b", ["activation=gelu-erf"], 24, [1, 2, 4]),
 ]
 # The same with experts.
 MIXTURES = [
@@ -45,10 +69,28 @@ def spread(draw):
     return draw.choice([1, 2, 4]), flags
 
 
+def numbers(draw):
+    """Flags of the types of numbers, of which frameworks have some."""
+    flags = ["--products", draw.choice(PRODUCTS)] if draw.random() < 0.25 else []
+    flags += ["--gradients", "bf16"] if draw.random() < 0.15 else []
+    return flags + (["--moments", draw.choice(["bf16", "fp8"])] if draw.random() < 0.1 else [])
+
+
+def model(draw):
+    """The flags of a model, its layers, the sizes of tensor parallelism, and whether it has experts."""
+    kind = draw.random()
+    if kind < 0.35:
+        name, layers, tensor = draw.choice(FAMILIES)
+        flags = ["--from-hf", str(CONFIGURATIONS / f"{name}.json"), "--set", "seq_len=4096"]
+        return flags, layers, tensor, name in ("deepseek-v3", "kimi-k2")
+    mixture = kind < 0.6
+    name, fields, layers, tensor = draw.choice(MIXTURES if mixture else MODELS)
+    return ["--model", name] + [word for field in fields for word in ("--set", field)], layers, tensor, mixture
+
+
 def one(draw):
     """The flags of a random layout; the program may refuse it."""
-    mixture = draw.random() < 0.4
-    model, fields, layers, tensor = draw.choice(MIXTURES if mixture else MODELS)
+    described, layers, tensor, mixture = model(draw)
     expert, more = spread(draw) if mixture else (1, [])
     x = draw.choice(tensor)
     y = draw.choice([1, 1, 1, 2])
@@ -59,7 +101,7 @@ def one(draw):
     activations = draw.choice(["scattered", "replicated"]) if y == 1 else "replicated"
     microbatch = z * draw.choice([1, 2])
     passes = pipe * draw.choice([1, 2]) if pipe > 1 else draw.choice([1, 2, 4])
-    flags = ["--model", model] + [word for field in fields for word in ("--set", field)]
+    flags = described + numbers(draw)
     flags += ["--grid", f"x={x},y={y},z={z},context={context},expert={expert},data={data},pipe={pipe}"]
     flags += ["--microbatch", str(microbatch), "--global-batch", str(microbatch * passes * expert * data)] + more
     flags += ["--activations", activations, "--schedule", schedule, "--recompute", draw.choice(RECOMPUTE)]
@@ -74,7 +116,7 @@ def one(draw):
 
 def sample():
     """Endless, each once."""
-    draw, seen = random.Random(20261122), set()
+    draw, seen = random.Random(20261126), set()
     while True:
         flags = one(draw)
         if flags and tuple(flags) not in seen:
@@ -87,9 +129,11 @@ def parts(flags):
     value = dict(zip(flags[::2], flags[1::2]))
     words = [f"{axis} > 1" for axis, size in (pair.split("=") for pair in value["--grid"].split(",")) if size != "1"]
     words += [f"{key[2:]} {value[key]}" for key in ("--schedule", "--activations", "--recompute", "--zero")]
-    words += [f"{key[2:]} {value[key]}" for key in ("--experts-over", "--dispatch") if key in value]
+    more = ("--experts-over", "--dispatch", "--products", "--gradients", "--moments")
+    words += [f"{key[2:]} {value[key]}" for key in more if key in value]
     words += ["stage-blocks"] if "--stage-blocks" in value else []
-    return [f"model {value['--model']}"] + words
+    name = value.get("--model") or pathlib.Path(value["--from-hf"]).stem
+    return [f"model {name}"] + words
 
 
 def frameworks(flags):

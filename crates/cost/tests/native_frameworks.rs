@@ -1,7 +1,7 @@
 //! What a framework changes in the native model: kernels, hosts, the bytes of the loss, the memory of a stage.
 
-use quadrille_cost::native::{Eager, Framework, Price, Problem};
-use quadrille_spec::{Cluster, Layout, LayoutRequest, Model, Norm, Schedule};
+use quadrille_cost::native::{Eager, Framework, Moments, NarrowFormat, Numbers, Price, Problem};
+use quadrille_spec::{Cluster, ElementType, Layout, LayoutRequest, Model, Norm, Schedule};
 
 const BATCH: usize = 16;
 
@@ -45,6 +45,60 @@ fn eager_norms_move_and_keep_what_their_kernels_do() {
     // 16 norms keep 5 elements of 2 bytes each until the backward pass.
     let kept = eager.memory.activations - fused.memory.activations;
     assert!((kept as f64 / (17.0 * 5.0 * 2.0 * elements) - 1.0).abs() < 0.07, "{kept}");
+}
+
+/// Products of blocks in 8 bits: half the arithmetic of those in 16, less traffic, and the casts; the head's stay.
+#[test]
+fn narrow_products_take_half_of_the_arithmetic_and_their_casts() {
+    let mut cluster = Cluster::preset("dgx-h100").unwrap();
+    let device = cluster.device.as_mut().unwrap();
+    device.narrow_products = None;
+    let on = |narrow: Option<NarrowFormat>, memory_bandwidth: f64| {
+        let mut cluster = cluster.clone();
+        cluster.device.as_mut().unwrap().memory_bandwidth = memory_bandwidth;
+        let framework = Framework { narrow, ..BASE };
+        let problem = Problem::new(&model(), &cluster, framework, BATCH, 512).unwrap();
+        problem.price_layout(&layout("data=2", 1)).unwrap()
+    };
+    // Where memory is no limit only arithmetic differs: per token and block 24 h^2 of products forward, thrice that with backward.
+    let [wide, fp8] = [None, Some(NarrowFormat::Fp8)].map(|narrow| on(narrow, 1e17).parts.compute);
+    let tokens = (BATCH / 2 * 512) as f64;
+    let flops = 3.0 * 8.0 * 24.0 * 1024.0 * 1024.0 * tokens;
+    let shortest = flops / 989.4e12 / 0.646 / 2.0;
+    assert!(wide - fp8 > shortest && wide - fp8 < 1.2 * shortest, "{wide} {fp8} {shortest}");
+    // One scale a tensor reads what is cast twice, blocks of scales once.
+    let memory = |narrow| on(Some(narrow), 1e11).parts.memory_bound;
+    assert!(memory(NarrowFormat::Fp8) > memory(NarrowFormat::Fp8Block));
+    assert!(memory(NarrowFormat::Fp8Block) > 0.0);
+    let refused = Problem::new(&model(), &cluster, Framework { narrow: Some(NarrowFormat::Nvfp4), ..BASE }, BATCH, 512);
+    let text = refused.unwrap_err().to_string();
+    assert!(text.contains("peak.fp4") && text.contains("h100"), "{text}");
+}
+
+/// 16-bit gradients, and moments of a byte, of Megatron-LM: 2 + 2 + 4 + 2 bytes of a parameter instead of 2 + 4 + 4 + 8.
+#[test]
+fn narrow_states_take_as_many_bytes_as_said() {
+    let numbers = Numbers { gradients: Some(ElementType::Bf16), moments: Some(Moments::Fp8), products: None };
+    let [usual, narrow] = [BASE, BASE.in_formats(numbers)].map(|framework| price(framework).memory);
+    assert_eq!((usual.gradients, narrow.gradients), (2 * narrow.gradients, usual.gradients / 2));
+    assert_eq!(usual.optimizer / 12, narrow.optimizer / 6);
+    assert_eq!(usual.parameters, narrow.parameters);
+    // What products are cast to changes no state: neither masters nor what ZeRO gathers.
+    let fp8 = Numbers { products: Some(NarrowFormat::Fp8), ..Numbers::default() };
+    let [usual, fp8] = [BASE, BASE.in_formats(fp8)].map(|framework| price_on_h100(framework).memory);
+    assert_eq!(usual, fp8);
+}
+
+/// What collectives beside them leave to kernels stretches arithmetic, and nothing else.
+#[test]
+fn a_share_of_the_arithmetic_stretches_it() {
+    let [whole, half] = [1.0, 0.5].map(|compute_share| price(Framework { compute_share, ..BASE }).parts);
+    assert!(half.compute > 1.9 * whole.compute && half.compute <= 2.0 * whole.compute, "{half:?} {whole:?}");
+}
+
+fn price_on_h100(framework: Framework) -> Price {
+    let cluster = Cluster::preset("dgx-h100").unwrap();
+    Problem::new(&model(), &cluster, framework, BATCH, 512).unwrap().price_layout(&layout("data=2", 1)).unwrap()
 }
 
 #[test]

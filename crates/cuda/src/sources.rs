@@ -29,8 +29,8 @@ pub const SOURCES: &[Source] = files!(
 
 /// What they include.
 pub const HEADERS: &[Source] = files!(
-    "attention.cuh" "attention_tiles.cuh" "column_sums.cuh" "curves.cuh" "mma.cuh" "norm.cuh" "prelude.cuh" "random.cuh"
-    "router.cuh" "rows.cuh"
+    "attention.cuh" "attention_tiles.cuh" "cap.cuh" "column_sums.cuh" "curves.cuh" "mma.cuh" "norm.cuh" "prelude.cuh"
+    "random.cuh" "router.cuh" "rows.cuh"
 );
 
 impl Source {

@@ -103,6 +103,7 @@ pub fn convert(
 ) -> Result<Converted, DataError> {
     let Conversion { reading, named, format, append_end } = *conversion;
     let inputs = collect(paths, &reading.text_field)?;
+    reading.check(&inputs)?;
     let vocabulary = vocabulary(&inputs, reading, named)?;
     let path = &files(out, format)[0];
     let mut writer: Box<dyn TokenWriter> = match format {

@@ -96,6 +96,13 @@ pub enum DataError {
     #[error(transparent)]
     File(#[from] FileError),
 
+    /// A file that is no text, and not said to be read all the same.
+    #[error(
+        "{} is no text: its beginning holds the byte 0, as pictures, archives and checkpoints do; leave it out, convert it if it is \
+         text in UTF-16, or say `data.binary` to learn its bytes", .0.display()
+    )]
+    Binary(PathBuf),
+
     /// Text for a tokenizer of text is not UTF-8.
     #[error(
         "{} is not UTF-8 text: invalid byte at offset {offset}; convert or remove the file, or use the tokenizer `bytes`, \

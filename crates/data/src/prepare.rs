@@ -21,7 +21,8 @@ pub type Progress<'a> = dyn FnMut(u64, u64) + 'a;
 /// if several processes prepare it at once.
 ///
 /// # Errors
-/// [`DataError::EmptyCorpus`], [`DataError::NotUtf8`], [`DataError::Unsplittable`], [`DataError::SourceChanged`],
+/// [`DataError::EmptyCorpus`], [`DataError::Binary`], [`DataError::NotUtf8`], [`DataError::Unsplittable`],
+/// [`DataError::SourceChanged`],
 /// [`DataError::NotAFile`], [`DataError::Line`], [`DataError::AlreadyTokens`] for the sources; [`DataError::NoEnd`] for
 /// the tokenizer; those of [`TokenFile::open`] for a kept file; [`DataError::Io`], e.g. for a full disk. None leaves a
 /// file behind.
@@ -45,6 +46,7 @@ pub(crate) fn prepare_inputs(
     cache_dir: &Path,
     progress: &mut Progress,
 ) -> Result<TokenFile, DataError> {
+    reading.check(inputs)?;
     let key = corpus_key(reading, inputs);
     let vocabulary = reading.tokenizer.vocabulary();
     let path = cache_dir.join(format!("{}-{key:032x}.tokens", vocabulary.name));

@@ -175,28 +175,42 @@ fn kinds() -> impl Strategy<Value = Kind> {
     )
 }
 
-/// Blocks of one or two random kinds.
+/// Blocks of one or two random kinds, between ends that may scale and cap.
 #[derive(Debug, Clone)]
 pub struct Description {
+    /// Of models of tokens.
+    embedding_scale: f64,
+    logit_cap: Option<f64>,
     kinds: [Kind; 2],
     /// By place, over and over: which kind.
     order: Vec<usize>,
 }
 
 impl Description {
-    /// The model with such blocks, whose sizes are small multiples of those of its own first block, and whose heads may be cut
+    /// The model with such blocks and ends, whose sizes are small multiples of those of its own first block, and whose heads may be cut
     /// over `x` ranks if those of the model may.
     pub fn of(&self, model: &Model, x: usize) -> Model {
         let kinds = self.kinds.each_ref().map(|kind| kind.block(model.blocks.first(), model.hidden, x));
         let block = |place: usize| kinds[self.order[place % self.order.len()]];
-        Model { blocks: Blocks::new(block(0), (1..model.layers()).map(block)), ..model.clone() }
+        let (embedding_scale, logit_cap) = match model.patch_values {
+            None => (self.embedding_scale, self.logit_cap),
+            Some(_) => (1.0, None),
+        };
+        let blocks = Blocks::new(block(0), (1..model.layers()).map(block));
+        Model { embedding_scale, logit_cap, blocks, ..model.clone() }
     }
 }
 
 /// Blocks of two random kinds in turn, in other patterns, or all of one: heads wider and narrower than their share of the
 /// stream, values of other widths, latent attention, biases by projection, windows, soft caps, norms of queries and keys,
-/// turning and not, any function of the perceptron.
+/// turning and not, any function of the perceptron. Embedded tokens with a factor, and capped logits.
 pub fn descriptions() -> impl Strategy<Value = Description> {
     let orders = select(vec![vec![0], vec![0, 1], vec![0, 1], vec![0, 0, 1], vec![1, 0, 0, 0, 0, 0]]);
-    (kinds(), kinds(), orders).prop_map(|(even, odd, order)| Description { kinds: [even, odd], order })
+    let ends = (select(vec![1.0, 1.0, 3.5]), select(vec![None, Some(0.7), Some(10.0)]));
+    (kinds(), kinds(), orders, ends).prop_map(|(even, odd, order, (embedding_scale, logit_cap))| Description {
+        kinds: [even, odd],
+        order,
+        embedding_scale,
+        logit_cap,
+    })
 }

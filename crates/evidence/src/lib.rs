@@ -18,23 +18,29 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! `examples/fit_devices.rs` fits the efficiencies of devices and networks on some of the rows; `data/README.md` says which.
+//! [`fit`] fits the efficiencies of devices and networks on the rows, on all of them or without those of a source; a [`Band`] says
+//! how far runs like a planned one were from what was predicted of them.
 
+mod band;
 mod convention;
 mod error;
 mod evaluate;
+pub mod fit;
 mod layout;
 mod machine;
 mod model;
+mod reserve;
 mod row;
 mod run;
 mod sources;
 mod summary;
 mod unmapped;
 
+pub use band::{Band, Known, Likeness};
 pub use convention::Convention;
 pub use error::CsvError;
 pub use evaluate::{Entry, Evaluation, evaluate};
+pub use reserve::{Distribution, Judged};
 pub use row::{Metric, Recomputed, Row, Sizes, read};
 pub use run::{Measured, Run};
 pub use sources::{Reading, SOURCES, Source};

@@ -7,13 +7,16 @@ use crate::sources::Facts;
 use crate::unmapped::Unmapped;
 
 /// How the column `gpu` begins, the device and the cluster whose networks inside nodes and whose efficiencies it has.
-const DEVICES: [(&str, &str, &str); 7] = [
+const DEVICES: [(&str, &str, &str); 10] = [
     ("A100-40GB", "a100-40", "dgx-a100"),
     ("A100", "a100-80", "dgx-a100"),
     ("H100-80GB", "h100", "dgx-h100"),
     ("H100-96GB", "h100", "dgx-h100"),
     ("H200", "h200", "dgx-h200"),
     ("GB200", "gb200", "gb200-nvl72"),
+    ("GB300", "gb300", "gb300-nvl72"),
+    ("B200", "b200", "dgx-b200"),
+    ("B300", "b300", "dgx-b300"),
     ("V100-16GB", "v100-16", "summit"),
 ];
 
@@ -36,12 +39,14 @@ const fn between(name: &'static str, links: usize, bandwidth: f64) -> Between {
 
 /// Networks that sources name. Fitted efficiencies: of Selene's on PTD-P, of Jean Zay's Omni-Path on BigScience's '48 node
 /// contenders', of the network of Hagemann et al. on their 30 B model on 256 devices (their text says InfiniBand alone; the
-/// runs reach what a single adapter of a node would give).
-const NETWORKS: [Between; 11] = [
+/// runs reach what a single adapter of a node would give). Of MosaicML's H100 nodes nobody says it: an adapter of 400 Gb/s for
+/// each device is assumed, as DGX H100 has them.
+const NETWORKS: [Between; 13] = [
     Between { efficiency: 0.98, ..between("Selene", 8, 25e9) },
     Between { efficiency: 0.051, ..between("DGX A100", 8, 25e9) },
     Between { efficiency: 0.218, ..between("Jean Zay", 4, 12.5e9) },
     between("1600 Gb", 8, 25e9),
+    between("H100 80GB BF16", 8, 50e9),
     between("4x100 Gb/s RoCE", 4, 12.5e9),
     between("800 Gb/s per node", 4, 25e9),
     between("400 Gb/s per node", 4, 12.5e9),
@@ -49,6 +54,7 @@ const NETWORKS: [Between; 11] = [
     between("400 Gb/s RDMA per GPU", 8, 50e9),
     between("400 Gb/s CX-7 per GPU", 8, 50e9),
     between("NVL72", 72, 50e9),
+    between("CX-8", 8, 100e9),
 ];
 
 /// Whether the fast domains of the row's machine are racks of several nodes.

@@ -1,7 +1,8 @@
 //! A row as a problem and a layout of the native model, and what was measured of it.
 
-use quadrille_cost::native::{Candidate, Framework, Price, PriceError, Problem};
+use quadrille_cost::native::{Candidate, Framework, NarrowFormat, Numbers, Price, PriceError, Problem};
 use quadrille_spec::{Cluster, Model};
+use quadrille_step::FoldedProgram;
 
 use crate::convention::Convention;
 use crate::row::{Metric, Row};
@@ -63,10 +64,6 @@ impl Run {
             | Metric::Configuration => return Err(Unmapped::Metric(row.metric.name())),
             _ => {}
         }
-        let times = !matches!(row.metric, Metric::PeakMemory | Metric::RestMemory);
-        if times && narrow(&row.dtype) {
-            return Err(Unmapped::Narrow);
-        }
         let source = Source::of(row)?;
         let facts = source.facts(row)?;
         let size = |column, size: Option<usize>| size.ok_or(Unmapped::Missing(column));
@@ -76,11 +73,16 @@ impl Run {
         }
         let model = model::model(row, &facts)?;
         let cluster = machine::cluster(row, &facts)?;
+        let narrow = narrow(row);
+        let has = |narrow: NarrowFormat| cluster.device.as_ref().is_some_and(|it| narrow.peak(&it.peak).is_some());
+        if narrow.is_some_and(|narrow| !has(narrow)) {
+            return Err(Unmapped::Narrow);
+        }
         let candidate = layout::candidate(row, &facts, &model, &cluster)?;
         Ok(Self {
             source,
             candidate,
-            framework: facts.framework,
+            framework: facts.framework.in_formats(Numbers { products: narrow, ..Numbers::default() }),
             global_batch: size("global_batch", row.sizes.global_batch)?,
             seq_len: size("seq_len", row.sizes.seq_len)?,
             workspace: facts.workspace,
@@ -90,6 +92,22 @@ impl Run {
         })
     }
 
+    /// Whether it has several nodes, or domains of the innermost network.
+    pub fn has_several_nodes(&self) -> bool {
+        let domain = self.cluster.tiers.first().and_then(|tier| tier.devices);
+        domain.is_some_and(|domain| self.candidate.devices() > domain)
+    }
+
+    /// The program that its framework runs.
+    ///
+    /// # Errors
+    /// A layout that has no program.
+    pub fn program(&self) -> Result<FoldedProgram, PriceError> {
+        let problem = Problem::new(&self.model, &self.cluster, self.framework, self.global_batch, self.seq_len)?;
+        let layout = self.candidate.layout(self.model.layers(), self.global_batch, self.seq_len)?;
+        Ok(problem.folded(&layout)?)
+    }
+
     /// What the native model says of it; of memory that one rank allocated: of that rank.
     ///
     /// # Errors
@@ -97,8 +115,7 @@ impl Run {
     pub fn price(&self) -> Result<Price, PriceError> {
         let problem = Problem::new(&self.model, &self.cluster, self.framework, self.global_batch, self.seq_len)?;
         let on_last = matches!(self.measured, Measured::RestBytes(_) | Measured::PeakBytes(_, Reading::Allocated));
-        let layout = self.candidate.layout(self.model.layers(), self.global_batch, self.seq_len)?;
-        let mut program = problem.folded(&layout)?;
+        let mut program = self.program()?;
         let price = problem.price_program(&mut program)?;
         Ok(match problem.memories(&mut program).pop().filter(|_| on_last) {
             Some(memory) => Price { memory, ..price },
@@ -120,7 +137,7 @@ impl Run {
                 Some((memory.total() - memory.framework + self.workspace) as f64)
             }
             Measured::PeakBytes(_, Reading::Reserved) => {
-                Some((memory.total() - self.framework.reserved_bytes.min(memory.total())) as f64)
+                Some((memory.total() - self.framework.reserved_on(self.cluster.device_memory)) as f64)
             }
             Measured::PeakBytes(_, Reading::Device) => Some(memory.total() as f64),
             Measured::RestBytes(_) => {
@@ -131,10 +148,20 @@ impl Run {
     }
 }
 
-/// Whether products have operands of fewer than 16 bits.
-fn narrow(dtype: &str) -> bool {
-    let dtype = dtype.to_ascii_lowercase();
-    ["fp8", "fp4"].iter().any(|word| dtype.contains(word))
+/// What operands of products are cast to: the column `dtype` says it. 'FP8 (see page)' and what else is no block format is one
+/// scale a tensor, from the present one ('CS') or former ones.
+fn narrow(row: &Row) -> Option<NarrowFormat> {
+    let dtype = row.dtype.to_ascii_lowercase();
+    let formats = [
+        ("nvfp4", NarrowFormat::Nvfp4),
+        ("mxfp8", NarrowFormat::Mxfp8),
+        ("fp8-mx", NarrowFormat::Mxfp8),
+        ("fp8", NarrowFormat::Fp8),
+    ];
+    formats
+        .into_iter()
+        .find(|(word, _)| dtype.starts_with(word) || dtype.starts_with(&format!("amp_{word}")))
+        .map(|(_, it)| it)
 }
 
 fn measured(row: &Row, facts: &Facts) -> Result<Measured, Unmapped> {

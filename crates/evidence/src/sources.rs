@@ -96,7 +96,7 @@ impl Facts {
 }
 
 /// Every source whose framework is described.
-pub const SOURCES: [Source; 16] = [
+pub const SOURCES: [Source; 17] = [
     Source { name: "PTD-P", prefix: "Narayanan et al. 2021", fitted: &[""], fitted_memory: &[], facts: ptd_p },
     Source {
         name: "Korthikanti",
@@ -134,19 +134,25 @@ pub const SOURCES: [Source; 16] = [
         facts: hagemann,
     },
     Source { name: "InternEvo", prefix: "InternLM/InternEvo", fitted: &[], fitted_memory: &[], facts: internevo },
-    Source { name: "llm-foundry", prefix: "mosaicml/llm-foundry", fitted: &[], fitted_memory: &[], facts: llm_foundry },
-    Source { name: "torchtitan", prefix: "pytorch/torchtitan", fitted: &[], fitted_memory: &[], facts: torchtitan },
+    Source {
+        name: "llm-foundry",
+        prefix: "mosaicml/llm-foundry",
+        fitted: &[""],
+        fitted_memory: &[],
+        facts: llm_foundry,
+    },
+    Source { name: "torchtitan", prefix: "pytorch/torchtitan", fitted: &[""], fitted_memory: &[], facts: torchtitan },
     Source {
         name: "fms-fsdp",
         prefix: "foundation-model-stack/fms-fsdp",
-        fitted: &[],
+        fitted: &[""],
         fitted_memory: &[],
         facts: fms_fsdp,
     },
     Source {
         name: "Grok-1",
         prefix: "NVIDIA/dgxc-benchmarking tag v25.02 grok1",
-        fitted: &[],
+        fitted: &[""],
         fitted_memory: &[],
         facts: experts::grok,
     },
@@ -160,10 +166,11 @@ pub const SOURCES: [Source; 16] = [
     Source {
         name: "Megatron-Bridge",
         prefix: "NVIDIA-NeMo/Megatron-Bridge",
-        fitted: &[],
+        fitted: &[""],
         fitted_memory: &[],
-        facts: experts::bridge,
+        facts: bridge,
     },
+    Source { name: "NeMo", prefix: "NVIDIA/NeMo", fitted: &[""], fitted_memory: &[], facts: nemo },
     Source { name: "TED", prefix: "S. Singh dissertation", fitted: &[], fitted_memory: &[], facts: experts::ted },
     Source { name: "MT-NLG", prefix: "MT-NLG", fitted: &[], fitted_memory: &[], facts: mt_nlg },
     Source {
@@ -339,19 +346,18 @@ fn llm_foundry(row: &Row) -> Result<Facts, Unmapped> {
 
 /// The rate of flash attention of version 2: the measure on A100.
 fn flash_2(row: &Row) -> f64 {
-    if row.gpu.starts_with("H100") { FLASH_2_ON_H100 } else { 1.0 }
+    if row.gpu.starts_with("H100") || row.gpu.starts_with("H200") { FLASH_2_ON_H100 } else { 1.0 }
 }
 
 /// FSDP2, compiled. It also shards parameters over context, and recomputes selectively by a rule of its own, which layouts
-/// here do not. Products are in 8 bits, so that times are not compared; what is stored has 16.
+/// here do not.
 fn torchtitan(row: &Row) -> Result<Facts, Unmapped> {
-    if row.metric != Metric::PeakMemory {
-        return Err(Unmapped::Narrow);
-    }
     if row.sizes.cp.is_some_and(|context| context > 1) || row.recompute == Some(Recomputed::Selective) {
         return Err(Unmapped::Layout);
     }
-    Ok(Facts { overlap: Overlap::ALL, memory: Reading::Reserved, ..Facts::of(Framework::FSDP) })
+    // PyTorch's own flash attention is version 2.
+    let framework = Framework { attention_rate: flash_2(row), ..Framework::FSDP };
+    Ok(Facts { overlap: Overlap::ALL, memory: Reading::Reserved, ..Facts::of(framework) })
 }
 
 /// FSDP, compiled, flash attention. 'Selective' recomputes every n-th block, n unsaid.
@@ -367,6 +373,30 @@ fn fms_fsdp(row: &Row) -> Result<Facts, Unmapped> {
 /// communication overlapped.
 fn dgx_cloud(_: &Row) -> Result<Facts, Unmapped> {
     Ok(Facts { overlap: Overlap::ALL, ..Facts::of(Framework::MEGATRON) })
+}
+
+/// NeMo's page of results: recipes of its time on Megatron-Core, nothing computed again.
+fn nemo(_: &Row) -> Result<Facts, Unmapped> {
+    Ok(Facts { overlap: Overlap::ALL, recompute: Some(Recomputed::None), ..Facts::of(Framework::MEGATRON) })
+}
+
+/// Megatron-Bridge's recipes (`scripts/performance`): all communication overlapped, nothing computed again, gradients summed and
+/// sent in bf16. Of dense models those with ZeRO 3 are Megatron-FSDP's. Mixtures: [`experts::bridge`].
+fn bridge(row: &Row) -> Result<Facts, Unmapped> {
+    if row.notes.contains("LoRA") {
+        return Err(Unmapped::Architecture("adapters alone are trained"));
+    }
+    if row.sizes.ep.is_some_and(|experts| experts > 1) {
+        return experts::bridge(row);
+    }
+    if !row.model_name.starts_with("Llama") {
+        return Err(Unmapped::Source);
+    }
+    let framework = match row.sizes.zero_stage {
+        Some(3) => Framework { loss_bytes: Framework::MEGATRON.loss_bytes, ..Framework::FSDP },
+        _ => Framework { states: HALF_GRADIENTS, ..Framework::MEGATRON },
+    };
+    Ok(Facts { overlap: Overlap::ALL, recompute: Some(Recomputed::None), ..Facts::of(framework) })
 }
 
 /// Megatron-DeepSpeed: the microbatch is nowhere said.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use quadrille_plan::statistics::{Errors, Pair, kendall_tau, regret};
 
 use crate::evaluate::{Entry, Evaluation};
+use crate::reserve::Judged;
 use crate::run::Measured;
 use crate::sources::{SOURCES, Source};
 
@@ -17,8 +18,10 @@ pub struct Summary {
     pub ranking: Ranking,
     /// Bytes, by source.
     pub memory: Vec<Times>,
-    /// Out-of-memory outcomes.
+    /// Out-of-memory outcomes, by what each source takes beside tensors.
     pub fits: Fits,
+    /// The same by distributions that were fitted without the table in question.
+    pub judged: Judged,
 }
 
 /// How much of a set parameters were fitted on.
@@ -129,6 +132,7 @@ impl Summary {
             ranking: Ranking::of(entries),
             memory: errors(entries, Source::is_fitted_on_memory, |entry| !entry.is_time()),
             fits: Fits::of(entries),
+            judged: Judged::of(entries),
         }
     }
 }

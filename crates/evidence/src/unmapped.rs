@@ -13,12 +13,14 @@ pub enum Unmapped {
     Missing(&'static str),
     /// Experts of which the source does not say how many a token chooses, how wide they are, or how tokens come to them.
     Experts,
-    /// Products in 8 or 4 bits.
+    /// Products in 8 or 4 bits on a device without them.
     Narrow,
     /// The source counts FLOPs in a way that cannot be turned into seconds.
     Convention,
     /// A source whose framework is not described.
     Source,
+    /// An optimizer that is not described.
+    Optimizer,
     /// A device that is not described.
     Device,
     /// A network that the source does not say enough about.
@@ -40,9 +42,10 @@ impl fmt::Display for Unmapped {
             Self::Metric(name) => write!(f, "'{name}' is no time or memory of a step"),
             Self::Missing(column) => write!(f, "'{column}' is not said"),
             Self::Experts => f.write_str("experts that are not described"),
-            Self::Narrow => f.write_str("products in 8 or 4 bits"),
+            Self::Narrow => f.write_str("products in 8 or 4 bits on a device without them"),
             Self::Convention => f.write_str("a count of FLOPs that gives no seconds"),
             Self::Source => f.write_str("a framework that is not described"),
+            Self::Optimizer => f.write_str("an optimizer that is not described"),
             Self::Device => f.write_str("a device that is not described"),
             Self::Network => f.write_str("a network that is not described"),
             Self::Architecture(why) => write!(f, "another model: {why}"),

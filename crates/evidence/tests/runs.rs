@@ -1,9 +1,9 @@
 //! Rows of published runs: how each convention becomes seconds, how columns become a layout, why rows are left out, and
 //! how well the built-in rows are met.
 
-use quadrille_cost::native::AttentionKernel;
+use quadrille_cost::native::{AttentionKernel, Framework};
 use quadrille_evidence::{
-    BUILT_IN, Convention, Fitted, Measured, Metric, Row, Run, Summary, Times, Unmapped, evaluate, read,
+    BUILT_IN, Convention, Fitted, Known, Measured, Metric, Row, Run, Summary, Times, Unmapped, evaluate, read,
 };
 use quadrille_spec::{Activation, Activations, Axis, KeepWeights, Norm, Overlap, Recompute, Schedule, Zero};
 
@@ -282,10 +282,12 @@ fn racks_are_domains_and_notes_tell_tokens() {
     assert_eq!((run.candidate.sizes, run.candidate.domain()), ([1, 1, 1, 1, 32, 1, 8], 64));
     let preset = quadrille_spec::Model::preset("qwen3-235b-a22b").unwrap();
     assert_eq!(run.model.parameters(), preset.parameters());
-    for (name, why) in [("DeepSeek-V3", "latent attention"), ("GPT-OSS-120B", "sinks of attention")] {
+    for (name, why) in [("DeepSeek-V3", "a second token is predicted"), ("GPT-OSS-120B", "sinks of attention")] {
         let cells = [&qwen[..1], &[("model_name", name)], &qwen[2..]].concat();
         assert_eq!(reason(&cells), Unmapped::Architecture(why));
     }
+    let kimi = [&qwen[..1], &[("model_name", "Kimi-K2")], &qwen[2..]].concat();
+    assert_eq!(reason(&kimi), Unmapped::Optimizer);
     let ted = [("source", "S. Singh dissertation"), ("table", "Table 7.1"), ("model_name", "MoE 16 experts")];
     assert_eq!(reason(&ted), Unmapped::Missing("microbatch"));
 }
@@ -462,8 +464,19 @@ fn sizes_that_break_rules_are_refused() {
 fn as_many_built_in_rows_are_predicted_as_said() {
     let rows = read(BUILT_IN).unwrap();
     let evaluation = evaluate(&rows).unwrap();
-    assert_eq!((evaluation.entries.len(), rows.len()), (1880, 2667));
+    assert_eq!((evaluation.entries.len(), rows.len()), (2007, 2667));
     assert!(evaluation.entries.iter().all(|entry| entry.price.seconds.is_finite() && entry.price.seconds > 0.0));
+    // The table of error bands is of the same runs and of this program's numbers: who changes them makes it anew
+    // (`validate published --cross --table`).
+    let known = Known::all();
+    let timed: Vec<_> = evaluation.entries.iter().filter(|entry| entry.is_time()).collect();
+    assert_eq!(known.len(), timed.len());
+    for (known, entry) in known.iter().zip(timed) {
+        let pair = entry.pair().unwrap();
+        assert_eq!((known.line, known.source.as_str()), (entry.row.line, entry.run.source.name));
+        let now = pair.predicted / pair.measured;
+        assert!((known.built_in / now - 1.0).abs() < 2e-3, "line {}: {} then, {now} now", known.line, known.built_in);
+    }
 }
 
 /// What is reached, with a little room. A change that makes the model worse fails here; one that makes it better should
@@ -481,12 +494,14 @@ fn reached_errors_hold() {
         ("vTrain single-node", None, 8.4),
         ("BigScience", None, 6.0),
         ("Hagemann", None, 6.3),
-        ("InternEvo", None, 15.0),
-        ("llm-foundry", None, 10.8),
+        ("InternEvo", None, 12.6),
+        // 15 rows of several nodes are on a network that is assumed.
+        ("llm-foundry", None, 7.3),
         ("fms-fsdp", None, 7.8),
-        ("DGX Cloud", None, 2.8),
-        ("Grok-1", None, 4.5),
-        ("Megatron-Bridge", None, 25.0),
+        ("DGX Cloud", None, 5.6),
+        ("Grok-1", None, 8.0),
+        ("Megatron-Bridge", None, 11.0),
+        ("NeMo", None, 3.1),
     ];
     let memory = [("BigScience", None, 5.0), ("Megatron CI", None, 4.4), ("torchtitan", None, 6.5)];
     for (known, found) in [(&times[..], &summary.times), (&memory[..], &summary.memory)] {
@@ -497,6 +512,16 @@ fn reached_errors_hold() {
             assert!(error <= *bound, "{source} {table:?}: {error:.2} %");
         }
     }
+    let judged = summary.judged;
+    assert!(50 * judged.called_fitting <= judged.out_of_memory, "{judged:?}");
+    assert!(12 * judged.called_too_large <= judged.ran, "{judged:?}");
+    // What frameworks take beside tensors is what all tables say.
+    let [mean, deviation] =
+        [Framework::MEGATRON.reserved_bytes, Framework::MEGATRON.reserved_deviation].map(|it| it as f64);
+    assert!(
+        (judged.of_all.mean - mean).abs() <= 1e9 && (judged.of_all.deviation - deviation).abs() <= 1e9,
+        "{judged:?}"
+    );
     let fits = summary.fits;
     assert!(50 * fits.called_fitting <= fits.out_of_memory, "{fits:?}");
     assert!(15 * fits.called_too_large <= fits.ran, "{fits:?}");

@@ -5,13 +5,17 @@ use serde_json::{Value, json};
 
 use crate::config_decoders::{gpt_neox, gpt2, llama, mistral, olmo2, phi3, qwen2, qwen3, starcoder2};
 use crate::config_experts::{MIXTURES, check_said, mixtral, mixture, olmoe, qwen3_moe};
-use crate::{Family, HuggingFaceError, StoredType};
+use crate::config_gemma::{gemma, gemma2, gemma3};
+use crate::{Family, HuggingFaceError, StoredType, config_gemma};
 
 /// What the families without experts compute, for refusals.
 const FAMILIES: &str = "gpt2 has layer norms, learned positions and GELU, gpt_neox and starcoder2 layer norms, rotary positions and \
                         GELU, llama RMS norms, rotary positions and SwiGLU; mistral has one window in all blocks besides, qwen2 \
                         biases of queries, keys and values, qwen3 norms of every query and key, phi3 heads that turn in part, olmo2 \
-                        norms after attention and perceptron and of all queries and all keys, and no biases of perceptrons";
+                        norms after attention and perceptron and of all queries and all keys, and no biases of perceptrons; gemma \
+                        has GEGLU, norms whose gammas are distances from 1 and embedded tokens times the root of their \
+                        width, gemma2 norms on both sides, windows in some blocks and caps besides, gemma3_text norms of \
+                        every query and key and other rotary bases in blocks with windows";
 
 /// The family that computes what the model computes, and its configuration.
 ///
@@ -20,6 +24,9 @@ const FAMILIES: &str = "gpt2 has layer norms, learned positions and GELU, gpt_ne
 pub(crate) fn fresh(model: &Model, dtype: StoredType) -> Result<(Family, Value), HuggingFaceError> {
     let family = family(model)?;
     let mut config = match family {
+        Family::Gemma => gemma(model),
+        Family::Gemma2 => gemma2(model),
+        Family::Gemma3Text => gemma3(model),
         Family::Gpt2 => gpt2(model),
         Family::GptNeox => gpt_neox(model),
         Family::Llama => llama(model),
@@ -45,11 +52,12 @@ pub(crate) fn fresh(model: &Model, dtype: StoredType) -> Result<(Family, Value),
 }
 
 /// Fields of which models here have one meaning only, or that are no part of a model's replaceable fields.
-const KEPT: [&str; 18] = [
+const KEPT: [&str; 19] = [
     "model_type",
     "architectures",
     "activation_function",
     "hidden_act",
+    "hidden_activation",
     "embd_pdrop",
     "attn_pdrop",
     "resid_pdrop",
@@ -70,8 +78,9 @@ const KEPT: [&str; 18] = [
 /// computes the model. Fields that are left out or null mean the library's defaults: `defaults` writes those of constants,
 /// too. Whether it says the model then is for the caller to see.
 pub(crate) fn with_fields(config: &Value, model: &Model, defaults: bool) -> Option<Value> {
-    const CONSTANTS: [&str; 6] = [
+    const CONSTANTS: [&str; 7] = [
         "rope_theta",
+        "rope_local_base_freq",
         "max_position_embeddings",
         "rms_norm_eps",
         "layer_norm_eps",
@@ -81,9 +90,17 @@ pub(crate) fn with_fields(config: &Value, model: &Model, defaults: bool) -> Opti
     let (_, new) = fresh(model, StoredType::F32).ok()?;
     let mut config = config.clone();
     for (field, value) in new.as_object()?.iter().filter(|(field, _)| !KEPT.contains(&field.as_str())) {
-        let rotary = ["rope_theta", "rotary_emb_base"].contains(&field.as_str());
-        if rotary && config["rope_parameters"]["rope_theta"].is_number() {
-            config["rope_parameters"]["rope_theta"] = value.clone();
+        // As version 5 writes bases.
+        let places: &[&str] = match field.as_str() {
+            "rope_theta" | "rotary_emb_base" => {
+                &["/rope_parameters/rope_theta", "/rope_parameters/full_attention/rope_theta"]
+            }
+            "rope_local_base_freq" => &["/rope_parameters/sliding_attention/rope_theta"],
+            _ => &[],
+        };
+        let inside = places.iter().find(|place| config.pointer(place).is_some_and(Value::is_number));
+        if let Some(base) = inside.and_then(|place| config.pointer_mut(place)) {
+            *base = value.clone();
         } else if field == "num_experts" && config["num_local_experts"].is_number() {
             // As version 5 writes it.
             config["num_local_experts"] = value.clone();
@@ -111,7 +128,10 @@ pub(crate) fn set_dropout(config: &mut Value, family: Family, dropout: f64) -> b
         Family::Gpt2 => &["embd_pdrop", "attn_pdrop", "resid_pdrop"],
         Family::GptNeox => &["hidden_dropout", "attention_dropout"],
         Family::Starcoder2 => &["residual_dropout", "embedding_dropout", "attention_dropout"],
-        Family::Llama
+        Family::Gemma
+        | Family::Gemma2
+        | Family::Gemma3Text
+        | Family::Llama
         | Family::Mistral
         | Family::Mixtral
         | Family::Olmo2
@@ -144,6 +164,7 @@ fn family(model: &Model) -> Result<Family, HuggingFaceError> {
         (Norm::Layer, Positions::Learned, Activation::Gelu) => {}
         (Norm::Layer, Positions::Rotary, Activation::Gelu | Activation::GeluErf) => return Ok(layered(model)),
         (Norm::Rms, Positions::Rotary, Activation::Swiglu) => return Ok(kin_of_llama(model)),
+        (Norm::Rms, Positions::Rotary, Activation::Geglu) => return Ok(config_gemma::nearest(model)),
         (norm, Positions::Learned, Activation::Gelu) => return refuse("norm", norm.to_string(), FAMILIES),
         (Norm::Rms, Positions::Learned, _) => return refuse("positions", "learned".to_owned(), FAMILIES),
         (_, Positions::None, _) => return refuse("positions", "none".to_owned(), FAMILIES),

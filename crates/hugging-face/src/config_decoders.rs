@@ -138,7 +138,7 @@ fn gelu(model: &Classic) -> &'static str {
 }
 
 /// How frequencies are scaled, if the library knows a name for it that decoders here have.
-fn scaling(rotary: &Rotary) -> Option<Value> {
+pub(crate) fn scaling(rotary: &Rotary) -> Option<Value> {
     match rotary.scaling {
         RotaryScaling::None | RotaryScaling::Yarn { .. } => None,
         RotaryScaling::Linear { factor } => Some(json!({"rope_type": "linear", "factor": factor})),

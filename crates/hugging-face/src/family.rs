@@ -7,6 +7,12 @@ use crate::columns::Columns;
 /// A family of models of the transformers library that can be expressed here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
+    /// `GemmaForCausalLM`.
+    Gemma,
+    /// `Gemma2ForCausalLM`.
+    Gemma2,
+    /// `Gemma3ForCausalLM`, the model of texts.
+    Gemma3Text,
     /// `GPT2LMHeadModel`.
     Gpt2,
     /// `GPTNeoXForCausalLM`.
@@ -128,6 +134,15 @@ const LLAMA: Names = Names {
     buffers: &["rotary_emb.inv_freq"],
 };
 
+const GEMMA2: Names = Names {
+    norm1_after: "post_attention_layernorm",
+    norm2: "pre_feedforward_layernorm",
+    norm2_after: "post_feedforward_layernorm",
+    ..LLAMA
+};
+
+const GEMMA3: Names = Names { qk_norms: ["self_attn.q_norm", "self_attn.k_norm"], ..GEMMA2 };
+
 const MIXTRAL: Names = Names {
     up: &[],
     down: "",
@@ -194,7 +209,10 @@ const GPT_NEOX: Names = Names {
 
 impl Family {
     /// Every family with its `model_type`.
-    pub const ALL: [(Self, &'static str); 12] = [
+    pub const ALL: [(Self, &'static str); 15] = [
+        (Self::Gemma, "gemma"),
+        (Self::Gemma2, "gemma2"),
+        (Self::Gemma3Text, "gemma3_text"),
         (Self::Gpt2, "gpt2"),
         (Self::GptNeox, "gpt_neox"),
         (Self::Llama, "llama"),
@@ -223,7 +241,9 @@ impl Family {
         match self {
             Self::Gpt2 => &GPT2,
             Self::GptNeox => &GPT_NEOX,
-            Self::Llama | Self::Mistral | Self::Qwen2 => &LLAMA,
+            Self::Gemma2 => &GEMMA2,
+            Self::Gemma3Text => &GEMMA3,
+            Self::Gemma | Self::Llama | Self::Mistral | Self::Qwen2 => &LLAMA,
             Self::Mixtral => &MIXTRAL,
             Self::Olmo2 => &OLMO2,
             Self::Olmoe | Self::Qwen3Moe => &QWEN3_MOE,

@@ -25,6 +25,7 @@ mod companions;
 mod config;
 mod config_decoders;
 mod config_experts;
+mod config_gemma;
 mod destination;
 mod element;
 mod error;

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use quadrille_cost::native::{Framework, Price, Problem};
-use quadrille_spec::{Cluster, Efficiency, Layout, Model};
+use quadrille_spec::{Cluster, Efficiency, Layout, Model, Origin};
 use serde::Serialize;
 
 use crate::{MeasureError, Refusal, Setting};
@@ -142,7 +142,7 @@ fn prices(cluster: &Cluster, framework: &Framework, steps: &[Step]) -> Result<Ve
 fn with(cluster: &Cluster, framework: &Framework, products: Efficiency) -> Cluster {
     let mut cluster = cluster.clone();
     if let Some(device) = &mut cluster.device {
-        *framework.products_mut(device) = products;
+        framework.set_products(device, products, Origin::Fitted);
     }
     cluster
 }
@@ -192,7 +192,9 @@ mod tests {
         let products = device.products.clone();
         device.half_products = Some(products.scaled(0.9));
         let steps = steps(&cluster, 0.8);
+        assert_eq!(cluster.origin("device.half_products.ceiling"), Origin::Assumed);
         let scaled = scale(&mut cluster, &Framework::MEGATRON, &steps).unwrap();
+        assert_eq!(cluster.origin("device.half_products.ceiling"), Origin::Fitted);
         assert!((scaled.factor - 0.8 / 0.9).abs() < 1e-6, "{scaled:?}");
         let device = cluster.device.unwrap();
         assert_eq!(device.products, products);

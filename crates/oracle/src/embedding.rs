@@ -1,5 +1,5 @@
-//! The embedding: a token's row of the table, or a linear layer of a patch's numbers, plus, where positions are
-//! learned, the row of its place.
+//! The embedding: a token's row of the table times the model's factor, or a linear layer of a patch's numbers, plus, where
+//! positions are learned, the row of its place.
 
 use crate::pass::{Pass, accumulate};
 use crate::{Samples, Tensors};
@@ -8,7 +8,10 @@ use crate::{Samples, Tensors};
 pub(crate) fn forward(pass: &Pass) -> Vec<f64> {
     let h = pass.model.hidden;
     let mut x = match pass.batch.samples {
-        Samples::Tokens { inputs, .. } => rows_of_tokens(inputs, pass.parameter("embedding.table"), h),
+        Samples::Tokens { inputs, .. } => {
+            let rows = rows_of_tokens(inputs, pass.parameter("embedding.table"), h);
+            rows.into_iter().map(|number| number * pass.model.embedding_scale).collect()
+        }
         Samples::Patches { inputs, .. } => pass.linear("embedding", inputs),
     };
     if pass.model.learned_positions {
@@ -31,7 +34,7 @@ pub(crate) fn backward(pass: &Pass, dx: &[f64], gradients: &mut Tensors) {
             let mut dtable = vec![0.0; pass.model.vocab * h];
             for (dx, &token) in dx.chunks(h).zip(inputs) {
                 for c in 0..h {
-                    dtable[token as usize * h + c] += dx[c];
+                    dtable[token as usize * h + c] += dx[c] * pass.model.embedding_scale;
                 }
             }
             accumulate(gradients, "embedding.table", &dtable);

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use quadrille_spec::{
     Activations, Algorithm, Axis, Choice, Classic, ElementType, Grid, KeepWeights, Layout, LayoutRequest, Linear,
-    Model, Offload, Overlap, Recompute, Schedule, Sparsity, Tier, Zero,
+    Model, Offload, Origins, Overlap, Recompute, Schedule, Sparsity, Tier, Zero,
 };
 use quadrille_step::{Practice, StepProgram};
 use quadrille_verify::VerifyOptions;
@@ -200,6 +200,7 @@ fn collectives() -> impl Strategy<Value = Choice> {
         efficiency: 1.0,
         latency,
         half_bytes: 0.0,
+        origins: Origins::default(),
     };
     // At these rates the buffers of small models lie on both sides of where algorithms overtake each other.
     let tiers = vec![tier("node", Some(1), 1e9, 1e-6), tier("network", None, 1e8, 3e-6)];

@@ -20,9 +20,10 @@ const EXAMPLES: &str = "Examples:
   quadrille convert --to-hf mine-bf16 --dtype bf16 --shard-size 2GB runs/mine
   quadrille convert --from-hf Mistral-7B-v0.1 --set seq_len=4096 mistral
 
-Models: gpt2, gpt_neox, llama, mistral, mixtral, olmo2, olmoe, phi3, qwen2, qwen3, qwen3_moe and
-starcoder2 as save_pretrained writes them: config.json, model.safetensors or shards with their
-index, in f32, f16 or bf16. What cannot be expressed exactly is refused.
+Models: gemma, gemma2, gemma3_text, gpt2, gpt_neox, llama, mistral, mixtral, olmo2, olmoe, phi3,
+qwen2, qwen3, qwen3_moe and starcoder2 as save_pretrained writes them: config.json,
+model.safetensors or shards with their index, in f32, f16 or bf16. What cannot be expressed
+exactly is refused.
 
 A checkpoint keeps config.json, names and types, so that an imported model is exported with the
 same bits. tokenizer.json and a tokenizer's other small files are copied along, both ways. One

@@ -22,6 +22,9 @@ pub struct DataArguments {
     /// The field of JSON lines that holds the text [default: text]
     #[arg(long, value_name = "FIELD")]
     pub text_field: Option<String>,
+    /// Learn the bytes of files that are no text, too: pictures, archives, checkpoints are refused else
+    #[arg(long)]
+    pub force_binary: bool,
     /// packed: samples run over the ends of documents; respected: no sample does, what is left is padded and not learned
     /// [default: packed]
     #[arg(long, value_name = "HOW")]
@@ -48,6 +51,7 @@ impl DataArguments {
             paths: (!self.data.is_empty()).then(|| self.data.clone()),
             tokenizer: self.tokenizer.clone(),
             text_field: self.text_field.clone(),
+            binary: self.force_binary.then_some(true),
             documents: self.documents,
             held_out: match (self.validation, self.validation_data.as_slice()) {
                 (Some(share), _) => Some(HeldOut::Share(share)),

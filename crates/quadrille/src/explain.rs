@@ -3,8 +3,8 @@
 use clap::Args;
 use quadrille_cost::native::Framework;
 use quadrille_report::explained::Explained;
-use quadrille_run::{LayoutDefaults, framework};
-use quadrille_spec::{ElementType, Sparsity};
+use quadrille_run::{LayoutDefaults, OpenLayout, SaidLayout, framework};
+use quadrille_spec::{ElementType, Field, Sparsity};
 
 use crate::arguments::ModelArguments;
 use crate::failure::Failure;
@@ -45,16 +45,29 @@ pub struct ExplainArguments {
     pub price: PriceArguments,
 }
 
+/// The layout that is said, and what runs it, `usual` where nothing is said. What gradients of other frameworks than this program's
+/// engine are summed in is theirs, and no choice of a layout.
+pub fn open(arguments: &ExplainArguments, usual: &str) -> Result<(OpenLayout, Framework), Failure> {
+    let said = arguments.layout.said(arguments.dtype);
+    let choices = said.choices.over(&said.read()?);
+    let (name, numbers) = (arguments.price.framework.as_deref().unwrap_or(usual), arguments.price.numbers.said());
+    let framework = framework(Some(name), arguments.dtype, arguments.sparsity, numbers, &choices)?;
+    let said = match framework.is_own() {
+        true => said,
+        false => SaidLayout { choices: said.choices.without(Field::Gradients), ..said },
+    };
+    Ok((said.open(&LayoutDefaults::USUAL)?, framework))
+}
+
 /// Prints the summary, the program, the ledger, as asked.
 pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
     if arguments.price.price {
         return priced::run(arguments);
     }
     let model = arguments.model.described("gpt-demo")?;
-    let typed = arguments.layout.said(arguments.dtype).open(&LayoutDefaults::USUAL)?;
+    let (typed, framework) = open(arguments, Framework::QUADRILLE.name)?;
     let layout = typed.resolve(&model)?;
-    let name = arguments.price.framework.as_deref().or(Some(Framework::QUADRILLE.name));
-    let framework = framework(name, arguments.dtype, arguments.sparsity, &typed.said)?.in_types_of(&layout);
+    let framework = framework.in_types_of(&layout);
     let program = framework.program(&model, &layout)?;
     let grid = &layout.grid;
     let ranks = grid.ranks();

@@ -1,13 +1,16 @@
 //! `quadrille export`: a layout as another framework's flags or configuration.
 
 use clap::{Args, ValueEnum};
+use quadrille_cost::native::Numbers;
 use quadrille_plan::export::{Export, Framework, Precision, Target, export};
-use quadrille_run::LayoutDefaults;
+use quadrille_run::{LayoutDefaults, SaidLayout};
+use quadrille_spec::{ElementType, Field, LayoutRequest};
 use serde_json::json;
 
 use crate::arguments::ModelArguments;
 use crate::failure::Failure;
 use crate::layout_arguments::LayoutArguments;
+use crate::numbers::NumberArguments;
 use crate::output::{print_json, print_text, remark};
 
 /// Types that every framework trains in.
@@ -33,6 +36,8 @@ pub struct ExportArguments {
     /// The type to train in; that of the layout is for runs on this machine
     #[arg(long, value_enum, value_name = "TYPE", default_value_t = ExportType::Bf16)]
     pub dtype: ExportType,
+    #[command(flatten)]
+    pub numbers: NumberArguments,
     /// Fail (exit code 1) if a part of the layout cannot be expressed, instead of warning
     #[arg(long)]
     pub strict: bool,
@@ -43,15 +48,31 @@ pub struct ExportArguments {
     pub layout: LayoutArguments,
 }
 
+/// What gradients are to be summed in: the framework's choice, not the layout's.
+fn gradients(said: &SaidLayout) -> Result<Option<ElementType>, Failure> {
+    let mut request = LayoutRequest::new("x=1".parse()?, 1);
+    let said = said.choices.get(Field::Gradients);
+    said.map_or(Ok(()), |gradients| Field::Gradients.set(&mut request, gradients))?;
+    match request.gradients {
+        Some(gradients @ (ElementType::F64 | ElementType::F16)) => Err(Failure::usage(format!(
+            "--gradients {gradients}: other frameworks sum them in f32 or bf16; give one of them"
+        ))),
+        gradients => Ok(gradients),
+    }
+}
+
 /// Prints the text to standard output, what it leaves out to standard error.
 pub fn run(arguments: &ExportArguments) -> Result<(), Failure> {
     let model = arguments.model.described("gpt-demo")?;
-    let layout = arguments.layout.said(None).open(&LayoutDefaults::USUAL)?.resolve(&model)?;
+    let said = arguments.layout.said(None);
+    let numbers = Numbers { gradients: gradients(&said)?, ..arguments.numbers.said() };
+    let said = SaidLayout { choices: said.choices.without(Field::Gradients), ..said };
+    let layout = said.open(&LayoutDefaults::USUAL)?.resolve(&model)?;
     let precision = match arguments.dtype {
         ExportType::Bf16 => Precision::Bf16,
         ExportType::F32 => Precision::F32,
     };
-    let target = Target { gpus_per_node: arguments.gpus_per_node.unwrap_or(layout.per_node), precision };
+    let target = Target { gpus_per_node: arguments.gpus_per_node.unwrap_or(layout.per_node), precision, numbers };
     let Export { text, cannot_express } = export(arguments.to, &model, &layout, &target)?;
     if arguments.strict && !cannot_express.is_empty() {
         let parts = cannot_express.join("\n  ");

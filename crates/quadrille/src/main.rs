@@ -25,6 +25,7 @@ mod launch;
 mod layout_arguments;
 mod layout_flags;
 mod memorize;
+mod numbers;
 mod output;
 mod paths;
 mod plan;

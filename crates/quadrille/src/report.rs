@@ -25,7 +25,7 @@ pub struct ReportArguments {
     #[arg(long, value_name = "FILE.html")]
     pub out: Option<PathBuf>,
     /// Cluster preset or TOML file with a device, which is a rank, and tiers: what the step is predicted for, e.g. one of
-    /// `calibrate`. That of the preset `local` is a machine of assumed rates
+    /// `calibrate`. Of the preset `local`, a machine that nobody has measured, no step is predicted
     #[arg(long, value_name = "NAME|FILE", default_value = DEFAULT_CLUSTER)]
     pub cluster: String,
 }

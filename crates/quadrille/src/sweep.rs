@@ -11,7 +11,7 @@ use crate::arguments::ModelArguments;
 use crate::failure::Failure;
 use crate::layout_arguments::LayoutArguments;
 use crate::output::{csv, print_text, write_file};
-use crate::plan::native::arguments::{QuestionArguments, question};
+use crate::plan::native::arguments::{Machines, QuestionArguments, question};
 use crate::{flags, paths};
 
 /// Searches the best layout, as `plan` does, for every value of one number, or every pair of values of two, and writes a
@@ -21,7 +21,7 @@ use crate::{flags, paths};
 pub struct SweepArguments {
     #[command(flatten)]
     pub model: ModelArguments,
-    /// What to vary: gpus, nvs (GPUs of a fast domain), batch, seq-len or a number of the cluster (device.memory_bandwidth,
+    /// What to vary: gpus, nodes, nvs (GPUs of a fast domain), batch, seq-len or a number of the cluster (device.memory_bandwidth,
     /// device.peak.half, tiers.1.bandwidth, ...); values as a list, a range that doubles (64..4096) or a range with so many
     /// values (1e12..8e12:5). Once or twice
     #[arg(long, value_name = "NAME=VALUES", required = true)]
@@ -29,6 +29,9 @@ pub struct SweepArguments {
     /// Number of GPUs, unless it varies [default: --ranks, or 1024]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1 << 24))]
     pub gpus: Option<u32>,
+    /// Number of nodes whose GPUs are all used, in place of --gpus
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1 << 24))]
+    pub nodes: Option<u32>,
     /// GPUs of a fast domain, unless they vary [default: the cluster's own]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1 << 24))]
     pub nvs: Option<u32>,
@@ -86,12 +89,16 @@ fn format(path: &Path) -> Result<PlotFormat, Failure> {
 /// What does not vary. Numbers of GPUs that vary are known first, since the default batch follows from the largest.
 fn fixed(arguments: &SweepArguments, variables: &[Variable]) -> Result<Question, Failure> {
     let SweepArguments { model, layout, .. } = arguments;
-    let varied = variables.iter().find(|variable| variable.is_devices());
-    let typed = arguments.gpus.map(|gpus| vec![gpus as usize]);
-    if varied.is_some() && (typed.is_some() || layout.ranks.is_some()) {
-        return Err(Failure::usage("--vary gpus: their number is varied; leave --gpus and --ranks out"));
+    let typed = |number: Option<u32>| number.map(|number| vec![number as usize]);
+    let (mut devices, mut nodes) = (typed(arguments.gpus), typed(arguments.nodes));
+    if let Some(varied) = variables.iter().find(|variable| variable.is_devices()) {
+        if devices.is_some() || nodes.is_some() || layout.ranks.is_some() {
+            let rule = "their number is varied; leave --gpus, --nodes and --ranks out";
+            return Err(Failure::usage(format!("--vary {varied}: {rule}")));
+        }
+        let values = varied.values().iter().map(|value| *value as usize).collect();
+        if varied.is_nodes() { nodes = Some(values) } else { devices = Some(values) }
     }
-    let gpus =
-        varied.map(|variable| variable.values().iter().map(|value| *value as usize).collect::<Vec<_>>()).or(typed);
-    Ok(question(model, layout, &arguments.question, None, gpus, arguments.nvs)?)
+    let machines = Machines { devices, nodes, fast_domain: arguments.nvs };
+    Ok(question(model, layout, &arguments.question, None, machines)?)
 }

@@ -1,12 +1,64 @@
 //! The native model beside what others have measured: errors by source, order of layouts, every row.
 
-use quadrille_evidence::{Entry, Evaluation, Fitted, Measured, Order, Summary, Times};
-use quadrille_plan::statistics::Errors;
+use quadrille_evidence::{Entry, Evaluation, Fitted, Judged, Known, Measured, Order, Summary, Times};
+use quadrille_plan::native::Reserve;
+use quadrille_plan::statistics::{Errors, Pair};
 use quadrille_run::units::percent;
 use quadrille_spec::Axis;
 use serde_json::{Value, json};
 
 use crate::table;
+
+/// Errors of predictions by numbers that were fitted without the source, by source; `numbers`: those that all rows ask for.
+pub fn crossed_text(known: &[Known], numbers: &[(String, f64)]) -> String {
+    let rows: Vec<Vec<String>> =
+        numbers.iter().map(|(name, number)| vec![name.clone(), format!("{number:.4e}")]).collect();
+    crossed(known) + "\nnumbers that all rows ask for\n" + &table(&["number", "value"], &rows)
+}
+
+/// The same as `validate published --cross --json` prints it.
+pub fn crossed_document(known: &[Known], numbers: &[(String, f64)]) -> Value {
+    let sources: Vec<Value> = by_source(known)
+        .into_iter()
+        .map(|(source, [_, crossed])| json!({ "source": source, "errors": crossed }))
+        .collect();
+    let numbers: Vec<Value> = numbers.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect();
+    json!({ "sources": sources, "numbers": numbers })
+}
+
+/// Errors of each source in the order of the table: by the numbers that come with the program, and by those without it.
+fn by_source(known: &[Known]) -> Vec<(&str, [Option<Errors>; 2])> {
+    let mut sources: Vec<&str> = Vec::new();
+    for run in known {
+        if !sources.contains(&run.source.as_str()) {
+            sources.push(&run.source);
+        }
+    }
+    let errors = |source: &str, of: fn(&Known) -> f64| {
+        let ratios = known.iter().filter(|run| run.source == source).map(of);
+        Errors::of(&ratios.map(|predicted| Pair { predicted, measured: 1.0 }).collect::<Vec<_>>())
+    };
+    sources
+        .into_iter()
+        .map(|source| (source, [errors(source, |run| run.built_in), errors(source, |run| run.crossed)]))
+        .collect()
+}
+
+fn crossed(known: &[Known]) -> String {
+    let row = |(source, [built_in, crossed]): (&str, [Option<Errors>; 2])| {
+        let crossed = crossed?;
+        Some(vec![
+            source.to_owned(),
+            crossed.count.to_string(),
+            percent(crossed.mean_absolute),
+            signed(crossed.bias),
+            percent(crossed.largest),
+            built_in.map_or("-".to_owned(), |it| percent(it.mean_absolute)),
+        ])
+    };
+    let rows: Vec<Vec<String>> = by_source(known).into_iter().filter_map(row).collect();
+    table(&["source", "rows", "mean error", "bias", "largest", "with it"], &rows)
+}
 
 /// All of it, as `validate published --json` prints it.
 pub fn document(evaluation: &Evaluation, summary: &Summary) -> Value {
@@ -36,6 +88,9 @@ pub fn text(evaluation: &Evaluation, summary: &Summary) -> String {
         evaluation.entries.len() + evaluation.unmapped.len()
     );
     text += &errors_table(&summary.times);
+    text += "\nseconds of a step, by numbers that were fitted without the source (all rows of the table that comes with the \
+             program)\n";
+    text += &crossed(&Known::all());
     text += "\nbytes of a device\n";
     text += &errors_table(&summary.memory);
     let fits = summary.fits;
@@ -43,6 +98,15 @@ pub fn text(evaluation: &Evaluation, summary: &Summary) -> String {
         "\n{} of {} runs that were out of memory are called fitting; {} of {} that ran are called too large (what Hagemann's framework \
          takes beside tensors was chosen by these)\n",
         fits.called_fitting, fits.out_of_memory, fits.called_too_large, fits.ran
+    );
+    let Judged { of_all, out_of_memory, called_fitting, ran, called_too_large } = summary.judged;
+    text += &format!(
+        "by what runs take beside tensors as a distribution ({:.1} GB, deviation {:.1} GB, on all tables), fitted without the table in \
+         question, and {:.0}% of runs to fit: {called_fitting} of {out_of_memory} are called fitting, {called_too_large} of {ran} too \
+         large\n",
+        of_all.mean / 1e9,
+        of_all.deviation / 1e9,
+        100.0 * Reserve::USUAL_RUNS,
     );
     text += "\norder of the layouts of one model on one machine (tau: 1 is the measured order; regret: the chosen \
              layout's time over the best, less 1)\n";

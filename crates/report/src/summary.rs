@@ -136,6 +136,12 @@ fn kinds(model: &Model) -> Option<String> {
         count if count == blocks.len() => told.push(text.to_owned()),
         _ => told.push(format!("{text} in part")),
     };
+    if model.embedding_scale != 1.0 {
+        tell(&|_| true, "scaled embeddings");
+    }
+    if model.logit_cap.is_some() {
+        tell(&|_| true, "capped logits");
+    }
     tell(&|block| block.norm.kind == Norm::Rms, "RMS norms");
     tell(&|block| block.norm.offset, "gammas as distances from 1");
     tell(&|block| block.norm_place == NormPlace::After, "norms after");

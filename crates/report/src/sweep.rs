@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use quadrille_cost::native::Price;
 use quadrille_plan::native::explain::Part;
 use quadrille_plan::native::sweep::{Point, Sweep, Variable};
 use quadrille_plan::native::{Question, Ranked};
@@ -172,7 +171,7 @@ impl<'a> SweepReport<'a> {
         let unit = if self.sweep.question.tokens.is_some() { "days of training" } else { "seconds of a step" };
         drawing.text(left, 38.0, Anchor::Start, FONT, &format!("{unit} over {across}"));
         let heights =
-            || self.sweep.points.iter().filter_map(|point| Some(self.height(point, &point.best.as_ref().ok()?.price)));
+            || self.sweep.points.iter().filter_map(|point| Some(self.height(point, point.best.as_ref().ok()?)));
         let x_axis = Scale::of(across.values().iter().copied());
         let x_of = |value: f64| left + ACROSS * x_axis.along(value);
         for value in across.values() {
@@ -192,7 +191,7 @@ impl<'a> SweepReport<'a> {
             let colour = COLOURS[(index * 3) % COLOURS.len()];
             let shown = |point: &Point| {
                 let best = point.best.as_ref().ok()?;
-                let height = self.height(point, &best.price);
+                let height = self.height(point, best);
                 let title = format!("{}: {}", significant(height), sizes(best.candidate.sizes));
                 Some((x_of(point.values[places[0]]), y_of(height), title))
             };
@@ -205,10 +204,8 @@ impl<'a> SweepReport<'a> {
     }
 
     /// What lines show of a point.
-    fn height(&self, point: &Point, price: &Price) -> f64 {
-        let step_tokens = (point.question.global_batch * point.question.seq_len) as f64;
-        let days = |tokens: f64| tokens / step_tokens * price.seconds / 86_400.0;
-        self.sweep.question.tokens.map_or(price.seconds, days)
+    fn height(&self, point: &Point, best: &Ranked) -> f64 {
+        point.question.days(best).unwrap_or(best.price.seconds)
     }
 }
 
@@ -278,7 +275,7 @@ fn significant(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use quadrille_cost::native::Framework;
-    use quadrille_plan::native::{Nothing, Reserve, Space};
+    use quadrille_plan::native::{Budget, Nothing, Reserve, Space};
     use quadrille_spec::{Cluster, Imbalance, Model};
 
     use super::*;
@@ -295,9 +292,10 @@ mod tests {
             model,
             space: Space::default(),
             per_node: None,
-            reserve: Reserve::USUAL,
+            reserve: Reserve::usual(&Framework::MEGATRON),
             tokens: None,
             price_per_hour: None,
+            budget: Budget::default(),
             time_limit: None,
         };
         Sweep::new(question, first.parse().unwrap(), second.map(|second| second.parse().unwrap())).unwrap()
@@ -337,6 +335,7 @@ mod tests {
         assert!(svg.contains("best layouts by nvs and gpus") && svg.contains("seconds of a step over gpus"), "{svg}");
         assert_eq!((svg.matches("<circle").count(), svg.contains(">nvs 8<")), (4, true), "{svg}");
         sweep.question.tokens = Some(1e9);
+        sweep.points.iter_mut().for_each(|point| point.question.tokens = Some(1e9));
         assert!(SweepReport::new(&sweep).plot().contains("days of training over gpus"));
         sweep.points.iter_mut().for_each(|point| point.best = Err(NOTHING));
         assert!(SweepReport::new(&sweep).plot().contains("no layout fits anywhere"));

@@ -15,7 +15,7 @@ use crate::{OpenLayout, RunError};
 /// # Errors
 /// A file that cannot be read; no such preset; a rule of models that is broken.
 pub fn model(name: &str, overrides: &[(String, String)]) -> Result<Model, RunError> {
-    Ok(Model::from_toml(&preset_or_file(name, &MODEL, Model::preset_text)?, overrides)?)
+    Model::from_toml(&preset_or_file(name, &MODEL, Model::preset_text)?, overrides).map_err(named(name))
 }
 
 /// The model of a Hugging Face configuration, with other values of some of its fields.
@@ -31,7 +31,7 @@ pub fn model_of_hugging_face(path: &Path, overrides: &[(String, String)]) -> Res
 /// # Errors
 /// A file that cannot be read; no such preset; a rule of clusters that is broken.
 pub fn cluster(name: &str) -> Result<Cluster, RunError> {
-    Ok(Cluster::from_toml(&preset_or_file(name, &CLUSTER, Cluster::preset_text)?)?)
+    Cluster::from_toml(&preset_or_file(name, &CLUSTER, Cluster::preset_text)?).map_err(named(name))
 }
 
 /// What a layout's file says; its choices are known, and are not yet held against a model.
@@ -52,6 +52,14 @@ pub fn layout_file(path: &Path) -> Result<LayoutFile, RunError> {
 /// Whether a name looks like a file's, so that it is no preset's.
 pub fn names_file(name: &str) -> bool {
     name.ends_with(".toml") || name.contains('/') || Path::new(name).is_file()
+}
+
+/// An error of what is called so: text that is no TOML is a file's, which is named.
+fn named(name: &str) -> impl FnOnce(SpecError) -> RunError {
+    move |error| match error {
+        error @ SpecError::Syntax { .. } => RunError::description(Path::new(name))(error),
+        error => error.into(),
+    }
 }
 
 /// The text of a preset, or of a file if the name looks like one.

@@ -36,6 +36,8 @@ pub enum Setting {
     Tokenizer,
     /// [`crate::DataSpec::text_field`].
     TextField,
+    /// [`crate::DataSpec::binary`].
+    Binary,
     /// [`crate::DataSpec::documents`].
     Documents,
     /// [`crate::HeldOut::Share`].
@@ -97,6 +99,7 @@ impl Named for Setting {
             Self::Data => "data.paths",
             Self::Tokenizer => "data.tokenizer",
             Self::TextField => "data.text_field",
+            Self::Binary => "data.binary",
             Self::Documents => "data.documents",
             Self::HeldOutShare => "data.held_out.share",
             Self::HeldOutFiles => "data.held_out.files",

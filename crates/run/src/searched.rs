@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use quadrille_cost::native::Framework;
-use quadrille_plan::native::{Bound, Question, Reserve, Space, hardware};
+use quadrille_cost::native::{Framework, Numbers};
+use quadrille_plan::native::{Bound, Question, Reserve, Space, devices_of_nodes, hardware};
 use quadrille_spec::{
-    Axis, ElementType, EvenPieces, Field, Imbalance, Layout, LayoutFile, LayoutRequest, Model, Offload, Sparsity,
-    SpecError,
+    Axis, Cluster, ElementType, EvenPieces, Field, Imbalance, Layout, LayoutFile, LayoutRequest, Model, Offload,
+    Sparsity, SpecError,
 };
 
-use crate::{OpenLayout, Refusal, RunError, SaidLayout, described, imbalance};
+use crate::{BudgetSpec, OpenLayout, Refusal, RunError, SaidLayout, described, imbalance};
 
 /// Devices where nobody says how many.
 const DEVICES: usize = 1024;
@@ -19,19 +19,23 @@ const DEVICES: usize = 1024;
 pub struct SearchSpec {
     /// Numbers of devices, ascending, of which the largest counts.
     pub devices: Option<Vec<usize>>,
+    /// Numbers of whole nodes, ascending, of which the largest counts; in place of `devices`.
+    pub nodes: Option<Vec<usize>>,
     /// Devices of a fast domain.
     pub fast_domain: Option<usize>,
     /// What trains.
     pub framework: Option<String>,
     /// How much of the matrices of blocks is pruned.
     pub sparsity: Option<Sparsity>,
+    /// What the framework's numbers are, where they are not its usual ones.
+    pub numbers: Numbers,
     /// How unequally ranks get rows of experts, as [`imbalance`] reads it.
     pub imbalance: Option<String>,
     /// Whether layouts are tried that the framework cannot run.
     pub any_layout: bool,
     /// Choices that are fixed or bounded, each as `pipe=8`.
     pub constraints: Vec<(Bound, String)>,
-    /// What of each device's memory stays free; where nothing is said [`Reserve::USUAL`].
+    /// What of each device's memory stays free; where nothing is said [`Reserve::usual`].
     pub reserve: Option<Reserve>,
     /// After so many seconds the search ends.
     pub time_limit: Option<f64>,
@@ -39,6 +43,8 @@ pub struct SearchSpec {
     pub tokens: Option<f64>,
     /// Price of a device for an hour.
     pub price_per_hour: Option<f64>,
+    /// What else is said of the whole training.
+    pub budget: BudgetSpec,
 }
 
 impl SearchSpec {
@@ -58,7 +64,7 @@ impl SearchSpec {
         let said = layout.choices.over(&file);
         check_interval(&said)?;
         check_open(layout, &file)?;
-        let devices = self.devices(layout, &file)?;
+        let devices = self.devices(layout, &file, &cluster)?;
         let mut request = LayoutRequest::new("x=1".parse()?, said.size(Field::GlobalBatch).unwrap_or(2 * devices));
         request.seq_len = said.size(Field::SeqLen);
         request.check_without_grid(&model, devices)?;
@@ -66,7 +72,7 @@ impl SearchSpec {
         if per_node == Some(0) {
             return Err(SpecError::invalid("per-node", 0, "it must be at least 1", "give a positive number").into());
         }
-        let framework = framework(self.framework.as_deref(), layout.dtype, self.sparsity, &said)?;
+        let framework = framework(self.framework.as_deref(), layout.dtype, self.sparsity, self.numbers, &said)?;
         let mut space = self.space(&said)?;
         if space.bucket.is_some() && !framework.is_own() {
             return Err(Refusal::new(format!(
@@ -82,9 +88,11 @@ impl SearchSpec {
         if framework.sparsity.is_some() {
             space.keep_to_pruned(&model)?;
         }
+        let (has_tokens, has_price) = (self.tokens.is_some(), self.price_per_hour.is_some());
+        let budget = self.budget.budget(has_tokens, has_price, space.bucket.is_some())?;
         let time_limit = positive("`search.time_limit`", self.time_limit, "10")?;
         let time_limit = time_limit.map(Duration::try_from_secs_f64).transpose();
-        let reserve = self.reserve.unwrap_or(Reserve::USUAL);
+        let reserve = self.reserve.unwrap_or_else(|| Reserve::usual(&framework));
         let question = Question {
             seq_len: request.seq_len.unwrap_or(model.seq_len),
             global_batch: request.global_batch,
@@ -95,6 +103,7 @@ impl SearchSpec {
             reserve,
             tokens: positive("`search.tokens`", self.tokens, "300e9")?,
             price_per_hour: positive("`search.price_per_hour`", self.price_per_hour, "2.5")?,
+            budget,
             time_limit: time_limit
                 .map_err(|_| Refusal::new("`search.time_limit`: that are too many seconds; give fewer"))?,
             model,
@@ -106,15 +115,19 @@ impl SearchSpec {
     }
 
     /// The number of devices: said, or that of the layout file's grid; of several the largest.
-    fn devices(&self, layout: &SaidLayout, file: &LayoutFile) -> Result<usize, RunError> {
-        let said = self.devices.as_deref().and_then(|devices| devices.last().copied());
-        if let (Some(devices), Some(ranks)) = (said, layout.ranks) {
-            return Err(Refusal::new(format!(
-                "`search.devices` {devices} and `run.ranks` {ranks} say the same; leave one of them out"
-            ))
-            .into());
+    fn devices(&self, layout: &SaidLayout, file: &LayoutFile, cluster: &Cluster) -> Result<usize, RunError> {
+        let last = |numbers: &Option<Vec<usize>>| numbers.as_deref().and_then(|numbers| numbers.last().copied());
+        let (devices, nodes) = (last(&self.devices), last(&self.nodes));
+        let said = [("`search.devices`", devices), ("`search.nodes`", nodes), ("`run.ranks`", layout.ranks)];
+        let mut said = said.into_iter().filter_map(|(key, number)| Some((key, number?)));
+        if let (Some((one, number)), Some((other, also))) = (said.next(), said.next()) {
+            return Err(
+                Refusal::new(format!("{one} {number} and {other} {also} say the same; leave one of them out")).into()
+            );
         }
-        let devices = match said.or(layout.ranks) {
+        let per_node = layout.choices.over(file).size(Field::PerNode);
+        let of_nodes = nodes.map(|nodes| devices_of_nodes(cluster, per_node, nodes)).transpose()?;
+        let devices = match devices.or(of_nodes).or(layout.ranks) {
             Some(devices) => devices,
             None if file.get(Field::Grid).is_some() => file.request()?.grid.ranks(),
             None => DEVICES,
@@ -153,11 +166,13 @@ pub fn framework(
     name: Option<&str>,
     dtype: Option<ElementType>,
     sparsity: Option<Sparsity>,
+    numbers: Numbers,
     said: &LayoutFile,
 ) -> Result<Framework, RunError> {
     let framework = Framework::by_name(name.unwrap_or(Framework::MEGATRON.name))?;
     let gradients = said.get(Field::Gradients);
     if framework.is_own() {
+        check_stored(numbers)?;
         let mut request = LayoutRequest::new("x=1".parse()?, 1);
         said.get(Field::Dtype).map_or(Ok(()), |dtype| Field::Dtype.set(&mut request, dtype))?;
         request.dtype = dtype.unwrap_or(request.dtype);
@@ -172,23 +187,39 @@ pub fn framework(
         ))
         .into());
     }
-    let dtype = dtype.is_some() || said.get(Field::Dtype).is_some();
-    let said = [(Field::Dtype, dtype), (Field::Gradients, gradients.is_some())];
-    match said.into_iter().find(|(_, said)| *said) {
-        None => Ok(framework),
-        Some((field, _)) => Err(Refusal::new(format!(
-            "`layout.{}`, or the layout file's line {}: {} says itself what numbers are stored in; leave it out, or give \
+    if dtype.is_some() || said.get(Field::Dtype).is_some() {
+        return Err(Refusal::new(format!(
+            "`layout.{}`, or the layout file's line {}: {} says itself what values are stored in; leave it out, or give \
              `search.framework` quadrille",
-            field.key(),
-            field.name(),
+            Field::Dtype.key(),
+            Field::Dtype.name(),
             framework.name
         ))
-        .into()),
+        .into());
+    }
+    let mut request = LayoutRequest::new("x=1".parse()?, 1);
+    gradients.map_or(Ok(()), |gradients| Field::Gradients.set(&mut request, gradients))?;
+    let gradients = request.gradients;
+    if let Some(gradients) = gradients.filter(|gradients| *gradients == ElementType::F64) {
+        let rule = format!("{} sums gradients of weights in f32 or in 16 bits", framework.name);
+        return Err(SpecError::invalid("`layout.gradients`", gradients, rule, "give f32 or bf16").into());
+    }
+    Ok(framework.in_formats(Numbers { gradients, ..numbers }))
+}
+
+/// Refuses what this program's engine does not store or multiply.
+fn check_stored(numbers: Numbers) -> Result<(), Refusal> {
+    let said = [("`search.products`", numbers.products.is_some()), ("`search.moments`", numbers.moments.is_some())];
+    match said.into_iter().find(|(_, said)| *said) {
+        None => Ok(()),
+        Some((key, _)) => Err(Refusal::new(format!(
+            "{key}: quadrille multiplies and stores what `layout.dtype` says; leave it out, or give `search.framework` megatron"
+        ))),
     }
 }
 
 /// Refuses what is no positive number.
-fn positive(key: &str, value: Option<f64>, example: &str) -> Result<Option<f64>, Refusal> {
+pub(crate) fn positive(key: &str, value: Option<f64>, example: &str) -> Result<Option<f64>, Refusal> {
     match value {
         Some(value) if !(value.is_finite() && value > 0.0) => {
             Err(Refusal::new(format!("{key} {value}: give a positive number, e.g. {key} {example}")))

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Axis, Calibration, Device, Grid, SpecError};
+use crate::origins::numbers_of;
+use crate::{Axis, Calibration, Device, Grid, Origin, Origins, SpecError};
 
 /// Devices, the links inside a node and those between nodes. Files: [`Cluster::from_toml`].
 #[derive(Debug, Clone, PartialEq)]
@@ -25,6 +26,8 @@ pub struct Cluster {
     pub group_bandwidths: Vec<GroupBandwidth>,
     /// What the numbers were fitted to, where they were measured.
     pub calibration: Option<Calibration>,
+    /// Where memory, network and bandwidths inside a node are from; device and tiers say themselves where theirs are from.
+    pub origins: Origins,
 }
 
 /// A network that joins devices (the innermost) or domains of the tier below: NVLink in a node, InfiniBand between nodes.
@@ -48,10 +51,20 @@ pub struct Tier {
     /// Bytes of a message that reaches half of `efficiency`; 0: messages of all sizes reach all of it.
     #[serde(default)]
     pub half_bytes: f64,
+    /// Where each of these numbers is from.
+    #[serde(default, skip_serializing_if = "Origins::is_empty")]
+    pub origins: Origins,
 }
 
 fn one() -> usize {
     1
+}
+
+impl Tier {
+    /// The names of its numbers, as its file has them.
+    pub fn numbers(&self) -> Vec<String> {
+        numbers_of(self)
+    }
 }
 
 /// Nodes of equal size, every pair of them joined by equal bandwidth.
@@ -77,6 +90,23 @@ pub struct GroupBandwidth {
 }
 
 impl Cluster {
+    /// Its own numbers by name, beside those of device and tiers.
+    pub const NUMBERS: [&str; 5] =
+        ["device_memory", "devices_per_node", "inter_node_bandwidth", "intra_node_bandwidth", "group_bandwidths"];
+
+    /// Where a number is from, by its name: `device.peak.half`, `tiers.0.latency`, `inter_node_bandwidth`. What is not described
+    /// is assumed.
+    pub fn origin(&self, number: &str) -> Origin {
+        let of_tier = |index: &str, name| Some(self.tiers.get(index.parse::<usize>().ok()?)?.origins.of(name));
+        match number.split_once('.') {
+            Some(("device", name)) => self.device.as_ref().map(|device| device.origins.of(name)).unwrap_or_default(),
+            Some(("tiers", name)) => {
+                name.split_once('.').and_then(|(tier, name)| of_tier(tier, name)).unwrap_or_default()
+            }
+            _ => self.origins.of(number),
+        }
+    }
+
     /// How many of `ranks` ranks share a node.
     pub fn per_node(&self, ranks: usize) -> usize {
         self.network.map_or(ranks, |network| network.devices_per_node.min(ranks))

@@ -1,10 +1,14 @@
 //! A cluster as its TOML file says it, its validation, and the clusters that come with the program.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::device::{check_fraction, check_rate, check_seconds};
 use crate::toml_text::{self, check_name, check_size};
-use crate::{Calibration, Cluster, Device, GroupBandwidth, Network, SpecError, Tier};
+use crate::{Calibration, Cluster, Device, GroupBandwidth, Network, Origins, SpecError, Tier};
 
 const MAX_DEVICES_PER_NODE: usize = 1 << 16;
 const MAX_MEMORY: u64 = 1 << 50;
@@ -16,7 +20,7 @@ macro_rules! preset {
 }
 
 /// Name and file of every preset: this machine, sites, makers' systems by age, boxes without fast links.
-const PRESETS: [(&str, &str); 13] = [
+const PRESETS: [(&str, &str); 15] = [
     preset!("local"),
     preset!("perlmutter"),
     preset!("frontier"),
@@ -28,6 +32,8 @@ const PRESETS: [(&str, &str); 13] = [
     preset!("dgx-h200"),
     preset!("dgx-b200"),
     preset!("gb200-nvl72"),
+    preset!("dgx-b300"),
+    preset!("gb300-nvl72"),
     preset!("pcie-4x-rtx3090"),
     preset!("pcie-8x-l40s"),
 ];
@@ -55,21 +61,49 @@ struct ClusterFile {
     device: Option<DeviceChoice>,
     #[serde(skip_serializing_if = "Option::is_none")]
     calibration: Option<Calibration>,
+    #[serde(default, skip_serializing_if = "Origins::is_empty")]
+    origins: Origins,
 }
 
 /// A preset's name, or a table with the fields of [`Device`].
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize)]
 #[serde(untagged)]
 enum DeviceChoice {
     Preset(String),
     Described(Box<Device>),
 }
 
+/// As an untagged enum is read, but that what is wrong with a table is told.
+impl<'de> Deserialize<'de> for DeviceChoice {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Choice;
+
+        impl<'de> Visitor<'de> for Choice {
+            type Value = DeviceChoice;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the name of a device, or a table that describes one")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<DeviceChoice, E> {
+                Ok(DeviceChoice::Preset(name.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<DeviceChoice, A::Error> {
+                let device = Device::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(DeviceChoice::Described(Box::new(device)))
+            }
+        }
+
+        deserializer.deserialize_any(Choice)
+    }
+}
+
 impl DeviceChoice {
     fn validate(self) -> Result<Device, SpecError> {
         match self {
             Self::Preset(name) => Device::preset(&name),
-            Self::Described(device) => device.check().map(|()| *device),
+            Self::Described(device) => device.check_described().map(|()| *device),
         }
     }
 }
@@ -87,6 +121,9 @@ impl Cluster {
         let file: ClusterFile = toml_text::read("a cluster", text)?;
         check_name(&file.name)?;
         check_tiers(&file.tiers)?;
+        for (index, tier) in file.tiers.iter().enumerate() {
+            tier.origins.check(&format!("tiers[{index}].origins"), &tier.numbers())?;
+        }
         let device = file.device.map(DeviceChoice::validate).transpose()?;
         let network = match (file.devices_per_node, file.inter_node_bandwidth, file.tiers.as_slice()) {
             (None, None, [inner, outer, ..]) => inner
@@ -109,6 +146,7 @@ impl Cluster {
         let largest = network.map_or(MAX_DEVICES_PER_NODE, |network| network.devices_per_node);
         check_groups(&file.group_bandwidths, largest)?;
         file.calibration.as_ref().map_or(Ok(()), Calibration::check)?;
+        file.origins.check("origins", &Cluster::NUMBERS.map(str::to_owned))?;
         Ok(Self {
             name: file.name,
             source: file.source,
@@ -119,6 +157,7 @@ impl Cluster {
             intra_node_bandwidth,
             group_bandwidths: file.group_bandwidths,
             calibration: file.calibration,
+            origins: file.origins,
         })
     }
 
@@ -138,6 +177,7 @@ impl Cluster {
             tiers: self.tiers.clone(),
             device: self.device.clone().map(|device| DeviceChoice::Described(Box::new(device))),
             calibration: self.calibration.clone(),
+            origins: self.origins.clone(),
         };
         let text = toml_text::write("a cluster", &self.name, &file)?;
         Self::from_toml(&text).map(|_| text)
@@ -253,6 +293,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::Origin;
 
     #[test]
     fn presets_hold_the_papers_numbers() {
@@ -285,6 +326,8 @@ mod tests {
             ("dgx-h200", "h200", 8, 450.0, 400.0),
             ("dgx-b200", "b200", 8, 900.0, 400.0),
             ("gb200-nvl72", "gb200", 72, 900.0, 3600.0),
+            ("dgx-b300", "b300", 8, 900.0, 800.0),
+            ("gb300-nvl72", "gb300", 72, 900.0, 7200.0),
             ("pcie-4x-rtx3090", "rtx3090", 4, 31.5, 1.25),
             ("pcie-8x-l40s", "l40s", 8, 31.5, 25.0),
         ] {
@@ -308,6 +351,45 @@ mod tests {
             assert_eq!(cluster.name, name);
             assert!(cluster.source.len() > 50, "{name}: {}", cluster.source);
         }
+    }
+
+    #[test]
+    fn every_number_of_a_preset_says_where_it_is_from() {
+        for name in Cluster::preset_names() {
+            let cluster = Cluster::preset(name).unwrap();
+            for tier in &cluster.tiers {
+                let unsaid: Vec<_> = tier.numbers().into_iter().filter(|it| tier.origins.said(it).is_none()).collect();
+                assert_eq!(unsaid, [""; 0], "{name}, {}", tier.name);
+            }
+            let file: ClusterFile = toml_text::read("a cluster", Cluster::preset_text(name).unwrap()).unwrap();
+            let written = toml::Value::try_from(file).unwrap();
+            for number in Cluster::NUMBERS.into_iter().filter(|number| written.get(number).is_some()) {
+                assert!(cluster.origins.said(number).is_some(), "{name}: {number}");
+            }
+        }
+        let h100 = Cluster::preset("dgx-h100").unwrap();
+        let origin = |number| h100.origin(number);
+        assert_eq!(
+            (origin("device.products.ceiling"), origin("device.products.half_m")),
+            (Origin::Fitted, Origin::Assumed)
+        );
+        assert_eq!((origin("tiers.0.efficiency"), origin("tiers.1.efficiency")), (Origin::Fitted, Origin::Assumed));
+        assert_eq!((origin("tiers.7.latency"), origin("tiers")), (Origin::Assumed, Origin::Assumed));
+    }
+
+    #[test]
+    fn origins_of_unknown_numbers_are_refused() {
+        let text = Cluster::preset_text("selene").unwrap();
+        assert_eq!(Cluster::from_toml(&Cluster::from_toml(text).unwrap().to_toml().unwrap()), Cluster::from_toml(text));
+        for (old, new, field) in [
+            ("[tiers.origins]\n", "[tiers.origins]\nlatncy = \"fitted\"\n", "tiers[0].origins.latncy"),
+            ("[[tiers]]\n", "[origins]\nbandwidth = \"measured\"\n\n[[tiers]]\n", "origins.bandwidth"),
+        ] {
+            let message = Cluster::from_toml(&text.replacen(old, new, 1)).unwrap_err().to_string();
+            assert!(message.starts_with(field), "{message}");
+        }
+        let message = Cluster::from_toml(&text.replacen("\"fitted\"", "\"guessed\"", 1)).unwrap_err().to_string();
+        assert!(message.contains("guessed") && message.contains("data_sheet"), "{message}");
     }
 
     #[test]

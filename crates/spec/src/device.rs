@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::Origins;
 use crate::SpecError;
+use crate::origins::numbers_of;
 use crate::toml_text::{self, check_name};
 
 const MAX_MEMORY: u64 = 1 << 50;
@@ -15,9 +17,6 @@ pub struct Device {
     pub name: String,
     /// Where the numbers come from; for fitted ones, on which measurements they were fitted.
     pub source: String,
-    /// What efficiencies and the time of a launch are: assumed where a file does not say.
-    #[serde(default)]
-    pub efficiencies: Origin,
     /// Memory in bytes.
     pub memory: u64,
     /// Memory bandwidth in bytes per second.
@@ -41,22 +40,15 @@ pub struct Device {
     /// The same for 16-bit operands; `None`: it does not differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub half_products: Option<Efficiency>,
+    /// The same for operands of 8 and of 4 bits; `None`: it does not differ.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub narrow_products: Option<Efficiency>,
     /// Fraction of the peak that flash-style attention reaches, by its shape: `m` the sequence, `n` the width of a head,
     /// `k` the heads of all sequences of the pass.
     pub attention: Efficiency,
-}
-
-/// Where numbers are from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Origin {
-    /// Measured on this very machine.
-    Measured,
-    /// Those with which published runs on the device are predicted best.
-    Fitted,
-    /// Nobody's runs were fitted.
-    #[default]
-    Assumed,
+    /// Where each of these numbers is from.
+    #[serde(default, skip_serializing_if = "Origins::is_empty")]
+    pub origins: Origins,
 }
 
 /// Peak rates of dense matrix products by type of the operands, in FLOP/s.
@@ -69,6 +61,19 @@ pub struct Peaks {
     pub single: f64,
     /// f64.
     pub double: f64,
+    /// 8-bit types (E4M3, E5M2), sums in f32; `None`: the device has no such products.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fp8: Option<f64>,
+    /// 4-bit types (E2M1) whose blocks have scales; `None`: the device has no such products.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fp4: Option<f64>,
+}
+
+impl Peaks {
+    /// Of a device without products of fewer than 16 bits.
+    pub fn wide(half: f64, single: f64, double: f64) -> Self {
+        Self { half, single, double, fp8: None, fp4: None }
+    }
 }
 
 /// The fraction of a peak that a piece of work reaches, as a function of its shape `m x n x k`.
@@ -185,8 +190,19 @@ impl Device {
     /// Text that is no TOML, missing or unknown fields, values outside their rule.
     pub fn from_toml(text: &str) -> Result<Self, SpecError> {
         let device: Self = toml_text::read("a device", text)?;
-        device.check()?;
+        device.check_described()?;
         Ok(device)
+    }
+
+    /// Holds every number against its rule, and the origins against the numbers that there are.
+    pub(crate) fn check_described(&self) -> Result<(), SpecError> {
+        self.check()?;
+        self.origins.check("origins", &self.numbers())
+    }
+
+    /// The names of all its numbers, as its file has them: `peak.half`.
+    pub fn numbers(&self) -> Vec<String> {
+        numbers_of(self)
     }
 
     /// Holds every number against its rule.
@@ -211,10 +227,14 @@ impl Device {
         for (field, rate) in rates {
             check_rate(field, rate)?;
         }
+        for (field, rate) in [("peak.fp8", self.peak.fp8), ("peak.fp4", self.peak.fp4)] {
+            rate.map_or(Ok(()), |rate| check_rate(field, rate))?;
+        }
         check_seconds("launch_seconds", self.launch_seconds)?;
         check_fraction("memory_efficiency", self.memory_efficiency)?;
         self.products.check("products")?;
         self.half_products.as_ref().map_or(Ok(()), |products| products.check("half_products"))?;
+        self.narrow_products.as_ref().map_or(Ok(()), |products| products.check("narrow_products"))?;
         self.attention.check("attention")
     }
 }

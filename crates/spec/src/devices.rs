@@ -9,7 +9,7 @@ macro_rules! preset {
 }
 
 /// Name and file of every preset: NVIDIA's for servers by age, AMD's, cards for PCIe.
-const PRESETS: [(&str, &str); 12] = [
+const PRESETS: [(&str, &str); 14] = [
     preset!("v100-16"),
     preset!("v100-32"),
     preset!("a100-40"),
@@ -19,6 +19,8 @@ const PRESETS: [(&str, &str); 12] = [
     preset!("gh200"),
     preset!("b200"),
     preset!("gb200"),
+    preset!("b300"),
+    preset!("gb300"),
     preset!("mi250x"),
     preset!("rtx3090"),
     preset!("l40s"),
@@ -46,9 +48,10 @@ impl Device {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Origin;
 
     /// The makers' figures: name, TFLOP/s of 16-bit, 32-bit and 64-bit products without sparsity, GB, GB/s.
-    const FIGURES: [(&str, [f64; 3], u64, f64); 12] = [
+    const FIGURES: [(&str, [f64; 3], u64, f64); 14] = [
         ("v100-16", [125.0, 15.7, 7.8], 16, 900.0),
         ("v100-32", [125.0, 15.7, 7.8], 32, 900.0),
         ("a100-40", [312.0, 156.0, 19.5], 40, 1555.0),
@@ -58,6 +61,8 @@ mod tests {
         ("gh200", [989.4, 494.7, 66.9], 96, 4000.0),
         ("b200", [2250.0, 1100.0, 40.0], 180, 8000.0),
         ("gb200", [2500.0, 1250.0, 45.0], 186, 8000.0),
+        ("b300", [2250.0, 1125.0, 1.17], 270, 7700.0),
+        ("gb300", [2500.0, 1250.0, 1.25], 279, 8000.0),
         // Halves of 383, 95.7, 128 GB and 3276.8 GB/s.
         ("mi250x", [191.5, 47.85, 47.85], 64, 1638.4),
         ("rtx3090", [71.0, 35.6, 0.556], 24, 936.0),
@@ -75,6 +80,44 @@ mod tests {
             assert_eq!(device.memory, gigabytes << 30, "{name}");
             assert!(close(device.memory_bandwidth, bandwidth * 1e9), "{name}");
         }
+    }
+
+    /// TFLOP/s of products in 8 and 4 bits: an H100's are twice those of 16, Blackwell's the data sheets'.
+    #[test]
+    fn presets_hold_the_makers_narrow_figures() {
+        let narrow = |name: &str| {
+            let peak = Device::preset(name).unwrap().peak;
+            [peak.fp8, peak.fp4].map(|rate| rate.map(|rate| (rate / 1e12).round()))
+        };
+        for (name, fp8, fp4) in [
+            ("h100", Some(1979.0), None),
+            ("h200", Some(1979.0), None),
+            ("b200", Some(4500.0), Some(9000.0)),
+            ("gb200", Some(5000.0), Some(10000.0)),
+            ("b300", Some(4500.0), Some(14000.0)),
+            ("gb300", Some(5000.0), Some(15000.0)),
+            ("l40s", Some(733.0), None),
+            ("a100-80", None, None),
+        ] {
+            assert_eq!(narrow(name), [fp8, fp4], "{name}");
+        }
+    }
+
+    #[test]
+    fn every_number_of_a_preset_says_where_it_is_from() {
+        for name in Device::preset_names() {
+            let device = Device::preset(name).unwrap();
+            let unsaid: Vec<_> = device.numbers().into_iter().filter(|it| device.origins.said(it).is_none()).collect();
+            assert_eq!(unsaid, [""; 0], "{name}");
+            assert_eq!(device.origins.of("peak.half"), Origin::DataSheet, "{name}");
+        }
+        // Measured by those whom the file names; of an older device nothing was.
+        let of_products = |name| Device::preset(name).unwrap().origins.of("products.ceiling");
+        assert_eq!(of_products("mi250x"), Origin::Measured);
+        assert_eq!((of_products("a100-80"), of_products("v100-32")), (Origin::Fitted, Origin::Assumed));
+        let text = include_str!("../presets/devices/h100.toml").replace("\"products.ceiling\"", "\"products.roof\"");
+        let message = Device::from_toml(&text).unwrap_err().to_string();
+        assert!(message.starts_with("origins.products.roof = fitted"), "{message}");
     }
 
     #[test]

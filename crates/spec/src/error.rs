@@ -1,6 +1,7 @@
 //! The one error type of this crate: every message names the thing, its value, the rule and a remedy.
 
 use crate::Refusal;
+use crate::nearest_name::did_you_mean;
 
 /// A description that cannot be used, with the rule that it breaks and what would be possible instead.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -35,7 +36,7 @@ pub enum SpecError {
     #[error(transparent)]
     Refused(Box<Refusal>),
     /// A name is not among the known ones.
-    #[error("unknown {what} '{name}'; known: {}", known.join(", "))]
+    #[error("unknown {what} '{name}'{}; known: {}", did_you_mean(name, known.iter().map(String::as_str)), known.join(", "))]
     Unknown {
         /// What kind of name.
         what: &'static str,

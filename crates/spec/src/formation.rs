@@ -94,6 +94,7 @@ mod tests {
             efficiency: 1.0,
             latency,
             half_bytes: 0.0,
+            origins: crate::Origins::default(),
         };
         let tiers = vec![tier(Some(4), 300e9, 3e-6), tier(None, 25e9, 8e-6)];
         let routing = Routing { nodes: Nodes::equal(48, 4), choice: Choice::Fastest(tiers.clone()), grid: Some(grid) };

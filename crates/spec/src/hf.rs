@@ -7,15 +7,16 @@
 use crate::hf_deepseek::deepseek_v3;
 use crate::hf_experts::{mixtral, olmoe, qwen3_moe};
 use crate::hf_fields::{Fields, cut};
+use crate::hf_gemma::{gemma, gemma2, gemma3};
 use crate::hf_gpt::{gpt_neox, gpt2, starcoder2};
 use crate::hf_llama::{llama, mistral, olmo2, phi3};
 use crate::hf_qwen::{qwen2, qwen3};
 use crate::{Model, ModelFile, SpecError};
 
 impl Model {
-    /// Reads the text of a `config.json` of one of the families `deepseek_v3`, `gpt2`, `gpt_neox`, `llama`, `mistral`, `mixtral`,
-    /// `olmo2`, `olmoe`, `phi3`, `qwen2`, `qwen3`, `qwen3_moe` and `starcoder2` (its `model_type`), replaces fields of the model file by
-    /// `overrides` (field, value) in their order, and validates the result. Experts drop no token, unless `overrides` say a
+    /// Reads the text of a `config.json` of one of the families `deepseek_v3`, `gemma`, `gemma2`, `gemma3_text`, `gpt2`, `gpt_neox`, `kimi_k2`,
+    /// `llama`, `mistral`, `mixtral`, `olmo2`, `olmoe`, `phi3`, `qwen2`, `qwen3`, `qwen3_moe` and `starcoder2` (its `model_type`), replaces
+    /// fields of the model file by `overrides` (field, value) in their order, and validates the result. Experts drop no token, unless `overrides` say a
     /// capacity. A window that no sequence reaches is none.
     ///
     /// # Errors
@@ -37,10 +38,14 @@ impl Model {
 type Reader = fn(&mut Fields) -> Result<ModelFile, SpecError>;
 
 /// The families that are read.
-const FAMILIES: [(&str, Reader); 13] = [
+const FAMILIES: [(&str, Reader); 17] = [
     ("deepseek_v3", deepseek_v3),
+    ("gemma", gemma),
+    ("gemma2", gemma2),
+    ("gemma3_text", gemma3),
     ("gpt2", gpt2),
     ("gpt_neox", gpt_neox),
+    ("kimi_k2", deepseek_v3),
     ("llama", llama),
     ("mistral", mistral),
     ("mixtral", mixtral),
@@ -53,14 +58,13 @@ const FAMILIES: [(&str, Reader); 13] = [
     ("starcoder2", starcoder2),
 ];
 
-/// What Gemma has beside what a model here has.
-const GEMMA: &str = "Gemma multiplies embeddings with the root of hidden_size, which no model here does";
-
 /// Families that are known and cannot be expressed: why, and what to do instead.
-const REFUSED: [(&str, &str, &str); 4] = [
-    ("gemma", GEMMA, "use another family"),
-    ("gemma2", "Gemma 2 caps its logits, and multiplies embeddings with the root of hidden_size", "use another family"),
-    ("gemma3_text", GEMMA, "use another family"),
+const REFUSED: [(&str, &str, &str); 2] = [
+    (
+        "gemma3",
+        "it reads images, too; a model here is that of texts, gemma3_text",
+        "give the configuration inside it that text_config is",
+    ),
     (
         "vit",
         "ViT has a class token and a classifier; a model of patches here predicts patches",

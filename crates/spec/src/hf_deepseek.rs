@@ -1,4 +1,5 @@
-//! DeepSeek-V3 as a Hugging Face configuration describes it: latent attention, and experts in groups beside a shared one.
+//! DeepSeek-V3 as a Hugging Face configuration describes it: latent attention, and experts in groups beside a shared one. Kimi K2
+//! has the same code under its own name.
 //!
 //! The layer that predicts a second token (`num_nextn_predict_layers`) is not part of what the library computes, and not of the
 //! model here. Columns have another order there: of a key the shared ones stand last, and neighbours turn together, not halves.
@@ -176,7 +177,7 @@ fn check_mixed(file: &ModelFile, low: f64, high: f64, positions: usize) -> Resul
     let rotary = Rotary { base, columns, scaling: RotaryScaling::None };
     let [first, last] = rotary.mixed_pairs(low, high, positions);
     // What is wrong by itself is refused by its own name.
-    let legal = 0.0 < low && low < high && base > 1.0 && columns > 0;
+    let legal = 0.0 < low && low <= high && base > 1.0 && columns > 0;
     if first <= last || !legal {
         return Ok(());
     }

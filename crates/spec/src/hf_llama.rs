@@ -91,11 +91,7 @@ pub(crate) fn rotary_decoder(fields: &mut Fields, architecture: &str) -> Result<
 fn decoder(fields: &mut Fields, architecture: &str) -> Result<ModelFile, SpecError> {
     fields.check_architecture(architecture)?;
     fields.check_function("hidden_act", "silu", &["silu", "swish"])?;
-    let dropout = fields.number("attention_dropout")?.unwrap_or(0.0);
-    if dropout != 0.0 {
-        let rule = "dropout has one rate, also after the embedding and on the outputs of a block";
-        return Err(unexpressed("attention_dropout", dropout, rule));
-    }
+    check_no_dropout(fields)?;
     Ok(ModelFile {
         tied_head: Some(fields.flag("tie_word_embeddings", false)?),
         biases: false,
@@ -104,6 +100,22 @@ fn decoder(fields: &mut Fields, architecture: &str) -> Result<ModelFile, SpecErr
         activation: Activation::Swiglu,
         ..sized(fields)?
     })
+}
+
+/// Refuses dropout on attention probabilities alone.
+pub(crate) fn check_no_dropout(fields: &mut Fields) -> Result<(), SpecError> {
+    match fields.number("attention_dropout")?.unwrap_or(0.0) {
+        0.0 => Ok(()),
+        dropout => {
+            let rule = "dropout has one rate, also after the embedding and on the outputs of a block";
+            Err(unexpressed("attention_dropout", dropout, rule))
+        }
+    }
+}
+
+/// The width of a head of a family that has a usual one, where nobody says it.
+pub(crate) fn default_width(fields: &Fields, file: &ModelFile, usual: usize) -> Option<usize> {
+    (!fields.names("head_dim") && !is_shared(file, usual)).then_some(usual)
 }
 
 /// The sizes that all but GPT-2 call alike, of a decoder with rotary positions.

@@ -3,7 +3,7 @@
 
 use crate::choices::QkNorm;
 use crate::hf_fields::Fields;
-use crate::hf_llama::{rotary_decoder, with_heads};
+use crate::hf_llama::{default_width, rotary_decoder, with_heads};
 use crate::{ModelFile, SpecError};
 
 /// Qwen2: biases of queries, keys and values only.
@@ -18,18 +18,11 @@ pub(crate) fn qwen2(fields: &mut Fields) -> Result<ModelFile, SpecError> {
 /// Qwen3: norms of every query and key, heads of any width.
 pub(crate) fn qwen3(fields: &mut Fields) -> Result<ModelFile, SpecError> {
     let file = rotary_decoder(fields, "Qwen3ForCausalLM")?;
-    let file = with_heads(fields, ModelFile { head_dim: default_width(fields, &file), ..file }, Some(32))?;
+    let file = with_heads(fields, ModelFile { head_dim: default_width(fields, &file, 128), ..file }, Some(32))?;
     let bias = Some(fields.flag("attention_bias", false)?);
     let ffn = Some(fields.needed_size("intermediate_size")?);
     let qk_norm = Some(QkNorm::Rms);
     windowed(fields, ModelFile { ffn, qk_norm, qkv_bias: bias, projection_bias: bias, ..file })
-}
-
-/// The width of a head that Qwen3 has where nobody says it.
-fn default_width(fields: &Fields, file: &ModelFile) -> Option<usize> {
-    const WIDTH: usize = 128;
-    let follows = WIDTH.checked_mul(file.heads) == Some(file.hidden);
-    (!fields.names("head_dim") && !follows).then_some(WIDTH)
 }
 
 /// The window of the blocks after the first `max_window_layers`, or of those that `layer_types` says, where it is switched on.

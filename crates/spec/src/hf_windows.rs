@@ -51,7 +51,10 @@ impl Fields {
     }
 
     /// The blocks of type "sliding_attention", if the types are said.
-    fn windowed_blocks(&mut self, layers: usize) -> Result<Option<Vec<usize>>, SpecError> {
+    ///
+    /// # Errors
+    /// Types of other blocks than there are, or that are not known.
+    pub fn windowed_blocks(&mut self, layers: usize) -> Result<Option<Vec<usize>>, SpecError> {
         let Some(value) = self.take("layer_types") else { return Ok(None) };
         let refuse = || {
             let rule = format!("it says of each of {layers} blocks \"{FULL}\" or \"{SLIDING}\"");
@@ -67,4 +70,4 @@ impl Fields {
 
 /// Types of blocks: attention that reaches over all positions before, and over a window.
 pub(crate) const FULL: &str = "full_attention";
-const SLIDING: &str = "sliding_attention";
+pub(crate) const SLIDING: &str = "sliding_attention";

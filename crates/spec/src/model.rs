@@ -55,6 +55,12 @@ pub struct Model {
     pub patch_biases: bool,
     /// Whether the head uses the embedding table.
     pub tied_head: bool,
+    /// What rows of the table are multiplied with where tokens become the residual stream (Gemma: the root of `hidden`), rounded
+    /// to the type that values are stored in; above 0, 1 of most models and of those of patches. A head that uses the table does
+    /// not.
+    pub embedding_scale: f64,
+    /// The soft cap of logits, `cap * tanh(logit / cap)`; only of models of tokens.
+    pub logit_cap: Option<f64>,
     /// Dropout rate after the embedding, on attention probabilities and on both block outputs; in [0, 1).
     pub dropout: f64,
     /// Whether a trained table of positions is added to the embedding.

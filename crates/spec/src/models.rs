@@ -9,7 +9,7 @@ macro_rules! preset {
 }
 
 /// Name and file of every preset, by family and size.
-const PRESETS: [(&str, &str); 55] = [
+const PRESETS: [(&str, &str); 63] = [
     preset!("gpt-tiny"),
     preset!("gpt-demo"),
     preset!("gpt2-124m"),
@@ -53,12 +53,20 @@ const PRESETS: [(&str, &str); 55] = [
     preset!("llama3-8b"),
     preset!("llama3-70b"),
     preset!("llama3-405b"),
+    preset!("gemma2-2b"),
+    preset!("gemma2-9b"),
+    preset!("gemma2-27b"),
+    preset!("gemma3-1b"),
+    preset!("gemma3-4b"),
+    preset!("gemma3-12b"),
+    preset!("gemma3-27b"),
     preset!("mixtral-8x7b"),
     preset!("mixtral-8x22b"),
     preset!("olmoe-1b-7b"),
     preset!("qwen3-30b-a3b"),
     preset!("qwen3-235b-a22b"),
     preset!("deepseek-v3"),
+    preset!("kimi-k2"),
     preset!("ted-1.3b"),
     preset!("ted-2.7b"),
     preset!("ted-6.7b"),
@@ -175,6 +183,7 @@ mod tests {
             ("qwen3-235b-a22b", 235_093_634_560, 22_190_763_520),
             // With 256 numbers a router by which experts are chosen.
             ("deepseek-v3", 671_026_419_200, 37_552_297_472),
+            ("kimi-k2", 1_026_408_232_448, 32_861_500_928),
         ];
         for (name, all, active) in released {
             let model = Model::preset(name).unwrap();

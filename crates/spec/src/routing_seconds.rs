@@ -117,7 +117,8 @@ mod tests {
     use crate::{Choice, Nodes, Routing};
 
     fn tier(devices: Option<usize>, bandwidth: f64, latency: f64) -> Tier {
-        Tier { name: "t".into(), devices, links: 1, bandwidth, efficiency: 1.0, latency, half_bytes: 0.0 }
+        let (links, efficiency, origins) = (1, 1.0, crate::Origins::default());
+        Tier { name: "t".into(), devices, links, bandwidth, efficiency, latency, half_bytes: 0.0, origins }
     }
 
     fn routing() -> (Routing, Vec<Tier>) {

@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::SpecError;
+use crate::nearest_name::meant_in_message;
 
 /// Reads `text` as a `what` ("a model", "a cluster").
 ///
@@ -15,7 +16,9 @@ pub fn read<T: DeserializeOwned>(what: &'static str, text: &str) -> Result<T, Sp
         let number = place.map_or(1, |before| before.matches('\n').count() + 1);
         // Long lines (or a binary file taken for a description) are cut: the number finds them.
         let line = text.lines().nth(number - 1).unwrap_or_default().chars().take(80).collect();
-        SpecError::Syntax { what, text: line, reason: format!("line {number}: {}", error.message().trim()) }
+        let message = error.message().trim();
+        let meant = meant_in_message(message);
+        SpecError::Syntax { what, text: line, reason: format!("line {number}: {message}{meant}") }
     })
 }
 

@@ -15,7 +15,7 @@ use crate::builder::{Builder, PARTIAL};
 use crate::ends::{embedding, head};
 use crate::experts::experts;
 use crate::latent;
-use crate::operation::{DropoutSite, GemmPass, GemmStorage, NormOf, Write};
+use crate::operation::{DropoutSite, GemmPass, GemmStorage, NormOf, Scaled, Write};
 use crate::program::{Boundaries, Boundary};
 use crate::value::{Format, Home};
 use crate::{
@@ -400,12 +400,17 @@ fn branch(
         given = norm(b, &format!("block.{index}.{after}"), of_stream(b, index), given)?;
     }
     if scale != 1.0 {
-        let (block, output) = (b.block_kind(index), b.in_place("scaled", given));
-        b.push(kind::Scale { block, input: given, output });
-        b.record(Node::Scale { block, input: given, output });
-        given = output;
+        given = scaled(b, Scaled::Branch(b.block_kind(index)), given);
     }
     residual(b, site, None, given, stream)
+}
+
+/// Times the factor of the model, in place.
+pub(crate) fn scaled(b: &mut Builder, of: Scaled, input: ValueId) -> ValueId {
+    let output = b.in_place("scaled", input);
+    b.push(kind::Scale { of, input, output });
+    b.record(Node::Scale { of, input, output });
+    output
 }
 
 /// Bias, dropout and the addition to the residual stream.

@@ -8,9 +8,9 @@
 use quadrille_spec::{Axis, AxisSet};
 
 use crate::backward::Node;
-use crate::blocks::{INIT_STD, add_bias, bias_parameter, norm, product};
+use crate::blocks::{INIT_STD, add_bias, bias_parameter, norm, product, scaled};
 use crate::builder::Builder;
-use crate::operation::{DropoutSite, GemmPass, GemmStorage, NormOf, Reduction, Write};
+use crate::operation::{DropoutSite, GemmPass, GemmStorage, NormOf, Reduction, Scaled, Write};
 use crate::value::{Format, Home};
 use crate::{Extent, Initial, Layer, ParameterId, Purpose, Sharding, StepError, ValueId, kind};
 
@@ -43,7 +43,7 @@ fn patch_embedding(b: &mut Builder, values: usize) -> Built<ValueId> {
     dropout(b, x)
 }
 
-/// Rows of a table.
+/// Rows of a table, times a factor.
 fn token_embedding(b: &mut Builder) -> Built<(ParameterId, ValueId)> {
     let table = vocabulary_table(b, "embedding.table")?;
     let positions = positions_table(b)?;
@@ -57,6 +57,7 @@ fn token_embedding(b: &mut Builder) -> Built<(ParameterId, ValueId)> {
 
     let x = b.transition(looked_up, &b.residual_sharding())?;
     b.record(Node::Stream { input: looked_up, output: x });
+    let x = if b.model.embedding_scale == 1.0 { x } else { scaled(b, Scaled::Embedding, x) };
     let x = add_positions(b, positions, x);
     Ok((table, dropout(b, x)?))
 }
@@ -98,7 +99,8 @@ pub(crate) fn head(b: &mut Builder, table: Option<ParameterId>, x: ValueId) -> B
     match b.model.patch_values {
         None => {
             let logits = logits(b, table, normed)?;
-            cross_entropy(b, logits)
+            let capped = capped(b, logits);
+            cross_entropy(b, logits, capped)
         }
         Some(values) => patch_head(b, values, normed),
     }
@@ -155,8 +157,19 @@ pub(crate) fn logits(b: &mut Builder, table: Option<ParameterId>, normed: ValueI
     Ok(logits)
 }
 
-/// Vocabulary-parallel cross-entropy: one maximum and one fused sum of two per row over x and y.
-fn cross_entropy(b: &mut Builder, logits: ValueId) -> Built<()> {
+/// Logits as they are read: with the soft cap of the model, if it has one, in place.
+pub(crate) fn capped(b: &mut Builder, logits: ValueId) -> ValueId {
+    if b.model.logit_cap.is_none() {
+        return logits;
+    }
+    let output = b.in_place("capped logits", logits);
+    b.push(kind::CapLogits { logits, output });
+    output
+}
+
+/// Vocabulary-parallel cross-entropy: one maximum and one fused sum of two per row over x and y. The gradient takes the place of
+/// the logits as they are read, and is that of the product's: so nothing is kept of these.
+fn cross_entropy(b: &mut Builder, product: ValueId, logits: ValueId) -> Built<()> {
     let complete = Sharding::new(&b.rows(), &[]);
     let partial = complete.partial(xy());
     let rows = Extent::Tokens;
@@ -172,7 +185,7 @@ fn cross_entropy(b: &mut Builder, logits: ValueId) -> Built<()> {
     }
     let gradient = b.in_place("d logits", logits);
     b.push(kind::CrossEntropyGradient { logits, maxima, sums, output: gradient });
-    b.record(Node::Loss { predictions: logits, gradient });
+    b.record(Node::Loss { predictions: product, gradient });
     Ok(())
 }
 

@@ -93,6 +93,7 @@ pub(crate) fn logits(b: &mut Builder, generation: Generation) -> Built<ValueId> 
         Some((table, collected)) => {
             let normed = norm(b, "final_norm", NormOf::Final, collected)?;
             let logits = ends::logits(b, table, normed)?;
+            let logits = ends::capped(b, logits);
             let whole = b.transition(logits, &Sharding::default())?;
             let storage = b.values[whole.0].storage;
             b.storages[storage.0].persistent = true;

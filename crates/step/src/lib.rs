@@ -92,7 +92,7 @@ pub use liveness::Lifetimes;
 pub use memory::Living;
 pub use operation::{
     At, BlockKind, Collective, Computation, DropoutSite, GemmPass, GemmStorage, Group, Members, NormOf, Op, Operands,
-    Operation, Panel, Product, Reduction, Scalar, Verdict, Wanted, When, Work, Write, kind, operation_names,
+    Operation, Panel, Product, Reduction, Scalar, Scaled, Verdict, Wanted, When, Work, Write, kind, operation_names,
 };
 pub use parameter::{Initial, Parameter, ParameterId, SharedKeys};
 pub use placement::Placement;

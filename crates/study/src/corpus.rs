@@ -54,7 +54,7 @@ impl Corpus {
         let source = match text.paths.as_slice() {
             [] => demo(tokenizer, rule, seed, wanted)?,
             paths => {
-                let reading = Reading { tokenizer, text_field: text.text_field.clone() };
+                let reading = Reading { tokenizer, text_field: text.text_field.clone(), binary: text.binary };
                 let opening = Opening { reading: &reading, named: text.tokenizer.is_some(), cache: &text.cache };
                 open_files(paths, &opening, rule, on_preparation)?
             }

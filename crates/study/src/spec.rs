@@ -63,6 +63,8 @@ pub struct TextSpec {
     pub tokenizer: Option<TokenizerChoice>,
     /// The field of JSON lines that holds the text.
     pub text_field: String,
+    /// Whether files that are no text are read all the same.
+    pub binary: bool,
     /// The folder for tokenised text.
     pub cache: PathBuf,
 }
@@ -70,7 +72,7 @@ pub struct TextSpec {
 impl Default for TextSpec {
     fn default() -> Self {
         let (text_field, cache) = (DataSpec::TEXT_FIELD.to_owned(), DataSpec::CACHE.into());
-        Self { paths: Vec::new(), tokenizer: None, text_field, cache }
+        Self { paths: Vec::new(), tokenizer: None, text_field, binary: false, cache }
     }
 }
 

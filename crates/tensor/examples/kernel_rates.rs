@@ -209,7 +209,7 @@ impl Bench {
         self.rate("cross_entropy_max", len, 1, || cross_entropy_max(pool, shape, &logits, &mut max));
         self.rate("cross_entropy_sums", len, 1, || cross_entropy_sums(pool, shape, &logits, &max, &tokens, &mut sums));
         self.rate("cross_entropy_gradient", len, 2, || {
-            cross_entropy_gradient(pool, shape, &mut logits, &max, &sums, &tokens, 1.0);
+            cross_entropy_gradient(pool, shape, &mut logits, &max, &sums, &tokens, 1.0, None);
         });
         let (mut table, mut y) = (random(cols * HIDDEN), random(rows * HIDDEN));
         let (len, table_len) = (y.len(), table.len());

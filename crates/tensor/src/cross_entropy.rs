@@ -5,6 +5,7 @@
 //! Per row: m = the largest logit, S = sum of exp(logit - m), q = the target's logit - m, all
 //! over every rank; the loss is ln S - q.
 
+use crate::cap::slope;
 use crate::dispatch::vectorised;
 use crate::element::Element;
 use crate::lanes::{largest, sum};
@@ -74,7 +75,7 @@ pub fn cross_entropy_loss<T: Element>(sums: &[T], targets: &[u32]) -> f64 {
 }
 
 /// logits become their gradient, (softmax - onehot) scale, 0 in the padding, given m and the
-/// reduced (S, q). Returns the sum over rows of the loss ln S - q, not scaled. Rows whose target is [`IGNORED`] have
+/// reduced (S, q); where a soft `cap` gave them, that of what it was given. Returns the sum over rows of the loss ln S - q, not scaled. Rows whose target is [`IGNORED`] have
 /// no loss, and their gradient is 0.
 pub fn cross_entropy_gradient<S: Stored>(
     pool: &Pool,
@@ -84,6 +85,7 @@ pub fn cross_entropy_gradient<S: Stored>(
     sums: &[S::Real],
     targets: &[u32],
     scale: S::Real,
+    cap: Option<S::Real>,
 ) -> f64 {
     let LogitsShape { rows, cols, valid, start } = shape;
     assert_eq!((logits.len(), sums.len()), (rows * cols, rows * 2));
@@ -102,17 +104,32 @@ pub fn cross_entropy_gradient<S: Stored>(
                     }
                     let (logits, padding) = logits.split_at_mut(valid);
                     let (m, factor) = (max[row], scale / sums[2 * row]);
-                    let softmax = |x: S| (x.widen() - m).exp() * factor;
+                    let softmax = |x: S::Real| (x - m).exp() * factor;
                     let target = (targets[row] as usize).wrapping_sub(start);
-                    let gradient = logits.get(target).map(|x| S::rounded(softmax(*x) - scale));
-                    logits.iter_mut().for_each(|x| *x = S::rounded(softmax(*x)));
-                    padding.fill(S::ZERO);
-                    if let Some((x, gradient)) = logits.get_mut(target).zip(gradient) {
-                        *x = gradient;
+                    match cap {
+                        None => row_gradient(logits, target, softmax, scale, |_| S::Real::ONE),
+                        Some(cap) => row_gradient(logits, target, softmax, scale, |x| slope(x, cap)),
                     }
+                    padding.fill(S::ZERO);
                 }
             },
         );
     });
     cross_entropy_loss(sums, targets)
+}
+
+/// A row's logits become (softmax - onehot scale) slope, of which `softmax` has the scale.
+#[inline(always)]
+fn row_gradient<S: Stored>(
+    logits: &mut [S],
+    target: usize,
+    softmax: impl Fn(S::Real) -> S::Real,
+    scale: S::Real,
+    slope: impl Fn(S::Real) -> S::Real,
+) {
+    let of_target = logits.get(target).map(|x| S::rounded((softmax(x.widen()) - scale) * slope(x.widen())));
+    logits.iter_mut().for_each(|x| *x = S::rounded(softmax(x.widen()) * slope(x.widen())));
+    if let Some((x, gradient)) = logits.get_mut(target).zip(of_target) {
+        *x = gradient;
+    }
 }

@@ -16,6 +16,7 @@ pub mod attention;
 #[cfg(target_arch = "x86_64")]
 mod bf16_product;
 mod buffer;
+mod cap;
 mod columns;
 mod context;
 mod cross_entropy;
@@ -53,6 +54,7 @@ pub use attention::{
     newest_rows, pack_keys_values, split_heads, store_keys_values, unpack_keys_values,
 };
 pub use buffer::Buffer;
+pub use cap::cap;
 pub use columns::{copy_panel_columns, pack_columns, slice_columns, store_panel_columns, unpack_columns};
 pub use context::ContextPart;
 pub use cross_entropy::{IGNORED, cross_entropy_gradient, cross_entropy_loss, cross_entropy_max, cross_entropy_sums};

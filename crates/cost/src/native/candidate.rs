@@ -255,10 +255,18 @@ impl Candidate {
 /// How many neighbours along each axis share one of the blocks of `domain` consecutive ranks. Where such a block ends
 /// amid a group, groups straddle it: the largest size that all of them have inside counts.
 pub fn inside(grid: &Grid, domain: usize) -> [usize; Axis::COUNT] {
-    let mut inside = [1; Axis::COUNT];
-    let mut left = domain.min(grid.ranks());
-    for axis in grid.order().axes() {
-        let size = grid.size(axis);
+    inside_by(grid.order().axes(), Axis::ALL.map(|axis| grid.size(axis)), domain.min(grid.ranks()))
+}
+
+/// The same of ranks in an order of axes, from the inside out.
+pub fn inside_by(
+    order: impl IntoIterator<Item = Axis>,
+    sizes: [usize; Axis::COUNT],
+    domain: usize,
+) -> [usize; Axis::COUNT] {
+    let (mut inside, mut left) = ([1; Axis::COUNT], domain);
+    for axis in order {
+        let size = sizes[axis as usize];
         inside[axis as usize] = common_divisor(size, left);
         left = if left.is_multiple_of(size) { left / size } else { 1 };
     }

@@ -2,7 +2,7 @@
 //! what those move. Counted from their definitions.
 
 use quadrille_spec::Axis;
-use quadrille_step::{At, Computation, Operation, StageProgram, ValueId, Work};
+use quadrille_step::{At, Computation, GemmPass, Operation, StageProgram, ValueId, Work};
 
 use super::machine::NativeMachine;
 use super::rates::Taken;
@@ -36,6 +36,9 @@ const FUSED_LOSS: [u64; 3] = [1, 1, 2];
 /// conversion back 3.
 const EAGER_LOSS_HALVES: [u64; 3] = [5, 14, 7];
 
+/// Logits that the kernels of an eager cap read and write: quotient, hyperbolic tangent and product 2 each; back 2, 3 and 2.
+const EAGER_CAP: [u64; 2] = [6, 7];
+
 impl NativeMachine<'_> {
     /// What an operation takes on the compute stream of a rank of the stage, and in how many kernels.
     pub(super) fn cost(&self, stage: &StageProgram, operation: &Operation) -> (Taken, f64) {
@@ -45,6 +48,7 @@ impl NativeMachine<'_> {
             return (self.taken(&work), 1.0);
         }
         match operation {
+            Operation::Gemm(op) if self.problem.rates.casts() && !op.of_logits(stage) => self.narrow_product(&work),
             Operation::Attention(_) | Operation::AttentionBackward(_)
                 if framework.attention == AttentionKernel::Stored =>
             {
@@ -60,6 +64,13 @@ impl NativeMachine<'_> {
             }
             _ => (self.taken(&Work { moved: moved(framework, stage, operation, &work), ..work }), 1.0),
         }
+    }
+
+    /// A product with the cast of its left operand.
+    fn narrow_product(&self, work: &Work) -> (Taken, f64) {
+        let Computation::Product { pass, product, groups } = work.computation else { return (self.taken(work), 1.0) };
+        let kernels = if pass == GemmPass::WeightGradient { 1.0 } else { 2.0 };
+        (self.problem.rates.narrow_products(pass, product.each(groups), groups as f64), kernels)
     }
 
     /// FLOPs of products and attention in an operation.
@@ -140,6 +151,10 @@ fn moved(framework: &Framework, stage: &StageProgram, operation: &Operation, wor
     match operation {
         Operation::CrossEntropyMax(op) => loss(0, op.logits),
         Operation::CrossEntropySums(op) => loss(1, op.logits),
+        Operation::CapLogits(op) if eager.loss => EAGER_CAP[0] * bytes(op.logits),
+        Operation::CrossEntropyGradient(op) if eager.loss && stage.model.logit_cap.is_some() => {
+            loss(2, op.logits) + EAGER_CAP[1] * bytes(op.logits)
+        }
         Operation::CrossEntropyGradient(op) => loss(2, op.logits),
         Operation::RowSquares(op) if eager.norms => work.moved + EAGER_STATISTICS * bytes(op.input),
         Operation::Norm(op) if eager.norms => work.moved + EAGER_SCALING * bytes(op.input),

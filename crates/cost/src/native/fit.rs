@@ -6,7 +6,7 @@
 //! going on from there until nothing improves. Errors are logarithms of predicted over measured seconds: relative errors
 //! where they are small, and twice as long weighs as much as half as long where they are not.
 
-use quadrille_spec::{CollectiveKind, SpecError, Tier};
+use quadrille_spec::{CollectiveKind, Origin, SpecError, Tier};
 
 use super::RankGroup;
 
@@ -97,7 +97,11 @@ pub fn fit_tier(tiers: &[Tier], which: usize, samples: &[Sample]) -> Result<Tier
 fn within(tier: &Tier, unknowns: Unknowns) -> Tier {
     let fitted = with(tier, unknowns);
     let efficiency = fitted.bandwidth / tier.bandwidth;
-    if efficiency <= 1.0 { Tier { bandwidth: tier.bandwidth, efficiency, ..fitted } } else { fitted }
+    let reaches = efficiency <= 1.0;
+    let mut within = if reaches { Tier { bandwidth: tier.bandwidth, efficiency, ..fitted } } else { fitted };
+    let measured = ["latency", "efficiency", "half_bytes"].into_iter().chain((!reaches).then_some("bandwidth"));
+    measured.for_each(|number| within.origins.set(number, Origin::Measured));
+    within
 }
 
 /// The tier with these numbers, at an efficiency of 1.

@@ -1,7 +1,9 @@
 //! How a program that trains stores numbers, which kernels it has and what it sends when, beyond what a layout says.
 
-use quadrille_spec::{Device, Efficiency, ElementType, Layout, Peaks, Sparsity, SpecError, Zero};
+use quadrille_spec::{Device, Efficiency, ElementType, Layout, Origin, Peaks, Sparsity, SpecError, Zero};
 use quadrille_step::Formats;
+
+use super::{Moments, NarrowFormat};
 
 /// What a framework does the same way in every layout.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -19,6 +21,8 @@ pub struct Framework {
     pub states: StateBytes,
     /// Bytes of an activation and of what is sent of it; also of the operands of products.
     pub activation_bytes: u64,
+    /// What operands of products of blocks are cast to, where they are not what is stored; the head's are not cast.
+    pub narrow: Option<NarrowFormat>,
     /// Bytes of a logit while the loss is taken, and of its gradient.
     pub logit_bytes: u64,
     /// Bytes of a logit and its copies at the worst moment of the loss.
@@ -29,6 +33,8 @@ pub struct Framework {
     pub attention: AttentionKernel,
     /// Fraction of the device's rate of flash-style attention that its kernel reaches.
     pub attention_rate: f64,
+    /// Fraction of a device's arithmetic that is left to kernels by collectives which run beside all of them: in (0, 1].
+    pub compute_share: f64,
     /// Whether a norm whose rows lie on one device is one kernel, which reads its input once.
     pub fused_norms: bool,
     /// What is a sequence of a tensor library's kernels instead of one.
@@ -60,10 +66,24 @@ pub struct Framework {
     pub dispatch_seconds: f64,
     /// Seconds of a step in which a device waits for its tokens.
     pub data_seconds: f64,
-    /// Bytes of a device that are taken before the first value: the driver's context, communication buffers.
+    /// Bytes of a device that are taken beside tensors, in the mean of runs: the driver's context, communication buffers,
+    /// workspaces, what the allocator caches.
     pub reserved_bytes: u64,
+    /// By how much runs differ in that: one deviation; 0: not at all, or nothing is known.
+    pub reserved_deviation: u64,
     /// Bytes that the allocator holds per byte in use at the peak, at least 1.
     pub allocator_factor: f64,
+}
+
+/// What is said of the types of a framework's numbers; nothing: they are its usual ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Numbers {
+    /// What gradients of weights are summed in: f32, or 16 bits.
+    pub gradients: Option<ElementType>,
+    /// What the optimizer's moments are stored in.
+    pub moments: Option<Moments>,
+    /// What operands of products are cast to.
+    pub products: Option<NarrowFormat>,
 }
 
 /// Bytes per parameter: of a matrix or a table.
@@ -146,9 +166,14 @@ pub enum Hiding {
 /// stands for several calls.
 const EAGER_HOST_SECONDS: f64 = 61.5e-6;
 
-/// The driver's context on an A100, as the log of BigScience's runs says. What NCCL and the allocator hold beside it depends
-/// on the run: published ones took 8 to 15 GB beyond their tensors, see `quadrille validate published`.
-const CONTEXT_BYTES: u64 = 1_500_000_000;
+/// What is left of a device's arithmetic beside collectives that gather and scatter throughout a step, whose kernels take
+/// multiprocessors; fitted, see `quadrille validate published --cross`.
+const SHARE_BESIDE_GATHERS: f64 = 0.926;
+
+/// What runs on A100 of 80 GB took beyond their tensors, in the mean, and one deviation: a normal distribution, fitted on the bytes
+/// of BigScience's runs and on which of Hagemann et al.'s ran out of memory, see `quadrille validate published`. Of smaller devices
+/// less: [`Framework::reserved_on`].
+const BESIDE_TENSORS: [u64; 2] = [14_000_000_000, 6_000_000_000];
 
 impl Framework {
     /// This program's engine in f32: weights and gradients of 4 bytes, two moments. In other types: [`Framework::own`].
@@ -159,11 +184,13 @@ impl Framework {
         sparsity: None,
         states: StateBytes { weight: 4, gradient: 4, optimizer: 8, gathered_weight: 4, sent_gradient: 4 },
         activation_bytes: 4,
+        narrow: None,
         logit_bytes: 4,
         loss_bytes: 4,
         mask_bytes: 0,
         attention: AttentionKernel::Flash,
         attention_rate: 1.0,
+        compute_share: 1.0,
         fused_norms: false,
         eager: Eager::NONE,
         gathers_inputs_again: false,
@@ -178,6 +205,7 @@ impl Framework {
         dispatch_seconds: 0.0,
         data_seconds: 0.0,
         reserved_bytes: 0,
+        reserved_deviation: 0,
         allocator_factor: 1.0,
     };
 
@@ -192,11 +220,13 @@ impl Framework {
         sparsity: None,
         states: StateBytes { weight: 2, gradient: 4, optimizer: 12, gathered_weight: 2, sent_gradient: 4 },
         activation_bytes: 2,
+        narrow: None,
         logit_bytes: 4,
         loss_bytes: 6,
         mask_bytes: 1,
         attention: AttentionKernel::Flash,
         attention_rate: 1.0,
+        compute_share: 1.0,
         fused_norms: true,
         eager: Eager { loss: true, ..Eager::NONE },
         gathers_inputs_again: true,
@@ -210,7 +240,8 @@ impl Framework {
         host_seconds: EAGER_HOST_SECONDS,
         dispatch_seconds: 0.0,
         data_seconds: 0.0,
-        reserved_bytes: CONTEXT_BYTES,
+        reserved_bytes: BESIDE_TENSORS[0],
+        reserved_deviation: BESIDE_TENSORS[1],
         allocator_factor: 1.0,
     };
 
@@ -225,6 +256,7 @@ impl Framework {
         name: "fsdp",
         states: StateBytes { weight: 4, gradient: 4, optimizer: 8, gathered_weight: 2, sent_gradient: 2 },
         gathers_blocks: true,
+        compute_share: SHARE_BESIDE_GATHERS,
         gradient_bucket: None,
         loss_bytes: 16,
         ..Self::MEGATRON
@@ -287,7 +319,7 @@ impl Framework {
 
     /// FLOP/s of a device in the type of the framework's products, at best.
     pub fn peak(&self, device: &Device) -> f64 {
-        let Peaks { half, single, double } = device.peak;
+        let Peaks { half, single, double, .. } = device.peak;
         match self.activation_bytes {
             ..=2 if self.multiplies_narrow() => half,
             ..=2 => half.min(single),
@@ -296,22 +328,44 @@ impl Framework {
         }
     }
 
+    /// FLOP/s of a device in most of its products, at best: what utilisation is a part of.
+    pub fn product_peak(&self, device: &Device) -> f64 {
+        self.narrow.and_then(|narrow| narrow.peak(&device.peak)).unwrap_or_else(|| self.peak(device))
+    }
+
     /// What products of the framework's operands reach of that peak.
     pub fn products<'d>(&self, device: &'d Device) -> &'d Efficiency {
         let narrow = device.half_products.as_ref().filter(|_| self.multiplies_narrow());
         narrow.unwrap_or(&device.products)
     }
 
-    /// The same, to be changed.
-    pub fn products_mut<'d>(&self, device: &'d mut Device) -> &'d mut Efficiency {
+    /// Puts another in its place, of this origin.
+    pub fn set_products(&self, device: &mut Device, products: Efficiency, origin: Origin) {
         let narrow = device.half_products.as_mut().filter(|_| self.multiplies_narrow());
-        narrow.unwrap_or(&mut device.products)
+        let name = if narrow.is_some() { "half_products" } else { "products" };
+        *narrow.unwrap_or(&mut device.products) = products;
+        device.origins.set(name, origin);
     }
 
     /// Whether products take operands of 16 bits as they are: this program's kernels have an instruction for bf16 alone, and
     /// widen f16.
     fn multiplies_narrow(&self) -> bool {
         self.activation_bytes <= 2 && !(self.is_own() && self.dtype == ElementType::F16)
+    }
+
+    /// The same with gradients, moments and operands of products in other types: gradients are summed and, where they were not
+    /// in fewer bytes before, sent as said.
+    #[must_use]
+    pub fn in_formats(self, numbers: Numbers) -> Self {
+        let mut states = self.states;
+        if let Some(gradients) = numbers.gradients {
+            states.gradient = gradients.bytes();
+            states.sent_gradient = states.sent_gradient.min(states.gradient);
+        }
+        if let Some(moments) = numbers.moments {
+            states.optimizer = states.optimizer - Moments::F32.bytes() + moments.bytes();
+        }
+        Self { states, gradients: numbers.gradients.unwrap_or(self.gradients), narrow: numbers.products, ..self }
     }
 
     /// The framework of that name.
@@ -339,7 +393,7 @@ mod tests {
     fn products_and_attention_run_at_the_rates_that_kernels_have() {
         let cluster = Cluster::preset("dgx-a100").unwrap();
         let device = cluster.device.unwrap();
-        let Peaks { half, single, double } = device.peak;
+        let Peaks { half, single, double, .. } = device.peak;
         let own = |dtype: ElementType| Framework::own(dtype, dtype.real().into());
         let peaks = ElementType::ALL.map(|(name, dtype)| (name, own(dtype).peak(&device)));
         assert_eq!(peaks, [("f32", single), ("f64", double), ("bf16", half), ("f16", half.min(single))]);

@@ -44,7 +44,7 @@ impl Problem {
             optimizer,
             activations,
             buffers: rest - activations,
-            framework: self.framework.reserved_bytes + lost.ceil() as u64,
+            framework: self.framework.reserved_on(self.device_memory) + lost.ceil() as u64,
         }
     }
 }

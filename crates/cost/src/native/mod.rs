@@ -4,6 +4,7 @@
 //! What a [`Framework`] does otherwise is in its programs ([`quadrille_step::Practice`]) and in a table of costs. [`Bounds`]
 //! are below the price of programs and tell a search which of them to build.
 
+mod beside;
 mod bounds;
 mod candidate;
 mod costs;
@@ -12,6 +13,7 @@ mod framework;
 mod machine;
 mod measured;
 mod memory;
+mod narrow;
 mod network;
 mod practiced;
 mod price;
@@ -20,12 +22,14 @@ mod program;
 mod rank_group;
 mod rates;
 
+pub use beside::normal_below;
 pub use bounds::{Bounds, Pieces};
-pub use candidate::{Candidate, inside};
+pub use candidate::{Candidate, inside, inside_by};
 pub use fit::{Deviation, Sample, fit_tier};
-pub use framework::{AttentionKernel, Eager, Framework, Hiding, StateBytes};
+pub use framework::{AttentionKernel, Eager, Framework, Hiding, Numbers, StateBytes};
 pub use machine::NativeMachine;
 pub use measured::{attention_flops, product_flops, sweep_flops};
+pub use narrow::{Moments, NarrowFormat};
 pub use price::{Memory, Parts, Price};
 pub use problem::Problem;
 pub use program::PriceError;

@@ -235,7 +235,8 @@ mod tests {
     use crate::native::candidate::tests::candidate;
 
     fn tier(devices: Option<usize>, links: usize, bandwidth: f64, latency: f64) -> Tier {
-        Tier { name: "t".to_owned(), devices, links, bandwidth, efficiency: 0.5, latency, half_bytes: 0.0 }
+        let (name, origins) = ("t".to_owned(), quadrille_spec::Origins::default());
+        Tier { name, devices, links, bandwidth, efficiency: 0.5, latency, half_bytes: 0.0, origins }
     }
 
     fn link(tiers: &[Tier], grid: &str, inside: [usize; Axis::COUNT], axes: &[Axis]) -> Link {

@@ -1,7 +1,7 @@
 //! What does not vary while layouts are compared.
 
 use quadrille_spec::{
-    Axis, Block, Cluster, Experts, Imbalance, Layout, Model, Normalization, Rotary, RotaryScaling, SpecError,
+    Axis, Block, Cluster, Device, Experts, Imbalance, Layout, Model, Normalization, Rotary, RotaryScaling, SpecError,
 };
 
 use super::network::{Network, Placement};
@@ -24,6 +24,8 @@ pub struct Problem {
     /// The device's name, its bandwidth to the memory of its host, and its share of it.
     device: String,
     pub(super) host_bandwidth: Option<f64>,
+    /// Bytes of the device, where they are known.
+    pub(super) device_memory: Option<u64>,
     host_memory: Option<u64>,
     pub(super) framework: Framework,
     pub(super) imbalance: Imbalance,
@@ -56,6 +58,7 @@ impl Problem {
                 return Err(SpecError::invalid(field, 0, "it must be at least 1", "give a positive number"));
             }
         }
+        check_narrow(device, &framework)?;
         check_counts(model, &framework, global_batch, seq_len)?;
         Ok(Self {
             model: model.clone(),
@@ -65,6 +68,7 @@ impl Problem {
             network: Network::new(&cluster.tiers)?,
             device: device.name.clone(),
             host_bandwidth: device.host_bandwidth,
+            device_memory: cluster.device_memory,
             host_memory: device.host_memory,
             framework,
             imbalance: Imbalance::EQUAL,
@@ -146,6 +150,18 @@ impl Problem {
             Some(values) => (4.0 + 6.0) * values as f64 * h,
         };
         global_batch as f64 * s * (blocks + ends)
+    }
+}
+
+/// Makes sure that the device has products of the operands that the framework casts to.
+fn check_narrow(device: &Device, framework: &Framework) -> Result<(), SpecError> {
+    match framework.narrow {
+        Some(narrow) if narrow.peak(&device.peak).is_none() => {
+            let rule = format!("{} says nothing of products of operands in {narrow}", device.name);
+            let remedy = "name a device that has them, or leave products in the type of values";
+            Err(SpecError::invalid(narrow.peak_field(), "none", rule, remedy))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -69,6 +69,7 @@ mod tests {
             efficiency: 1.0,
             latency,
             half_bytes: 0.0,
+            origins: quadrille_spec::Origins::default(),
         };
         [tier(Some(4), 100e9, 1e-6), tier(None, 10e9, 5e-6)]
     }

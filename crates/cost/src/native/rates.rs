@@ -3,9 +3,10 @@
 use std::ops::AddAssign;
 
 use quadrille_spec::{Device, Efficiency};
+use quadrille_step::GemmPass;
 
-use super::Framework;
 use super::measured::{attention_flops, product_flops};
+use super::{Framework, NarrowFormat};
 
 /// A device as formulas need it.
 #[derive(Debug, Clone)]
@@ -23,6 +24,16 @@ pub(super) struct Rates {
     attention_rate: f64,
     /// Bytes of the operands of products.
     element_bytes: f64,
+    narrow: Option<NarrowRates>,
+}
+
+/// How a device multiplies operands that are cast to fewer bits.
+#[derive(Debug, Clone)]
+struct NarrowRates {
+    format: NarrowFormat,
+    /// Seconds of a FLOP at the peak.
+    product: f64,
+    products: Efficiency,
 }
 
 /// What an operation takes on the compute stream, in seconds.
@@ -62,8 +73,9 @@ impl Rates {
         // This program's kernels compute attention in the type of sums.
         let own_narrow = framework.is_own() && framework.dtype.is_narrow();
         let of_attention = if own_narrow { peak.min(device.peak.single) } else { peak };
+        let share = framework.compute_share;
         Self {
-            product: 1.0 / peak,
+            product: 1.0 / (peak * share),
             vector: 1.0 / device.vector_rate,
             byte: 1.0 / (device.memory_bandwidth * device.memory_efficiency),
             launch: device.launch_seconds + framework.dispatch_seconds,
@@ -71,7 +83,16 @@ impl Rates {
             attention: device.attention.clone(),
             attention_rate: framework.attention_rate * of_attention / peak,
             element_bytes: framework.activation_bytes as f64,
+            narrow: framework.narrow.and_then(|format| {
+                let products = device.narrow_products.as_ref().unwrap_or_else(|| framework.products(device)).clone();
+                Some(NarrowRates { format, product: 1.0 / (format.peak(&device.peak)? * share), products })
+            }),
         }
+    }
+
+    /// Whether operands of products are cast to fewer bits.
+    pub fn casts(&self) -> bool {
+        self.narrow.is_some()
     }
 
     fn taken(&self, compute: f64, bytes: f64) -> Taken {
@@ -82,6 +103,18 @@ impl Rates {
     pub fn products(&self, [m, n, k]: [f64; 3], count: f64) -> Taken {
         let compute = count * product_flops([m, n, k]) * self.product / self.products.at([m, n, k]);
         self.taken(compute, count * (m * k + k * n + m * n) * self.element_bytes)
+    }
+
+    /// The same of operands that are cast to fewer bits, the left one for this product.
+    pub fn narrow_products(&self, pass: GemmPass, [m, n, k]: [f64; 3], count: f64) -> Taken {
+        let Some(narrow) = &self.narrow else { return self.products([m, n, k], count) };
+        let compute = count * product_flops([m, n, k]) * narrow.product / narrow.products.at([m, n, k]);
+        let operands = (m * k + k * n) * narrow.format.operand_bytes();
+        let mut taken = self.taken(compute, count * (operands + m * n * self.element_bytes));
+        if pass != GemmPass::WeightGradient {
+            taken += self.traffic(count * m * k * narrow.format.cast_bytes(self.element_bytes));
+        }
+        taken
     }
 
     /// Flash-style attention over `outputs` elements of its output, with heads of so many columns, `heads` of them in all

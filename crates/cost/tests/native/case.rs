@@ -4,11 +4,11 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use quadrille_cost::native::{Candidate, Framework, Problem};
+use quadrille_cost::native::{Candidate, Framework, Moments, NarrowFormat, Numbers, Problem};
 use quadrille_draws::{descriptions, mixtures};
 use quadrille_spec::{
     Activation, Activations, Axis, AxisSet, Cluster, Device, Dispatch, Efficiency, ElementType, Grid, Imbalance,
-    KeepWeights, Layout, LayoutRequest, Linear, Model, Norm, Origin, Overlap, Peaks, Positions, Recompute, Schedule,
+    KeepWeights, Layout, LayoutRequest, Linear, Model, Norm, Origins, Overlap, Peaks, Positions, Recompute, Schedule,
     Tier, Zero,
 };
 use quadrille_step::StepProgram;
@@ -30,7 +30,12 @@ pub struct Case {
 pub fn frameworks() -> impl Iterator<Item = Framework> {
     let narrow = Framework::own(ElementType::Bf16, ElementType::F32);
     let pruned = Framework { sparsity: "0.9".parse().ok(), ..narrow };
-    Framework::ALL.into_iter().chain([narrow, pruned])
+    let formats = Numbers {
+        products: Some(NarrowFormat::Nvfp4),
+        gradients: Some(ElementType::Bf16),
+        moments: Some(Moments::Fp8),
+    };
+    Framework::ALL.into_iter().chain([narrow, pruned, Framework::MEGATRON.in_formats(formats)])
 }
 
 impl Case {
@@ -287,18 +292,19 @@ pub fn clusters() -> impl Strategy<Value = Cluster> {
         let device = Device {
             name: "random".to_owned(),
             source: "a test".to_owned(),
-            efficiencies: Origin::Measured,
             memory: 1 << 36,
             memory_bandwidth: peak / 100.0,
             memory_efficiency: 0.8,
             host_bandwidth: Some(peak / 1000.0),
             host_memory: None,
-            peak: Peaks { half: 2.0 * peak, single: peak, double: peak / 2.0 },
+            peak: Peaks { fp4: Some(8.0 * peak), ..Peaks::wide(2.0 * peak, peak, peak / 2.0) },
             vector_rate: peak * balance,
             launch_seconds,
             products: efficiency.clone(),
             half_products: curved.then(|| efficiency.scaled(0.7)),
+            narrow_products: curved.then(|| efficiency.scaled(0.5)),
             attention: efficiency,
+            origins: Origins::default(),
         };
         let (inner, middle, outer, node, rack, count) = tiers;
         let domains = [Some(node), Some(node * rack), None];
@@ -310,6 +316,7 @@ pub fn clusters() -> impl Strategy<Value = Cluster> {
             efficiency: 0.9,
             latency: slower * latency,
             half_bytes,
+            origins: Origins::default(),
         };
         let all = [of(inner, 1.0), of(middle, 3.0), of(outer, 10.0)];
         let tiers = all
@@ -327,6 +334,7 @@ pub fn clusters() -> impl Strategy<Value = Cluster> {
             intra_node_bandwidth: 1e9,
             group_bandwidths: Vec::new(),
             calibration: None,
+            origins: Origins::default(),
         }
     })
 }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use quadrille_cost::native::{Deviation, RankGroup, Sample, fit_tier};
-use quadrille_spec::{CollectiveKind, Tier};
+use quadrille_spec::{CollectiveKind, Origin, Origins, Tier};
 
 const KINDS: [CollectiveKind; 6] = [
     CollectiveKind::AllReduce,
@@ -14,7 +14,8 @@ const KINDS: [CollectiveKind; 6] = [
 ];
 
 fn tier(devices: Option<usize>, bandwidth: f64, latency: f64, half_bytes: f64) -> Tier {
-    Tier { name: "t".to_owned(), devices, links: 2, bandwidth, efficiency: 1.0, latency, half_bytes }
+    let (name, origins) = ("t".to_owned(), Origins::default());
+    Tier { name, devices, links: 2, bandwidth, efficiency: 1.0, latency, half_bytes, origins }
 }
 
 /// What the tiers give for every kind of collective, from 4 KiB to 16 MiB.
@@ -71,6 +72,11 @@ fn a_known_bandwidth_is_kept_where_it_is_not_exceeded() {
     assert!(slower.bandwidth == 16e9 && close(slower.efficiency, 0.25), "{slower:?}");
     let faster = fit_tier(&[tier(None, 1e9, 1e-6, 0.0)], 0, &samples).unwrap();
     assert!(close(faster.bandwidth, 4e9) && faster.efficiency == 1.0, "{faster:?}");
+    // What is known stays what it was; all else was measured.
+    let origins = |tier: &Tier| ["bandwidth", "efficiency", "latency", "half_bytes"].map(|name| tier.origins.of(name));
+    let measured = Origin::Measured;
+    assert_eq!(origins(&slower), [Origin::Assumed, measured, measured, measured]);
+    assert_eq!(origins(&faster), [measured; 4]);
 }
 
 #[test]

@@ -73,7 +73,7 @@ proptest! {
             prop_assert!(price.model_flops <= price.executed_flops * (1.0 + 1e-9), "{price:?}");
             let ledgers = (0..case.layout.grid.ranks()).map(|rank| predict_rank(&program, rank));
             let most = ledgers.map(|ledger| ledger.memory.peak).max().unwrap();
-            prop_assert_eq!(price.memory.total() - framework.reserved_bytes, most, "{:?}", case.layout);
+            prop_assert_eq!(price.memory.total() - framework.reserved_on(case.cluster.device_memory), most, "{:?}", case.layout);
         }
     }
 }

@@ -237,6 +237,10 @@ where
         Ok(self.queue(0)?.scale(x.array, factor)?)
     }
 
+    fn cap(&self, x: &mut W<'_>, cap: f64) -> Done {
+        Ok(self.queue(0)?.cap(x.array, cap)?)
+    }
+
     fn round(&self, p: &mut W<'_>, master: R<'_>) -> Done {
         Ok(self.queue(0)?.round(p.array, master.array)?)
     }
@@ -284,9 +288,9 @@ where
         Ok(self.queue(0)?.cross_entropy_sums(shape, logits.array, maxima.array, targets, sums.array)?)
     }
 
-    fn cross_entropy_gradient(&self, shape: LogitsShape, samples: &DeviceSamples, rows: Range<usize>, logits: &mut W<'_>, maxima: R<'_>, sums: R<'_>, scale: f64) -> Done {
+    fn cross_entropy_gradient(&self, shape: LogitsShape, samples: &DeviceSamples, rows: Range<usize>, logits: &mut W<'_>, maxima: R<'_>, sums: R<'_>, scale: f64, cap: Option<f64>) -> Done {
         let targets = samples.tokens(1).part(rows.clone());
-        self.queue(0)?.cross_entropy_gradient(shape, logits.array, maxima.array, sums.array, targets, scale)?;
+        self.queue(0)?.cross_entropy_gradient(shape, logits.array, maxima.array, sums.array, targets, scale, cap)?;
         self.cross_entropy_loss(samples, rows, sums)
     }
 

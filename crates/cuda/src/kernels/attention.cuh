@@ -1,5 +1,6 @@
 // What attention kernels share. Letters: d = columns of a query and a key, v = columns of a value.
 #pragma once
+#include "cap.cuh"
 #include "rows.cuh"
 
 // The most columns of a query, a key or a value: a lane has one in 32 of them in registers.
@@ -82,16 +83,6 @@ DEVICE R scaled_dot(const S* x, R factor, const S* y, i64 n) {
     R sum = 0;
     for (i64 i = 0; i < n; i++) sum = fused(widen(x[i]) * factor, widen(y[i]), sum);
     return sum;
-}
-
-// The soft cap of a score; its slope where it gave `capped`.
-DEVICE R softened(R score, double cap) {
-    R inverse = (R)1 / (R)cap;
-    return (R)cap * ((R)1 - (R)2 / (exponential((R)2 * score * inverse) + (R)1));
-}
-DEVICE R cap_slope(R capped, double cap) {
-    R tanh = capped / (R)cap;
-    return (R)1 - tanh * tanh;
 }
 
 // Of a sequence's rows in a head's order: unit = (sequence * heads + head) * tokens + token.

@@ -1,5 +1,5 @@
 // Vocabulary-parallel cross-entropy, in the pieces between which ranks reduce. A warp has a row.
-#include "prelude.cuh"
+#include "cap.cuh"
 
 // A target that is left out.
 #define IGNORED 0xffffffffu
@@ -34,9 +34,15 @@ KERNEL(cross_entropy_sums)(Logits shape, const S* logits, const R* max, const u3
     }
 }
 
-// Logits become their gradient, (softmax - onehot) scale, 0 in the padding and where the target is left out.
+// x = its soft cap.
+KERNEL(cap)(S* x, double cap, i64 n) {
+    for (EACH(i, n)) store(&x[i], softened(widen(x[i]), cap));
+}
+
+// Logits become their gradient, (softmax - onehot) scale, 0 in the padding and where the target is left out; where a soft cap
+// gave them (above 0), that of what it was given.
 KERNEL(cross_entropy_gradient)
-(Logits shape, S* logits, const R* max, const R* sums, const u32* targets, double scale) {
+(Logits shape, S* logits, const R* max, const R* sums, const u32* targets, double scale, double cap) {
     for (EACH_BY_WARP(row, shape.rows)) {
         S* of_row = logits + row * shape.cols;
         R m = max[row], factor = (R)scale / sums[2 * row];
@@ -46,8 +52,9 @@ KERNEL(cross_entropy_gradient)
                 of_row[col] = zero();
                 continue;
             }
-            R softmax = exponential(widen(of_row[col]) - m) * factor;
-            store(&of_row[col], is_target(shape, targets[row], col) ? softmax - (R)scale : softmax);
+            R logit = widen(of_row[col]), slope = cap > 0 ? cap_slope(logit, cap) : (R)1;
+            R softmax = exponential(logit - m) * factor;
+            store(&of_row[col], (is_target(shape, targets[row], col) ? softmax - (R)scale : softmax) * slope);
         }
     }
 }

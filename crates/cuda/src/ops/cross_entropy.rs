@@ -27,6 +27,11 @@ fn check(shape: LogitsShape, logits: Array, max: Array) -> Format {
 }
 
 impl Queue<'_> {
+    /// See [`quadrille_tensor::cap`].
+    pub fn cap(&self, x: Array, cap: f64) -> Done {
+        self.each("cap", x.element.format(), x.len, &words![x, cap, x.len])
+    }
+
     /// See [`quadrille_tensor::cross_entropy_max`].
     pub fn cross_entropy_max(&self, shape: LogitsShape, logits: Array, max: Array) -> Done {
         let format = check(shape, logits, max);
@@ -57,11 +62,12 @@ impl Queue<'_> {
         sums: Array,
         targets: Array,
         scale: f64,
+        cap: Option<f64>,
     ) -> Done {
         let format = check(shape, logits, max);
         check_vector(sums, 2 * shape.rows, logits);
         assert_eq!((targets.len, targets.element), (shape.rows, Element::U32));
-        let words = words![shape, logits, max, sums, targets, scale];
+        let words = words![shape, logits, max, sums, targets, scale, cap.unwrap_or(0.0)];
         self.each_by_warp("cross_entropy_gradient", format, shape.rows, &words)
     }
 

@@ -1,7 +1,7 @@
 //! Cross-entropy.
 
 use quadrille_tensor::{
-    Element, IGNORED, LogitsShape, Stored, cross_entropy_gradient, cross_entropy_max, cross_entropy_sums,
+    Element, IGNORED, LogitsShape, Stored, cap, cross_entropy_gradient, cross_entropy_max, cross_entropy_sums,
 };
 
 use crate::support::{Value, alike, equal, in_each_format, in_every_seed, near_to, numbers, pool};
@@ -17,27 +17,33 @@ fn target(row: usize, shape: LogitsShape) -> u32 {
 }
 
 fn losses_and_gradients<S: Value>() {
-    for (rows, cols, valid) in [(70, 45, 41), (1100, 33, 33)] {
+    for (rows, cols, valid, soft) in [(70, 45, 41, None), (70, 45, 41, Some(0.8)), (1100, 33, 33, None)] {
         let shape = LogitsShape { rows, cols, valid, start: 7 };
         let logits = numbers::<S>(1, rows * cols);
         let targets: Vec<u32> = (0..rows).map(|row| target(row, shape)).collect();
-        let (mut max, mut sums, mut d) = (vec![S::Wide::ZERO; rows], vec![S::Wide::ZERO; 2 * rows], logits.clone());
-        cross_entropy_max(&pool(), shape, &logits, &mut max);
-        cross_entropy_sums(&pool(), shape, &logits, &max, &targets, &mut sums);
-        let loss = cross_entropy_gradient(&pool(), shape, &mut d, &max, &sums, &targets, S::Wide::from_f64(0.01));
+        let (mut max, mut sums, mut capped) =
+            (vec![S::Wide::ZERO; rows], vec![S::Wide::ZERO; 2 * rows], logits.clone());
+        soft.into_iter().for_each(|most| cap(&pool(), &mut capped, S::Wide::from_f64(most)));
+        let mut d = capped.clone();
+        cross_entropy_max(&pool(), shape, &capped, &mut max);
+        cross_entropy_sums(&pool(), shape, &capped, &max, &targets, &mut sums);
+        let (scale, slope) = (S::Wide::from_f64(0.01), soft.map(S::Wide::from_f64));
+        let loss = cross_entropy_gradient(&pool(), shape, &mut d, &max, &sums, &targets, scale, slope);
         let counted = targets.iter().filter(|target| **target != IGNORED).count() as f64;
         let got = in_every_seed(|device| {
             let (queue, logits, targets) = (device.queue(), device.up(&logits), device.up(&targets));
             let (max, sums) = (device.poison::<S::Wide>(rows), device.poison::<S::Wide>(2 * rows));
             let (loss, count) = (device.up(&[1.0_f64]), device.up(&[2.0_f64]));
+            soft.into_iter().for_each(|most| queue.cap(logits, most).unwrap());
+            let after_cap = device.down::<S>(logits);
             queue.cross_entropy_max(shape, logits, max).unwrap();
             queue.cross_entropy_sums(shape, logits, max, targets, sums).unwrap();
-            queue.cross_entropy_gradient(shape, logits, max, sums, targets, 0.01).unwrap();
+            queue.cross_entropy_gradient(shape, logits, max, sums, targets, 0.01, soft).unwrap();
             queue.cross_entropy_loss(sums, targets, loss, count).unwrap();
             let reals = [max, sums].map(|x| device.down::<S::Wide>(x));
-            (device.down::<S>(logits), reals, [loss, count].map(|x| device.down::<f64>(x)[0]))
+            ([after_cap, device.down::<S>(logits)], reals, [loss, count].map(|x| device.down::<f64>(x)[0]))
         });
-        alike(&got.0, &d);
+        [&capped, &d].iter().zip(&got.0).for_each(|(expected, got)| alike(got, expected));
         [&max, &sums].iter().zip(&got.1).for_each(|(expected, got)| alike(got, expected));
         near_to(&got.2[..1], &[loss + 1.0], 1e-13);
         assert_eq!(got.2[1], counted + 2.0);

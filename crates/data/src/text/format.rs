@@ -18,6 +18,8 @@ const SAMPLE: usize = 4096;
 pub enum Format {
     /// Text; the file is a document.
     Text,
+    /// No text by its first bytes, as pictures, archives and checkpoints are; read as if it were where that is said.
+    Binary,
     /// A JSON object in every line, one field of which is the text of a document.
     JsonLines,
     /// Tokens in this program's format.
@@ -31,7 +33,7 @@ pub enum Format {
 impl Format {
     /// Whether it holds tokens, not text.
     pub fn is_tokens(self) -> bool {
-        !matches!(self, Self::Text | Self::JsonLines)
+        !matches!(self, Self::Text | Self::Binary | Self::JsonLines)
     }
 
     /// What the file, or the pair of files, at `path` holds. Where content leaves a choice, the extension counts: what is
@@ -65,7 +67,7 @@ impl Format {
         if matches!(extension, "jsonl" | "ndjson") || first_line_has_field(path, &start, text_field)? {
             return Ok(Self::JsonLines);
         }
-        Ok(Self::Text)
+        Ok(if start.contains(&0) { Self::Binary } else { Self::Text })
     }
 }
 
@@ -73,6 +75,7 @@ impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Text => "text",
+            Self::Binary => "binary",
             Self::JsonLines => "json-lines",
             Self::Quadrille => "quadrille",
             Self::Megatron => "megatron",
@@ -133,6 +136,9 @@ mod tests {
         assert_eq!(of("a.x", &20_240_520_u32.to_le_bytes()).unwrap(), Format::LlmC);
         assert_eq!(of("b.bin", &20_240_801_u32.to_le_bytes()).unwrap(), Format::LlmC);
         assert_eq!(of("c.bin", b"just text").unwrap(), Format::Text);
+        assert_eq!(of("a.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR").unwrap(), Format::Binary);
+        assert_eq!(of("a.safetensors", b"\x40\0\0\0\0\0\0\0{\"a\"").unwrap(), Format::Binary);
+        assert_eq!(of("latin-1.txt", b"caf\xe9").unwrap(), Format::Text);
         assert!(matches!(of("d.bin", &[1, 0, 2, 0]), Err(DataError::Unrecognised(_))));
         assert_eq!(of("e.idx", b"what").unwrap(), Format::Megatron);
         assert_eq!(of("e.bin", &[1, 0, 2, 0]).unwrap(), Format::Megatron);

@@ -10,7 +10,7 @@ pub(crate) use encode::{count_documents, encode_documents};
 pub use format::Format;
 pub(crate) use inputs::{Input, collect, corpus_key};
 
-use crate::Tokenizer;
+use crate::{DataError, Tokenizer};
 
 /// How text is read.
 #[derive(Debug, Clone)]
@@ -19,12 +19,25 @@ pub struct Reading {
     pub tokenizer: Tokenizer,
     /// The field of JSON lines that holds the text.
     pub text_field: String,
+    /// Whether files that are no text are read as if they were ([`Format::Binary`]).
+    pub binary: bool,
 }
 
 impl Reading {
+    /// Refuses files that are no text, unless they are to be read all the same.
+    ///
+    /// # Errors
+    /// [`DataError::Binary`].
+    pub(crate) fn check(&self, inputs: &[Input]) -> Result<(), DataError> {
+        match inputs.iter().find(|input| input.format == Format::Binary).filter(|_| !self.binary) {
+            Some(input) => Err(DataError::Binary(input.path.clone())),
+            None => Ok(()),
+        }
+    }
+
     /// The text of JSON lines is in the field `text`.
     pub fn new(tokenizer: Tokenizer) -> Self {
-        Self { tokenizer, text_field: "text".to_owned() }
+        Self { tokenizer, text_field: "text".to_owned(), binary: false }
     }
 }
 

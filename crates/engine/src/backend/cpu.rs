@@ -220,6 +220,11 @@ impl Backend for Cpu<S> {
         Ok(())
     }
 
+    fn cap(&self, x: &mut NumbersMut<'_, S>, cap: f64) -> Done {
+        kernels::cap(&self.pool, x.stored(), Real::from_f64(cap));
+        Ok(())
+    }
+
     fn round(&self, p: &mut NumbersMut<'_, S>, master: Numbers<'_, S>) -> Done {
         output_of_either_kind!(p => kernels::round(&self.pool, p, master.real()));
         Ok(())
@@ -290,9 +295,9 @@ impl Backend for Cpu<S> {
         Ok(())
     }
 
-    fn cross_entropy_gradient(&self, shape: LogitsShape, samples: &OwnSamples, rows: Range<usize>, logits: &mut NumbersMut<'_, S>, maxima: Numbers<'_, S>, sums: Numbers<'_, S>, scale: f64) -> Done {
-        let (targets, scale) = (&samples.tokens[1][rows], Real::from_f64(scale));
-        let loss = kernels::cross_entropy_gradient(&self.pool, shape, logits.stored(), maxima.real(), sums.real(), targets, scale);
+    fn cross_entropy_gradient(&self, shape: LogitsShape, samples: &OwnSamples, rows: Range<usize>, logits: &mut NumbersMut<'_, S>, maxima: Numbers<'_, S>, sums: Numbers<'_, S>, scale: f64, cap: Option<f64>) -> Done {
+        let (targets, scale, cap) = (&samples.tokens[1][rows], Real::from_f64(scale), cap.map(Real::from_f64));
+        let loss = kernels::cross_entropy_gradient(&self.pool, shape, logits.stored(), maxima.real(), sums.real(), targets, scale, cap);
         self.add(loss, counted(targets));
         Ok(())
     }

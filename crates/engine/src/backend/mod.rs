@@ -164,6 +164,8 @@ pub trait Backend: Sized + 'static {
     fn expand(&self, y: &mut Self::ViewMut<'_>, x: Self::View<'_>, indices: &Self::Indices) -> Done;
     /// x *= factor.
     fn scale(&self, x: &mut Self::ViewMut<'_>, factor: f64) -> Done;
+    /// See [`quadrille_tensor::cap`].
+    fn cap(&self, x: &mut Self::ViewMut<'_>, cap: f64) -> Done;
     /// p = master, rounded.
     fn round(&self, p: &mut Self::ViewMut<'_>, master: Self::View<'_>) -> Done;
     /// Adds the squares of the elements in `runs` to [`Totals::norm_squared`].
@@ -189,7 +191,7 @@ pub trait Backend: Sized + 'static {
     /// See [`quadrille_tensor::cross_entropy_sums`].
     fn cross_entropy_sums(&self, shape: LogitsShape, samples: &Self::Samples, rows: Range<usize>, logits: Self::View<'_>, maxima: Self::View<'_>, sums: &mut Self::ViewMut<'_>) -> Done;
     /// See [`quadrille_tensor::cross_entropy_gradient`]; loss and targets that count are added to the totals.
-    fn cross_entropy_gradient(&self, shape: LogitsShape, samples: &Self::Samples, rows: Range<usize>, logits: &mut Self::ViewMut<'_>, maxima: Self::View<'_>, sums: Self::View<'_>, scale: f64) -> Done;
+    fn cross_entropy_gradient(&self, shape: LogitsShape, samples: &Self::Samples, rows: Range<usize>, logits: &mut Self::ViewMut<'_>, maxima: Self::View<'_>, sums: Self::View<'_>, scale: f64, cap: Option<f64>) -> Done;
     /// See [`quadrille_tensor::cross_entropy_loss`]; loss and targets that count are added to the totals.
     fn cross_entropy_loss(&self, samples: &Self::Samples, rows: Range<usize>, sums: Self::View<'_>) -> Done;
     /// See [`quadrille_tensor::squared_error`]; loss and numbers are added to the totals.

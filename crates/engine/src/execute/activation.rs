@@ -1,8 +1,8 @@
 //! Biases, activation functions, dropout and the residual stream.
 
 use quadrille_spec::Activation;
-use quadrille_step::kind;
-use quadrille_tensor::Curve;
+use quadrille_step::{Scaled, kind};
+use quadrille_tensor::{Curve, Element as _, Stored as _};
 
 use crate::backend::{View, ViewMut};
 use crate::{Backend, EngineError, RankEngine};
@@ -92,15 +92,24 @@ impl<B: Backend> RankEngine<'_, B> {
     }
 
     pub(super) fn scale(&mut self, op: &kind::Scale) -> Swept {
-        let kind::Scale { block, input, output } = *op;
+        let kind::Scale { of, input, output } = *op;
         let in_place = self.storage(input) == self.storage(output);
         self.write(output, |rank, x| {
             if !in_place {
                 rank.backend.copy(x, rank.read(input)?)?;
             }
-            rank.backend.scale(x, block.of(&rank.program.model).residual.scale)?;
+            rank.backend.scale(x, rank.factor(of))?;
             Ok(x.elements())
         })
+    }
+
+    /// What is multiplied with; of tokens rounded to the type that values are stored in, as the transformers library does it.
+    fn factor(&self, of: Scaled) -> f64 {
+        let factor = of.factor(&self.program.model);
+        match of {
+            Scaled::Embedding => B::Stored::rounded(B::Real::from_f64(factor)).widen().to_f64(),
+            Scaled::Branch(_) => factor,
+        }
     }
 
     pub(super) fn dropout(&mut self, op: &kind::Dropout) -> Swept {

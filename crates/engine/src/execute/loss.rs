@@ -9,6 +9,15 @@ use crate::{Backend, EngineError, RankEngine, UpdateRule};
 type Swept = Result<usize, EngineError>;
 
 impl<B: Backend> RankEngine<'_, B> {
+    pub(super) fn cap_logits(&mut self, op: &kind::CapLogits) -> Swept {
+        self.write(op.output, |rank, logits| {
+            if let Some(cap) = rank.program.model.logit_cap {
+                rank.backend.cap(logits, cap)?;
+            }
+            Ok(logits.elements())
+        })
+    }
+
     pub(super) fn cross_entropy_max(&mut self, op: &kind::CrossEntropyMax) -> Swept {
         self.write(op.output, |rank, maxima| {
             let logits = rank.read(op.logits)?;
@@ -30,7 +39,8 @@ impl<B: Backend> RankEngine<'_, B> {
         self.write(op.output, |rank, l| {
             let (shape, rows) = (rank.logits_shape(op.output), rank.sample_rows(op.output));
             let (maxima, sums, scale) = (rank.read(op.maxima)?, rank.read(op.sums)?, rank.loss_scale());
-            rank.backend.cross_entropy_gradient(shape, &rank.samples, rows, l, maxima, sums, scale)?;
+            let cap = rank.program.model.logit_cap;
+            rank.backend.cross_entropy_gradient(shape, &rank.samples, rows, l, maxima, sums, scale, cap)?;
             Ok(l.elements())
         })
     }

@@ -89,6 +89,7 @@ impl<B: Backend> RankEngine<'_, B> {
             Operation::ActivationBackward(op) => self.activation_backward(op),
             Operation::Dropout(op) => self.dropout(op),
             Operation::Residual(op) => self.residual(op),
+            Operation::CapLogits(op) => self.cap_logits(op),
             Operation::CrossEntropyMax(op) => self.cross_entropy_max(op),
             Operation::CrossEntropySums(op) => self.cross_entropy_sums(op),
             Operation::CrossEntropyGradient(op) => self.cross_entropy_gradient(op),

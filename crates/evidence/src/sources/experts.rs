@@ -31,20 +31,23 @@ pub fn grok(_: &Row) -> Result<Facts, Unmapped> {
     Ok(Facts { overlap: Overlap::ALL, experts: Some(experts), ..Facts::of(framework) })
 }
 
-/// Megatron-Bridge's recipes (`scripts/performance`). Qwen3 235B on GB200: eight of 128 experts, loads forced to be equal,
-/// nothing computed again, attention and routers in CUDA graphs, so that the host is never late. What other models of experts
-/// have, blocks here do not.
+/// Megatron-Bridge's recipes (`scripts/performance`). Qwen3: eight of 128 experts, loads forced to be equal, nothing computed
+/// again; on Blackwell attention and routers in CUDA graphs, so that the host is never late. What other models of experts have,
+/// rows do not tell, or blocks here do not have.
 pub fn bridge(row: &Row) -> Result<Facts, Unmapped> {
     match row.model_name.as_str() {
-        name if name.starts_with("Qwen3-235B") => {
+        name if name.starts_with("Qwen3") => {
             let experts = Mixture { count: 128, per_token: 8, capacity: None, cut: false };
-            let framework = Framework { host_seconds: 0.0, ..Framework::MEGATRON };
+            let graphs = !row.gpu.starts_with("H100");
+            let host_seconds = if graphs { 0.0 } else { Framework::MEGATRON.host_seconds };
+            let framework = Framework { host_seconds, ..Framework::MEGATRON };
             let recompute = Some(Recomputed::None);
             Ok(Facts { overlap: Overlap::ALL, recompute, experts: Some(experts), ..Facts::of(framework) })
         }
-        name if name.starts_with("DeepSeek") || name.starts_with("Kimi") => {
-            Err(Unmapped::Architecture("latent attention"))
-        }
+        // Their layouts end in a layer for it (`pp_layout`, the letter m).
+        name if name.starts_with("DeepSeek") => Err(Unmapped::Architecture("a second token is predicted")),
+        // Muon, and up-projections of latent attention computed again.
+        name if name.starts_with("Kimi") => Err(Unmapped::Optimizer),
         name if name.starts_with("GPT-OSS") => Err(Unmapped::Architecture("sinks of attention")),
         _ => Err(Unmapped::Source),
     }

@@ -295,5 +295,5 @@ fn weights_of_a_family_whose_configuration_alone_is_read_are_refused_by_its_name
     let folder = tempfile::tempdir().unwrap();
     let config = concat!(env!("CARGO_MANIFEST_DIR"), "/../spec/tests/data/hugging_face/deepseek-v3.json");
     fs::copy(config, folder.path().join("config.json")).unwrap();
-    refused(folder.path(), &["weights of deepseek_v3 are not read, its configuration is", "take weights of gpt2, "]);
+    refused(folder.path(), &["weights of deepseek_v3 are not read, its configuration is", "take weights of gemma, "]);
 }

@@ -212,6 +212,9 @@ fn replaced_fields_are_given_back() {
         ("qwen2", "qwen2", "5.24.0"),
         ("qwen3", "qwen3", "5.24.0"),
         ("starcoder2", "starcoder2", "5.24.0"),
+        ("gemma", "gemma", "5.24.0"),
+        ("gemma2", "gemma2", "5.24.0"),
+        ("gemma3", "gemma3_text", "5.24.0"),
     ] {
         for (field, value) in [("rotary_base", "777"), ("seq_len", "8"), ("norm_epsilon", "0.001")] {
             let source = Source::open(&fixture(name), &[(field.to_owned(), value.to_owned())]).unwrap();

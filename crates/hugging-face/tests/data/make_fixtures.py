@@ -25,7 +25,8 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import (
-    AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig,
+    AutoModelForCausalLM, Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GemmaConfig,
+    GemmaForCausalLM, GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig,
     LlamaForCausalLM, MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM, Olmo2Config,
     Olmo2ForCausalLM, OlmoeConfig, OlmoeForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM,
     Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM, Starcoder2Config, Starcoder2ForCausalLM,
@@ -111,6 +112,31 @@ def starcoder2():
     return Starcoder2ForCausalLM(Starcoder2Config(**sizes, sliding_window=3))
 
 
+# Heads wider than their part of the stream; no special tokens, of which the library would leave one without a gradient.
+GEMMA = dict(vocab_size=VOCAB, max_position_embeddings=SEQ_LEN, hidden_size=24, intermediate_size=20, num_attention_heads=2,
+             num_key_value_heads=1, head_dim=16, bos_token_id=None, eos_token_id=None, pad_token_id=None)
+
+
+def gemma():
+    return GemmaForCausalLM(GemmaConfig(**GEMMA, num_hidden_layers=2))
+
+
+def gemma2():
+    """Windows in every second block, from the first on; both caps are low enough to be felt."""
+    return Gemma2ForCausalLM(Gemma2Config(
+        **GEMMA, num_hidden_layers=3, sliding_window=3, query_pre_attn_scalar=12, attn_logit_softcapping=2.0,
+        final_logit_softcapping=3.0))
+
+
+def gemma3():
+    """The second block sees all and turns by other angles, which are scaled."""
+    return Gemma3ForCausalLM(Gemma3TextConfig(
+        **GEMMA, num_hidden_layers=3, sliding_window=3, query_pre_attn_scalar=12,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+        rope_parameters={"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 500.0},
+                         "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}}))
+
+
 # Four small experts; no loss of their loads, which is another one here.
 EXPERTS = dict(ROTARY, hidden_size=16, num_key_value_heads=2, num_experts_per_tok=2, rms_norm_eps=1e-5,
                router_aux_loss_coef=0.0)
@@ -154,6 +180,9 @@ MODELS = {
     "qwen3": (qwen3, torch.float32, "5GB", True),
     "starcoder2": (starcoder2, torch.float32, "5GB", True),
     "pythia": (pythia, torch.float32, "5GB", True),
+    "gemma": (gemma, torch.float32, "5GB", True),
+    "gemma2": (gemma2, torch.float32, "5GB", True),
+    "gemma3": (gemma3, torch.float32, "5GB", True),
 }
 # Folder: the one whose weights it has under the names of the library's modules.
 FUSED = {"mixtral-fused": "mixtral", "olmoe-fused": "olmoe"}

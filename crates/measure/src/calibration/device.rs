@@ -1,6 +1,6 @@
 //! The device of a cluster file, from what was measured.
 
-use quadrille_spec::{Device, Efficiency, ElementType, MeasuredRate, Origin, Peaks, RateUnit};
+use quadrille_spec::{Device, Efficiency, ElementType, MeasuredRate, Origin, Origins, Peaks, RateUnit};
 
 use super::cases::Case;
 use super::{CalibrationSpec, Measured, Measurements};
@@ -23,17 +23,16 @@ pub fn of(measured: &Measurements) -> Result<Device, MeasureError> {
     let (memory_bandwidth, memory_efficiency) = memory(measured)?;
     let CalibrationSpec { threads, runs, .. } = setup.spec;
     let name = format!("measured by quadrille calibrate on {}", setup.spec.place());
-    Ok(Device {
+    let mut device = Device {
         source: format!("{name}: {threads} threads each, medians of {runs} runs; f32 and bf16, and f64 in its peak"),
         name,
-        efficiencies: Origin::Measured,
         memory: setup.memory,
         memory_bandwidth,
         memory_efficiency,
         // What is copied is read from and written to the same memory.
         host_bandwidth: Some(memory_bandwidth * memory_efficiency / 2.0),
         host_memory: None,
-        peak: Peaks { half, single, double },
+        peak: Peaks::wide(half, single, double),
         vector_rate: vector_rate(measured)?,
         launch_seconds: measured.launch_seconds,
         products: table(measured, single, |case| match case {
@@ -44,11 +43,15 @@ pub fn of(measured: &Measurements) -> Result<Device, MeasureError> {
             Case::Product { dtype: ElementType::Bf16, shape, .. } => Some(*shape),
             _ => None,
         })?),
+        narrow_products: None,
         attention: table(measured, single, |case| match case {
             Case::Attention { shape, .. } => Some(*shape),
             _ => None,
         })?,
-    })
+        origins: Origins::default(),
+    };
+    device.origins = Origins::all(device.numbers(), Origin::Measured);
+    Ok(device)
 }
 
 fn nothing(what: &'static str) -> MeasureError {

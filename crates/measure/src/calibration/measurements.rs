@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use quadrille_engine::{Hyper, TrainOptions};
-use quadrille_spec::{Calibration, Cluster, ElementType, MeasuredCollective, MeasuredOperation};
+use quadrille_spec::{Calibration, Cluster, ElementType, MeasuredCollective, MeasuredOperation, Origin, Origins};
 
 use super::cases::Case;
 use super::statistics::Runs;
@@ -88,6 +88,7 @@ impl Measurements {
             intra_node_bandwidth: tiers.innermost_bandwidth(),
             group_bandwidths: tiers::group_bandwidths(self),
             calibration: Some(self.section()),
+            origins: Origins::all(Cluster::NUMBERS, Origin::Measured),
         })
     }
 

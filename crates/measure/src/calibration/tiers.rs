@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use quadrille_cost::native::{Deviation, RankGroup, Sample, fit_tier};
-use quadrille_spec::{Algorithm, CollectiveKind, GroupBandwidth, Network, Tier};
+use quadrille_spec::{Algorithm, CollectiveKind, GroupBandwidth, Network, Origin, Origins, Tier};
 use serde::Serialize;
 
 use super::cases::Case;
@@ -76,9 +76,13 @@ pub fn fitted(measured: &Measurements) -> Result<Fitted, MeasureError> {
     Ok(Fitted { tiers, errors, by_kind, error })
 }
 
-/// A tier of which nothing is known.
+/// A tier of which nothing is known until it is measured.
 fn unknown(name: &str, devices: Option<usize>) -> Tier {
-    Tier { name: name.to_owned(), devices, links: 1, bandwidth: 1.0, efficiency: 1.0, latency: 0.0, half_bytes: 0.0 }
+    let name = name.to_owned();
+    let (bandwidth, efficiency, origins) = (1.0, 1.0, Origins::default());
+    let mut tier = Tier { name, devices, links: 1, bandwidth, efficiency, latency: 0.0, half_bytes: 0.0, origins };
+    tier.origins = Origins::all(tier.numbers(), Origin::Measured);
+    tier
 }
 
 /// The kinds among the samples, each once.

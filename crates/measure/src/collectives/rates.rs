@@ -160,6 +160,7 @@ mod tests {
             efficiency: 1.0,
             latency: 0.0,
             half_bytes: 0.0,
+            origins: quadrille_spec::Origins::default(),
         };
         let case = Case { ranks: 2, per_node: 2, size: 4_000_000, part: 500_000, algorithms: Vec::new() };
         let times = vec![4e-3];

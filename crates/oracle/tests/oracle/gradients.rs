@@ -74,6 +74,14 @@ fn every_element_untied_without_biases_with_dropout() {
 }
 
 #[test]
+fn every_element_with_a_factor_of_embeddings_and_a_cap_of_logits() {
+    for tied_head in [true, false] {
+        let model = Model { tied_head, embedding_scale: 3.5, logit_cap: Some(0.8), ..model() };
+        check_every_element(&model, None);
+    }
+}
+
+#[test]
 fn every_element_of_llama() {
     check_every_element(&llama(), None);
 }

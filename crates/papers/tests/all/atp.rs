@@ -212,7 +212,10 @@ fn every_invalid_matrix_is_named() {
         "{wrong}"
     );
     let unknown = Interconnect::preset("ic7").unwrap_err().to_string();
-    assert_eq!(unknown, "unknown interconnect 'ic7'; known: figure-7a, ic1, ic2, ic3, ic4, ic5, ic6");
+    assert_eq!(
+        unknown,
+        "unknown interconnect 'ic7' (did you mean 'ic1'?); known: figure-7a, ic1, ic2, ic3, ic4, ic5, ic6"
+    );
 }
 
 /// Figure 7a as a file.

@@ -233,15 +233,18 @@ fn names_are_the_published_ones() {
         assert_eq!(System::named(name).unwrap().name, published);
     }
     let message = System::named("h100").unwrap_err().to_string();
-    assert_eq!(message, "unknown system 'h100'; known: a100, h200, b200, b200-next");
+    assert_eq!(message, "unknown system 'h100' (did you mean 'a100'?); known: a100, h200, b200, b200-next");
     let message = "3d".parse::<Strategy>().unwrap_err().to_string();
-    assert_eq!(message, "unknown strategy '3d'; known: 1d, 2d, summa");
+    assert_eq!(message, "unknown strategy '3d' (did you mean '1d'?); known: 1d, 2d, summa");
     let trillion = Shape { seq: 2048, embed: 25_600, ffn: 102_400, heads: 160, depth: 128 };
     assert_eq!((Shape::named("gpt3_1T"), Shape::named("gpt3-1t")), (Ok(trillion), Ok(trillion)));
     assert_eq!(trillion.published_name(), Some("gpt3_1T"));
     assert_eq!(Shape { seq: 2047, ..trillion }.published_name(), None);
     let message = Shape::named("gpt4").unwrap_err().to_string();
-    assert!(message.starts_with("unknown model 'gpt4'; known: gpt3, gpt3_1T, vit_era5, gpt-tiny, "), "{message}");
+    assert!(
+        message.starts_with("unknown model 'gpt4' (did you mean 'gpt3'?); known: gpt3, gpt3_1T, vit_era5, gpt-tiny, "),
+        "{message}"
+    );
     let message = Shape::named("llama2-7b").unwrap_err().to_string();
     assert!(message.starts_with("activation = swiglu: ") && message.contains("use activation = gelu"), "{message}");
 }

@@ -10,10 +10,11 @@ use quadrille_spec::{
 };
 
 use super::gaps::{Gaps, even_pieces};
-use super::{Export, Precision, Sizes, Target, comments, nodes};
+use super::{Export, Precision, Sizes, Target, comments, nodes, numbers};
 
 pub(super) fn export(model: &Classic, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
     let (nodes, per_node) = nodes(layout, target)?;
+    numbers::check_none("AxoNN", target)?;
     let sizes = Sizes::of(layout);
     if sizes.context > 1 {
         let rule = "AxoNN has no axis that cuts sequences, so its grid has fewer ranks";

@@ -12,10 +12,11 @@
 use quadrille_spec::{Activations, Axis, Classic, Field, KeepWeights, Layout, Recompute, Schedule, SpecError};
 
 use super::gaps::{Gaps, even_pieces};
-use super::{Export, Precision, Sizes, Target, nodes};
+use super::{Export, Precision, Sizes, Target, nodes, numbers};
 
 pub(super) fn export(model: &Classic, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
     nodes(layout, target)?;
+    let gradients = numbers::of_deepspeed(target)?;
     let sizes = Sizes::of(layout);
     let Sizes { z, context, data, pipe, .. } = sizes;
     let mut gaps = Gaps::new("DeepSpeed", layout);
@@ -76,6 +77,7 @@ pub(super) fn export(model: &Classic, layout: &Layout, target: &Target) -> Resul
         lines.push(format!("\"sequence_parallel_size\": {context}"));
     }
     lines.push(format!("\"bf16\": {{ \"enabled\": {} }}", target.precision == Precision::Bf16));
+    lines.extend(gradients);
     Ok(Export { text: format!("{{\n  {}\n}}\n", lines.join(",\n  ")), cannot_express: gaps.lines })
 }
 

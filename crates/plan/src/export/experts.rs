@@ -9,13 +9,12 @@
 //! by the sum of the chosen (`router_normalize`); `moe_router_pre_softmax` takes the softmax first and does not divide.
 //! Sigmoid weights are divided by their sum wherever several experts are chosen. The scaling factor goes with all of them.
 
-use std::fmt::Display;
-
 use quadrille_spec::{
     Activations, Axis, BalanceScope, Capacity, Classic, Dispatch, DropOrder, Experts, Field, Layout, Router,
     RouterScores, SpecError,
 };
 
+use super::fields::{Fields, Setting};
 use super::gaps::Gaps;
 use super::model::Mixture;
 
@@ -32,36 +31,6 @@ impl Degrees {
     pub fn of(layout: &Layout, tensor: usize) -> Self {
         let over = layout.experts_over;
         Self { parallel: layout.grid.size_of(over), tensor: if over.contains(Axis::X) { 1 } else { tensor } }
-    }
-}
-
-/// The value of a field of Megatron Core.
-pub(super) enum Setting {
-    /// On or off; usually off.
-    Switch(bool),
-    /// A number or a name.
-    Said(String),
-    /// The usual one, as YAML writes it: a recipe may have another.
-    Usual(&'static str),
-    /// By block, whether it is meant.
-    Blocks(Vec<bool>),
-}
-
-/// Fields of Megatron Core with their values.
-#[derive(Default)]
-pub(super) struct Fields(pub Vec<(&'static str, Setting)>);
-
-impl Fields {
-    fn say(&mut self, field: &'static str, value: impl Display) {
-        self.0.push((field, Setting::Said(value.to_string())));
-    }
-
-    fn maybe(&mut self, field: &'static str, value: Option<impl Display>) {
-        self.0.push((field, value.map_or(Setting::Usual("null"), |value| Setting::Said(value.to_string()))));
-    }
-
-    fn switch(&mut self, field: &'static str, on: bool) {
-        self.0.push((field, Setting::Switch(on)));
     }
 }
 
@@ -233,34 +202,5 @@ fn capacity_gaps(capacity: &Capacity, per_token: usize, layout: &Layout, tensor:
     }
     if capacity.drop == DropOrder::Choice && per_token > 1 {
         gaps.add("drop = choice", "earlier tokens have the places, whichever of their choices it is");
-    }
-}
-
-/// A list expression that Megatron reads: `([0]+[1]*3)*8`.
-pub(super) fn list_expression(blocks: &[bool]) -> String {
-    let length = blocks.len();
-    let repeats = |period: &usize| (*period..length).all(|i| blocks[i] == blocks[i - period]);
-    let period = (1..length).filter(|period| length.is_multiple_of(*period)).find(repeats).unwrap_or(length);
-    let runs = blocks[..period].chunk_by(|a, b| a == b).map(|run| match run.len() {
-        1 => format!("[{}]", u8::from(run[0])),
-        count => format!("[{}]*{count}", u8::from(run[0])),
-    });
-    let once = runs.collect::<Vec<_>>().join("+");
-    if period == length { once } else { format!("({once})*{}", length / period) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lists_are_spelled_as_megatron_evaluates_them() {
-        let spelled = |text: &str| list_expression(&text.chars().map(|block| block == '1').collect::<Vec<_>>());
-        assert_eq!(spelled("0101"), "([0]+[1])*2");
-        assert_eq!(spelled("0111"), "[0]+[1]*3");
-        assert_eq!(spelled("001001"), "([0]*2+[1])*2");
-        assert_eq!(spelled("01101"), "[0]+[1]*2+[0]+[1]");
-        assert_eq!(spelled("000"), "([0])*3");
-        assert_eq!(spelled("1"), "[1]");
     }
 }

@@ -6,14 +6,16 @@
 //! `scripts/check-exports` gives exports to that parser.
 
 use quadrille_spec::{
-    Activation, Activations, Axis, Classic, Field, KeepWeights, Layout, Norm, Positions, Recompute, Schedule,
+    Activation, Activations, Axis, Classic, Field, KeepWeights, Layout, Model, Norm, Positions, Recompute, Schedule,
     SpecError, Zero,
 };
 
-use super::experts::{self, Degrees, Fields, Setting};
+use super::experts::{self, Degrees};
+use super::fields::{Fields, Setting, list_expression};
 use super::gaps::{Gaps, even_pieces};
 use super::model::Described;
-use super::{Export, Precision, Sizes, Target, check_language_model, comments, nodes};
+use super::properties::Properties;
+use super::{Export, Precision, Sizes, Target, attention, check_language_model, comments, nodes, numbers};
 
 /// How data parallelism shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +45,8 @@ pub(super) struct Choices {
     pub overlap_param_gather: bool,
     /// The base of rotary positions, where they are used.
     pub rotary_base: Option<u64>,
+    /// What is said of attention, norms and functions.
+    pub attention: Fields,
     /// What is said of experts.
     pub experts: Fields,
     pub gaps: Vec<String>,
@@ -70,7 +74,7 @@ impl Choices {
         if layout.recompute == Recompute::Selective {
             gaps.lacks(Field::Recompute, "norms are computed again, the activation function is not");
         }
-        if model.activation == Activation::Gelu && !model.biases {
+        if model.activation == Activation::Gelu && !model.biases && described.properties.activation.is_none() {
             gaps.add("activation = gelu", "without biases GELU is the exact one, not its tanh form");
         }
         let overlap = layout.overlap;
@@ -96,6 +100,7 @@ impl Choices {
             overlap_grad_reduce: overlap.reduce_scatter && replicates,
             overlap_param_gather: overlap.reduce_scatter && overlap.all_gather && gathers,
             rotary_base: rotary_base(model)?,
+            attention: attention::fields(framework, described)?,
             experts: experts.transpose()?.unwrap_or_default(),
             gaps: gaps.lines,
         })
@@ -194,6 +199,13 @@ impl Flags {
     }
 }
 
+/// The model as Megatron-LM knows it: as Megatron Core does, but that no flag scales scores, which latent attention does itself.
+pub(super) fn described(model: &Model) -> Result<Described, SpecError> {
+    let of_core = Properties::of(model);
+    let score_scale = if of_core.latent.is_some() { of_core.score_scale } else { 1.0 };
+    Described::new(model, "megatron", Properties { score_scale, ..of_core })
+}
+
 pub(super) fn export(described: &Described, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
     let (nodes, per_node) = nodes(layout, target)?;
     let model = &described.sizes;
@@ -208,9 +220,11 @@ pub(super) fn export(described: &Described, layout: &Layout, target: &Target) ->
     };
     let mut flags = Flags::default();
     model_flags(&mut flags, described, layout, &choices);
-    expert_flags(&mut flags, &choices.experts);
+    field_flags(&mut flags, &choices.attention);
+    field_flags(&mut flags, &choices.experts);
     layout_flags(&mut flags, layout, &choices);
     flags.on("--bf16", target.precision == Precision::Bf16);
+    field_flags(&mut flags, &numbers::of_megatron(target, choices.sharding != Sharding::None)?);
     text += &format!("torchrun --nnodes {nodes} --nproc-per-node {per_node} pretrain_gpt.py");
     for flag in &flags.0 {
         text += &format!(" \\\n  {flag}");
@@ -228,7 +242,7 @@ fn model_flags(flags: &mut Flags, described: &Described, layout: &Layout, choice
     flags.on("--group-query-attention", grouped);
     flags.maybe("--num-query-groups", grouped.then_some(model.kv_heads));
     flags.maybe("--kv-channels", described.head_dim);
-    flags.on("--qk-layernorm", described.qk_norm);
+    flags.on("--qk-layernorm", described.norms_keys());
     flags.set("--seq-length", layout.seq_len);
     flags.set("--max-position-embeddings", model.seq_len);
     flags.set("--make-vocab-size-divisible-by", layout.vocab_multiple);
@@ -238,24 +252,32 @@ fn model_flags(flags: &mut Flags, described: &Described, layout: &Layout, choice
     flags.set("--position-embedding-type", if rotary { "rope" } else { "learned_absolute" });
     flags.maybe("--rotary-base", choices.rotary_base);
     flags.on("--swiglu", model.activation == Activation::Swiglu);
+    flags.on("--squared-relu", described.properties.activation == Some(Activation::Relu2));
+    // Fused with a bias GELU has its tanh form, and no other function is known.
+    flags.on("--no-bias-gelu-fusion", model.biases && described.properties.activation.is_some());
+    flags.on("--no-rope-fusion", described.properties.turns_unscaled_latents());
     flags.on("--disable-bias-linear", !model.biases);
     flags.on("--untie-embeddings-and-output-weights", !model.tied_head);
     flags.set("--attention-dropout", model.dropout);
     flags.set("--hidden-dropout", model.dropout);
 }
 
-/// Flags are called as the fields from which Megatron-LM makes them, but for the number of experts.
-fn expert_flags(flags: &mut Flags, experts: &Fields) {
-    for (field, setting) in &experts.0 {
+/// Flags are called as the fields from which Megatron-LM makes them, but for some.
+fn field_flags(flags: &mut Flags, fields: &Fields) {
+    for (field, setting) in &fields.0 {
         let name = match *field {
             "num_moe_experts" => "--num-experts".to_owned(),
+            "rope_scaling" => "--use-rope-scaling".to_owned(),
+            "seq_len_interpolation_factor" => "--rotary-seq-len-interpolation-factor".to_owned(),
+            "layernorm_zero_centered_gamma" => "--apply-layernorm-1p".to_owned(),
             field => format!("--{}", field.replace('_', "-")),
         };
         match setting {
             Setting::Switch(wanted) => flags.on(&name, *wanted),
             Setting::Said(value) => flags.set(&name, value),
             Setting::Usual(_) => {}
-            Setting::Blocks(blocks) => flags.set(&name, format!("'{}'", experts::list_expression(blocks))),
+            Setting::Blocks(blocks) => flags.set(&name, format!("'{}'", list_expression(blocks))),
+            Setting::Pair([first, second]) => flags.set(&name, format!("{first},{second}")),
         }
     }
 }

@@ -3,21 +3,24 @@
 //! Pure: a model and a layout in, text out. What a framework has no word for is listed, never dropped; what would train
 //! another model, or cannot have the layout's number of ranks, is refused.
 
+mod attention;
 mod axonn;
 mod deepspeed;
 mod experts;
+mod fields;
 mod gaps;
 mod megatron;
 mod model;
 mod nemo;
+mod numbers;
+mod properties;
 mod torchtitan;
 
 use std::fmt;
 use std::str::FromStr;
 
+use quadrille_cost::native::Numbers;
 use quadrille_spec::{Axis, Classic, Layout, Model, SpecError};
-
-use model::Described;
 
 /// A framework that layouts are exported to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -81,6 +84,8 @@ pub struct Target {
     pub gpus_per_node: usize,
     /// The type of numbers.
     pub precision: Precision,
+    /// What is said of gradients, moments and operands of products beside it.
+    pub numbers: Numbers,
 }
 
 /// A layout in a framework's words.
@@ -98,25 +103,23 @@ pub struct Export {
 /// A number of devices in a node that does not divide the ranks; a model or an axis for which the framework has nothing
 /// that computes the same.
 pub fn export(framework: Framework, model: &Model, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
-    let described = || Described::new(model, &framework.to_string());
     let classic = || classic(model, framework);
     match framework {
-        Framework::Megatron => megatron::export(&described()?, layout, target),
-        Framework::Torchtitan => torchtitan::export(&described()?, layout, target),
+        Framework::Megatron => megatron::export(&megatron::described(model)?, layout, target),
+        Framework::Torchtitan => torchtitan::export(&torchtitan::described(model)?, layout, target),
         Framework::DeepSpeed => deepspeed::export(&classic()?, layout, target),
-        Framework::Nemo => nemo::export(&described()?, layout, target),
+        Framework::Nemo => nemo::export(&nemo::described(model)?, layout, target),
         Framework::Axonn => axonn::export(&classic()?, layout, target),
     }
 }
 
-/// The model for a framework that is told of no experts.
+/// The sizes of a model for a framework whose users write its code themselves: it is told of no experts.
 fn classic(model: &Model, framework: Framework) -> Result<Classic, SpecError> {
     let mut experts = model.blocks.kinds().iter().filter_map(|block| block.feed_forward.experts());
     if let Some(experts) = experts.next() {
         let rule = format!("a layout for {framework} says nothing of experts");
         return Err(SpecError::invalid("experts", experts.count, rule, "export to megatron, nemo or torchtitan"));
     }
-    model.check_classic(&framework.to_string())?;
     Ok(model.classic())
 }
 

@@ -2,6 +2,8 @@
 
 use quadrille_spec::{Block, Classic, Experts, FeedForward, Model, NormedOver, Perceptron, QueryKeyNorm, SpecError};
 
+use super::properties::Properties;
+
 /// What is exported of a model, for frameworks that know more than [`Classic`].
 pub(super) struct Described {
     /// Of models with experts the perceptron is that of the other blocks, or, where all have experts, as wide as an expert.
@@ -12,6 +14,8 @@ pub(super) struct Described {
     pub qk_norm: bool,
     /// Experts, and the blocks that have them.
     pub mixture: Option<Mixture>,
+    /// What attention, norms and perceptrons have besides.
+    pub properties: Properties,
 }
 
 /// One kind of experts.
@@ -22,14 +26,20 @@ pub(super) struct Mixture {
 }
 
 impl Described {
-    /// Refuses what `who` does not know.
-    pub fn new(model: &Model, who: &str) -> Result<Self, SpecError> {
+    /// Of a model for `who`, who knows these properties, and refuses others.
+    pub fn new(model: &Model, who: &str, properties: Properties) -> Result<Self, SpecError> {
         let mixture = mixture(model, who)?;
-        let plain = plain(model, mixture.as_ref().map(|mixture| &mixture.experts));
+        let plain = plain(&properties.taken_off(model), mixture.as_ref().map(|mixture| &mixture.experts));
         plain.check_classic(who)?;
         let (sizes, attention) = (plain.classic(), model.blocks.first().attention);
-        let head_dim = Some(attention.head_dim).filter(|columns| *columns != sizes.head_dim());
-        Ok(Self { sizes, head_dim, qk_norm: attention.qk_norm.is_some(), mixture })
+        let usual = properties.latent.is_some() || attention.head_dim == sizes.head_dim();
+        let head_dim = (!usual).then_some(attention.head_dim);
+        Ok(Self { sizes, head_dim, qk_norm: attention.qk_norm.is_some(), mixture, properties })
+    }
+
+    /// Whether Megatron is to norm queries and keys, or the narrow rows of latent attention, which always are.
+    pub fn norms_keys(&self) -> bool {
+        self.qk_norm || self.properties.latent.is_some()
     }
 }
 

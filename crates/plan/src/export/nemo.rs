@@ -6,12 +6,13 @@
 
 use std::fmt::Display;
 
-use quadrille_spec::{Activation, Layout, Norm, Recompute, SpecError};
+use quadrille_spec::{Activation, Layout, Model, Norm, Recompute, SpecError};
 
-use super::experts::{Fields, Setting};
+use super::fields::{Fields, Setting};
 use super::megatron::{Choices, Sharding};
 use super::model::Described;
-use super::{Export, Precision, Target, comments, nodes};
+use super::properties::Properties;
+use super::{Export, Target, comments, nodes, numbers};
 
 /// The lines of one section.
 struct Section(String);
@@ -32,6 +33,11 @@ impl Section {
     }
 }
 
+/// The model as Megatron Bridge knows it: as Megatron Core does.
+pub(super) fn described(model: &Model) -> Result<Described, SpecError> {
+    Described::new(model, "nemo", Properties::of(model))
+}
+
 pub(super) fn export(described: &Described, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
     let (nodes, per_node) = nodes(layout, target)?;
     let model = &described.sizes;
@@ -42,7 +48,14 @@ pub(super) fn export(described: &Described, layout: &Layout, target: &Target) ->
          optimizer's constants",
         model.vocab
     );
-    let mut text = comments(model, layout, checked, &left, &choices.gaps);
+    let recipe = numbers::recipe_of_bridge(target)?;
+    let mut gaps = choices.gaps.clone();
+    if let (Some(format), Some((_, besides))) =
+        (target.numbers.products, recipe.filter(|(_, besides)| !besides.is_empty()))
+    {
+        gaps.push(format!("products = {format}: {besides}"));
+    }
+    let mut text = comments(model, layout, checked, &left, &gaps);
     for section in [
         model_section(described, layout, &choices),
         batch_section(layout, &choices),
@@ -61,10 +74,10 @@ pub(super) fn export(described: &Described, layout: &Layout, target: &Target) ->
     if is_fsdp {
         text += "checkpoint:\n  ckpt_format: fsdp_dtensor\n";
     }
-    if target.precision == Precision::Bf16 {
-        text += "mixed_precision: bf16_mixed\n";
+    if let Some((recipe, _)) = recipe {
+        text += &format!("mixed_precision: {recipe}\n");
     }
-    Ok(Export { text, cannot_express: choices.gaps })
+    Ok(Export { text, cannot_express: gaps })
 }
 
 fn model_section(described: &Described, layout: &Layout, choices: &Choices) -> Section {
@@ -77,7 +90,7 @@ fn model_section(described: &Described, layout: &Layout, choices: &Choices) -> S
     section.set("num_attention_heads", model.heads);
     section.set("num_query_groups", model.kv_heads);
     section.maybe("kv_channels", described.head_dim);
-    section.maybe("qk_layernorm", described.qk_norm.then_some(true));
+    section.maybe("qk_layernorm", described.norms_keys().then_some(true));
     section.set("seq_length", layout.seq_len);
     section.set("make_vocab_size_divisible_by", layout.vocab_multiple);
     section.set("normalization", if model.norm == Norm::Rms { "RMSNorm" } else { "LayerNorm" });
@@ -85,14 +98,24 @@ fn model_section(described: &Described, layout: &Layout, choices: &Choices) -> S
     section.set("position_embedding_type", if choices.rotary_base.is_some() { "rope" } else { "learned_absolute" });
     section.maybe("rotary_base", choices.rotary_base);
     section.set("gated_linear_unit", swiglu);
-    section.set("activation_func", if swiglu { "silu" } else { "gelu" });
+    let other = described.properties.activation;
+    let function = match other {
+        _ if swiglu => "silu",
+        Some(Activation::Relu2) => "squared_relu",
+        _ => "gelu",
+    };
+    section.set("activation_func", function);
     // The fused form of a bias and GELU is the tanh one.
-    section.set("bias_activation_fusion", model.biases || swiglu);
+    section.set("bias_activation_fusion", (model.biases && other.is_none()) || swiglu);
     section.set("add_bias_linear", model.biases);
     section.set("share_embeddings_and_output_weights", model.tied_head);
     section.set("attention_dropout", model.dropout);
     section.set("hidden_dropout", model.dropout);
-    set_experts(&mut section, &choices.experts);
+    set_fields(&mut section, &choices.attention);
+    if described.properties.turns_unscaled_latents() {
+        section.set("apply_rope_fusion", false);
+    }
+    set_fields(&mut section, &choices.experts);
     section.set("tensor_model_parallel_size", choices.tensor);
     section.set("sequence_parallel", choices.sequence_parallel);
     section.set("pipeline_model_parallel_size", choices.pipe);
@@ -123,8 +146,8 @@ fn model_section(described: &Described, layout: &Layout, choices: &Choices) -> S
 }
 
 /// All fields: the recipe may have others.
-fn set_experts(section: &mut Section, experts: &Fields) {
-    for (field, setting) in &experts.0 {
+fn set_fields(section: &mut Section, fields: &Fields) {
+    for (field, setting) in &fields.0 {
         match setting {
             Setting::Switch(on) => section.set(field, on),
             Setting::Said(value) => section.set(field, value),
@@ -133,6 +156,7 @@ fn set_experts(section: &mut Section, experts: &Fields) {
                 let list: Vec<&str> = blocks.iter().map(|block| if *block { "1" } else { "0" }).collect();
                 section.set(field, format!("[{}]", list.join(", ")));
             }
+            Setting::Pair(pair) => section.set(field, format!("{pair:?}")),
         }
     }
 }

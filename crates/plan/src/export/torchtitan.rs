@@ -9,14 +9,16 @@
 //! reader.
 
 use quadrille_spec::{
-    Activation, Activations, Axis, BalanceScope, Classic, ExpertGroups, Experts, Field, KeepWeights, Layout, Norm,
-    Positions, Recompute, Router, RouterScores, Schedule, SpecError, Zero,
+    Activation, Activations, Axis, BalanceScope, Classic, ExpertGroups, Experts, Field, KeepWeights, Layout, Model,
+    Norm, Positions, Recompute, RotaryScaling, Router, RouterScores, Schedule, SpecError, Zero,
 };
 
 use super::experts::{self, Degrees};
+use super::fields::list_expression;
 use super::gaps::Gaps;
 use super::model::{Described, Mixture};
-use super::{Export, Precision, Sizes, Target, check_language_model, comments, nodes};
+use super::properties::Properties;
+use super::{Export, Precision, Sizes, Target, check_language_model, comments, nodes, numbers};
 
 /// Llama 3 as torchtitan knows it: flavour, layers, hidden, heads, heads of keys and values, perceptron.
 const FLAVOURS: [(&str, [usize; 5]); 3] =
@@ -35,6 +37,18 @@ const QWEN3_FLAVOURS: [(&str, [usize; 5], bool, bool, f64); 8] = [
     ("235B-A22B", [94, 4096, 64, 4, 1536], true, false, 5e6),
 ];
 
+/// The model as torchtitan knows it: of longer sequences its Llama 3 alone, as that scales frequencies.
+pub(super) fn described(model: &Model) -> Result<Described, SpecError> {
+    let longer = Properties { scaling: SCALED_LLAMA3, ..Properties::NONE };
+    if Properties::of(model).scaling == SCALED_LLAMA3 {
+        let described = Described::new(model, "torchtitan", longer)?;
+        if llama3(&described).is_some() {
+            return Ok(described);
+        }
+    }
+    Described::new(model, "torchtitan", Properties::NONE)
+}
+
 pub(super) fn export(described: &Described, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
     let model = &described.sizes;
     check_language_model(model, "torchtitan")?;
@@ -46,6 +60,9 @@ pub(super) fn export(described: &Described, layout: &Layout, target: &Target) ->
     if let Some(mixture) = &described.mixture {
         check_groups(&mixture.experts)?;
         expert_gaps(mixture, name == QWEN3, layout, tensor, &mut gaps);
+        if let Some(format) = target.numbers.products {
+            gaps.add(format!("products = {format}"), "those of experts, in groups, keep operands of 16 bits");
+        }
     }
     if name == QWEN3 && sizes.pipe > 1 {
         gaps.add(format!("pipe={}", sizes.pipe), "torchtitan's Qwen3 has no function that cuts it into stages");
@@ -67,14 +84,20 @@ pub(super) fn export(described: &Described, layout: &Layout, target: &Target) ->
         "torchrun --nnodes {nodes} --nproc_per_node {per_node} -m torchtitan.train --job.config_file THIS_FILE; to be \
          added: data, tokenizer, the optimizer's constants"
     );
+    let (converters, converter) = numbers::of_torchtitan(target)?;
     let mut text = comments(model, layout, checked, &left, &gaps.lines);
-    text += &format!("\n[model]\nname = {name:?}\nflavor = {flavour:?}\n");
+    text += &format!("\n[model]\nname = {name:?}\nflavor = {flavour:?}\n{converters}");
     text += &training(layout, sizes, target.precision);
+    text += &converter;
     let degrees = described.mixture.as_ref().map(|_| Degrees::of(layout, tensor));
     text += &parallelism(layout, sizes, tensor, degrees, schedule);
     text += &checkpoint;
     Ok(Export { text, cannot_express: gaps.lines })
 }
+
+/// The name of Llama 3 in torchtitan, and how its rotary frequencies are scaled (`RoPEScalingArgs`).
+const LLAMA3: &str = "llama3";
+const SCALED_LLAMA3: RotaryScaling = RotaryScaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, positions: 8192 };
 
 /// The name of Qwen3 in torchtitan.
 const QWEN3: &str = "qwen3";
@@ -83,8 +106,10 @@ const QWEN3: &str = "qwen3";
 fn flavour(described: &Described, gaps: &mut Gaps) -> (String, String) {
     let model = &described.sizes;
     if let Some(flavour) = llama3(described) {
-        gaps.add("rotary positions", "torchtitan's Llama 3 scales low frequencies by 8, as Llama 3.1 does");
-        return ("llama3".to_owned(), flavour.to_owned());
+        if described.properties.scaling == RotaryScaling::None {
+            gaps.add("rotary positions", "torchtitan's Llama 3 scales low frequencies by 8, as Llama 3.1 does");
+        }
+        return (LLAMA3.to_owned(), flavour.to_owned());
     }
     if let Some(flavour) = qwen3(described) {
         return (QWEN3.to_owned(), flavour.to_owned());
@@ -195,7 +220,7 @@ fn expert_gaps(mixture: &Mixture, is_qwen3: bool, layout: &Layout, tensor: usize
         gaps.add(format!("router_z_loss = {}", router.z_loss), "there is no loss of large logits");
     }
     if !is_qwen3 && mixture.at.contains(&false) {
-        let at = experts::list_expression(&mixture.at);
+        let at = list_expression(&mixture.at);
         gaps.add(format!("experts in blocks {at}"), "the flavour says itself which blocks have experts");
     }
     if let Some(capacity) = capacity {

@@ -1,7 +1,7 @@
 //! The machine that steps are predicted for.
 
 use quadrille_cost::simulation::{LOCAL_GFLOPS, LOCAL_LATENCY_US, LOCAL_MEMORY_GB_S};
-use quadrille_spec::{Cluster, Device, Efficiency, Origin, Peaks, Tier};
+use quadrille_spec::{Cluster, Device, Efficiency, Origins, Peaks, Tier};
 
 /// What a cluster's own memory bound is where nobody said it: the largest that a device may have. The memory of this machine
 /// is held against each program before it runs.
@@ -30,19 +30,21 @@ fn device(crowding: f64) -> Device {
     Device {
         name: "a rank of this machine".to_owned(),
         source: "assumed".to_owned(),
-        efficiencies: Origin::Assumed,
         memory: UNBOUNDED,
         memory_bandwidth: LOCAL_MEMORY_GB_S * 1e9 / crowding,
         memory_efficiency: 1.0,
         // What is copied is read from and written to the same memory.
         host_bandwidth: Some(LOCAL_MEMORY_GB_S * 1e9 / crowding / 2.0),
         host_memory: None,
-        peak: Peaks { half: rate, single: rate, double: rate },
+        peak: Peaks::wide(rate, rate, rate),
         vector_rate: rate,
         launch_seconds: LOCAL_LATENCY_US * 1e-6 * crowding,
         products: Efficiency::Constant { fraction: 1.0 },
         half_products: None,
+        narrow_products: None,
         attention: Efficiency::Constant { fraction: 1.0 },
+        // Nobody measured them.
+        origins: Origins::default(),
     }
 }
 
@@ -55,6 +57,7 @@ fn tier(bandwidth: f64, crowding: f64) -> Tier {
         efficiency: 1.0,
         latency: LOCAL_LATENCY_US * 1e-6 * crowding,
         half_bytes: 0.0,
+        origins: Origins::default(),
     }
 }
 

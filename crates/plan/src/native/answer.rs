@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::time::Instant;
 
+use super::explain::{Sensitivity, sensitivities};
 use super::explanation::Explanation;
 use super::front::front;
 use super::nothing::Nothing;
@@ -20,7 +21,10 @@ pub struct Wanted {
     /// The numbers of devices over which the front of devices, time and memory is wanted, beside the question's; `None`: no
     /// front.
     pub front_over: Option<Vec<usize>>,
-    /// Whether the best is to be explained.
+    /// The simplest is advised of the layouts that are slower than the fastest by at most this fraction of its time, usually
+    /// [`TOLERANCE`](super::TOLERANCE); `None`: the fastest is.
+    pub tolerance: Option<f64>,
+    /// Whether the advised layout is to be explained.
     pub explain: bool,
 }
 
@@ -35,13 +39,17 @@ pub struct Answer<'a> {
     pub found: Found,
     /// The fastest layout.
     pub best: Ranked,
+    /// The layout to run: the simplest of those that are hardly slower than the fastest, if that was asked for.
+    pub advised: Ranked,
     /// Those than which none has fewer devices, less time and less memory; empty unless it was asked for.
     pub front: Vec<Ranked>,
     /// Numbers of devices that were not searched completely.
     pub incomplete: Vec<usize>,
     /// Seconds that it took.
     pub seconds: f64,
-    /// Of the best layout, where it was asked for.
+    /// What a tenth more of each number of the hardware gives the advised layout.
+    pub sensitivities: Vec<Sensitivity>,
+    /// Of the advised layout, where it was asked for.
     pub explanation: Option<Explanation>,
 }
 
@@ -66,7 +74,8 @@ impl<'a> Answer<'a> {
     pub fn new(question: &'a Question, wanted: &Wanted) -> Result<Self, Nothing> {
         let (start, end) = (Instant::now(), question.end());
         let search = question.search(wanted.top)?;
-        let search = Search { one_per_grid: wanted.one_per_grid, front: wanted.front_over.is_some(), ..search };
+        let Wanted { one_per_grid, tolerance, .. } = *wanted;
+        let search = Search { one_per_grid, front: wanted.front_over.is_some(), tolerance, ..search };
         let mut others = wanted.front_over.clone().unwrap_or_default();
         others.retain(|devices| *devices != question.devices);
         let mut found = search.run(&stop_at(share_of(end, 1 + others.len())))?;
@@ -81,15 +90,30 @@ impl<'a> Answer<'a> {
         }
         incomplete.sort_unstable();
         let fastest = |a: &&Ranked, b: &&Ranked| a.price.seconds.total_cmp(&b.price.seconds);
-        let Some(best) = found.ranked.first().or_else(|| layouts.iter().min_by(fastest)).copied() else {
+        let best =
+            |ranked: &[Ranked], layouts: &[Ranked]| ranked.first().or_else(|| layouts.iter().min_by(fastest)).copied();
+        let Some(quickest) = best(&found.ranked, &layouts) else {
             return Err(search.why_nothing(&found, &stop_at(end)));
         };
+        if let Some(deadline) = search.deadline {
+            found.ranked.retain(|ranked| deadline.is_kept(ranked));
+            layouts.retain(|ranked| deadline.is_kept(ranked));
+        }
+        let best = match (best(&found.ranked, &layouts), &search.deadline) {
+            (Some(best), _) => best,
+            (None, Some(deadline)) => return Err(question.too_slow(deadline, &quickest, end)?),
+            (None, None) => quickest,
+        };
         let seconds = start.elapsed().as_secs_f64();
-        let runner_up = found.ranked.get(1).copied();
-        let explain =
-            || Ok::<_, Nothing>(Explanation::new(&search.setting, &question.layout(&best)?, best, runner_up)?);
+        let advised = found.simplest.unwrap_or(best);
+        // Beside what is not the fastest the fastest is of most interest.
+        let other = if advised == best { found.ranked.get(1).copied() } else { Some(best) };
+        let layout = question.layout(&advised)?;
+        let sensitivities = sensitivities(&search.setting, &layout)?;
+        let explain = || Explanation::new(&search.setting, &layout, advised, sensitivities.clone(), other);
         let explanation = wanted.explain.then(explain).transpose()?;
-        Ok(Self { question, search, found, best, front: front(&layouts), incomplete, seconds, explanation })
+        let front = front(&layouts);
+        Ok(Self { question, search, found, best, advised, front, incomplete, seconds, sensitivities, explanation })
     }
 
     /// What each rule refused, most grids first.

@@ -12,6 +12,7 @@ pub(super) fn state_bytes(
     experts_over: AxisSet,
     zero: Zero,
     on_device: bool,
+    device: Option<u64>,
 ) -> u64 {
     let size_of = |axes: AxisSet| axes.iter().map(|axis| sizes[axis as usize]).product::<usize>() as f64;
     let [batch, context] = [Axis::BATCH.into_iter().collect(), Axis::Context.only()];
@@ -33,5 +34,5 @@ pub(super) fn state_bytes(
         };
         parts.map(of_part).iter().sum::<f64>()
     });
-    bytes[0].min(bytes[1]) as u64 + framework.reserved_bytes
+    bytes[0].min(bytes[1]) as u64 + framework.reserved_on(device)
 }

@@ -63,11 +63,14 @@ impl Visit<'_> {
             let keep_communicated = true;
             let fastest = Candidate { keep_weights: KeepWeights::Step, zero: Zero::Off, keep_communicated, ..*pass };
             let plain = each.placed(&fastest, &self.ends);
+            let simplest = each.placed(pass, &self.ends);
             let (end, pipeline) = each.of(&self.ends);
-            let mut worthless = self.kept.is_worthless(bases.of_blocks(bounds, &plain)?, end.least_bytes);
+            let is_worthless = |seconds| self.kept.is_worthless(&simplest, seconds, end.least_bytes);
+            // Bounds of what is too complex need not be known.
+            let mut worthless = is_worthless(0.0) || is_worthless(bases.of_blocks(bounds, &plain)?);
             if !worthless {
                 let base = bases.of(bounds, &plain)?;
-                worthless = self.kept.is_worthless(bounds.seconds_of_passes(&plain, base), end.least_bytes);
+                worthless = is_worthless(bounds.seconds_of_passes(&plain, base));
             }
             if worthless {
                 let configurations = pipeline.recompute.len() * self.keep_weights.len() * end.zero.len();
@@ -109,27 +112,28 @@ impl Visit<'_> {
         let Self { search, ends, tally, kept, survivors, is_rough, .. } = self;
         let ((end, _), counts) = (open.of(ends), &mut tally.counts);
         let plain = Candidate { zero: Zero::Off, ..open.placed(shared, ends) };
-        if search.prune && kept.is_worthless(bases.of_blocks(bounds, &plain)?, end.least_bytes) {
+        let is_worthless = |seconds| search.prune && kept.is_worthless(&plain, seconds, end.least_bytes);
+        if is_worthless(0.0) || is_worthless(bases.of_blocks(bounds, &plain)?) {
             counts.too_slow += end.zero.len() as u64;
             return Ok(());
         }
         let base = bases.of(bounds, &plain)?;
         let seconds = bounds.seconds_of_passes(&plain, base);
         for (zero, least_bytes) in &end.zero {
-            if !is_left(search, kept, counts, seconds, *least_bytes) {
-                continue;
-            }
             let candidate = Candidate { zero: *zero, ..plain };
-            let bytes = bounds.bytes(&candidate, base);
-            if !is_left(search, kept, counts, seconds, bytes) {
+            let mut survivor = Survivor { candidate, seconds, bytes: *least_bytes };
+            if !is_left(search, kept, counts, &survivor) {
                 continue;
             }
-            let mut survivor = Survivor { candidate, seconds, bytes };
+            survivor.bytes = bounds.bytes(&candidate, base);
+            if !is_left(search, kept, counts, &survivor) {
+                continue;
+            }
             if !*is_rough {
                 let pieces = bounds.pieces(&candidate)?;
                 (survivor.seconds, survivor.bytes) =
                     (bounds.seconds(&candidate, &pieces), bounds.bytes(&candidate, &pieces));
-                if !is_left(search, kept, counts, survivor.seconds, survivor.bytes) {
+                if !is_left(search, kept, counts, &survivor) {
                     continue;
                 }
             }
@@ -149,15 +153,16 @@ impl Visit<'_> {
 }
 
 /// Whether a layout of such bounds may be kept; it is counted if not.
-pub(super) fn is_left(search: &Search, kept: &Kept, counts: &mut Counts, seconds: f64, bytes: u64) -> bool {
+pub(super) fn is_left(search: &Search, kept: &Kept, counts: &mut Counts, survivor: &Survivor) -> bool {
+    let Survivor { candidate, seconds, bytes } = survivor;
     if !search.prune {
         return true;
     }
-    if search.setting.capacity.is_some_and(|capacity| bytes > capacity) {
+    if search.setting.capacity.is_some_and(|capacity| *bytes > capacity) {
         counts.too_large += 1;
         return false;
     }
-    let worthless = kept.is_worthless(seconds, bytes);
+    let worthless = kept.is_worthless(candidate, *seconds, *bytes);
     counts.too_slow += u64::from(worthless);
     !worthless
 }

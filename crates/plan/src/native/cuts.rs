@@ -52,6 +52,15 @@ impl Cut {
         Candidate { sizes: self.sizes_with(1, 1), experts_over: self.experts_over, ..Candidate::PLAIN }
     }
 
+    /// The cut with those places and sizes of data and pipe only that `keeps` names; perhaps none.
+    pub fn retaining(&self, keeps: impl Fn(&Place, &Outer) -> bool) -> Self {
+        let place = |place: &Place| {
+            let outer: Vec<Outer> = place.outer.iter().filter(|outer| keeps(place, outer)).copied().collect();
+            (!outer.is_empty()).then_some(Place { inside: place.inside, outer })
+        };
+        Self { places: self.places.iter().filter_map(place).collect(), ..*self }
+    }
+
     /// The cut with one of its places only.
     pub fn at(&self, place: &Place) -> Self {
         Self { places: vec![place.clone()], ..*self }

@@ -1,19 +1,24 @@
 //! What follows from prices.
 
+use quadrille_cost::native::NarrowFormat;
+
 use super::question::Question;
 use super::ranking::Ranked;
 use super::setting::Setting;
+use crate::goodput::Goodput;
 
 impl Setting<'_> {
     /// FLOP/s of a device in the products of the framework's type, what MFU and HFU are taken of, and the type; `None` where
     /// the cluster's device is not described.
     pub fn peak(&self) -> Option<(f64, &'static str)> {
-        let name = match self.framework.activation_bytes {
-            ..=2 => "16-bit",
-            3..=4 => "f32",
-            _ => "f64",
+        let name = match (self.framework.narrow, self.framework.activation_bytes) {
+            (Some(NarrowFormat::Nvfp4), _) => "4-bit",
+            (Some(_), _) => "8-bit",
+            (None, ..=2) => "16-bit",
+            (None, 3..=4) => "f32",
+            (None, _) => "f64",
         };
-        Some((self.framework.peak(self.cluster.device.as_ref()?), name))
+        Some((self.framework.product_peak(self.cluster.device.as_ref()?), name))
     }
 }
 
@@ -26,7 +31,12 @@ pub struct Derived {
     pub mfu: f64,
     /// The same of all that are executed.
     pub hfu: f64,
-    /// Days of the whole training, where its tokens are known.
+    /// The part of published runs of the framework's kind that would fit, by what they took beside their tensors; `None` where
+    /// the device's memory is not known.
+    pub fitting_runs: Option<f64>,
+    /// What failures leave of the time, where it is said how often devices fail.
+    pub goodput: Option<Goodput>,
+    /// Days of the whole training, where its tokens are known; with what failures cost, as all that follows.
     pub days: Option<f64>,
     /// Hours of all its devices.
     pub device_hours: Option<f64>,
@@ -41,13 +51,15 @@ impl Question {
         let devices = candidate.devices();
         let (peak, _) = setting.peak().unwrap_or((f64::INFINITY, ""));
         let tokens = (self.global_batch * self.seq_len) as f64;
-        let seconds = self.tokens.map(|wanted| wanted / tokens * price.seconds);
-        let device_hours = seconds.map(|seconds| seconds / 3600.0 * devices as f64);
+        let days = self.days(ranked);
+        let device_hours = days.map(|days| 24.0 * days * devices as f64);
         Derived {
             tokens_per_second: tokens / price.seconds,
             mfu: price.mfu(devices, peak),
             hfu: price.hfu(devices, peak),
-            days: seconds.map(|seconds| seconds / 86_400.0),
+            fitting_runs: self.cluster.device_memory.map(|device| self.framework.fitting_runs(&price.memory, device)),
+            goodput: self.goodput(ranked),
+            days,
             device_hours,
             cost: device_hours.zip(self.price_per_hour).map(|(hours, price)| hours * price),
         }

@@ -2,7 +2,7 @@
 //! give.
 
 use quadrille_cost::native::{Parts, PriceError};
-use quadrille_spec::{Axis, Cluster, Layout};
+use quadrille_spec::{Axis, Cluster, Layout, Origin};
 use rayon::prelude::*;
 
 use super::hardware;
@@ -124,6 +124,13 @@ pub struct Sensitivity {
     pub to: f64,
     /// Seconds of a step that this saves; negative: that it costs.
     pub gained_seconds: f64,
+    /// Where the number is from.
+    pub origin: Origin,
+}
+
+/// Those of numbers that nobody has measured, fitted or promised.
+pub fn assumed(sensitivities: &[Sensitivity]) -> impl Iterator<Item = &Sensitivity> {
+    sensitivities.iter().filter(|each| each.origin == Origin::Assumed)
 }
 
 /// How much larger a number is made to see what depends on it.
@@ -149,7 +156,8 @@ pub fn sensitivities(setting: &Setting, layout: &Layout) -> Result<Vec<Sensitivi
         // A fraction of more than 1 is refused.
         let larger = larger.or_else(|_| hardware::with(setting.cluster, &field, 1.0).map(|cluster| (1.0, cluster)));
         let Ok((to, cluster)) = larger else { return Ok(None) };
-        Ok(Some(Sensitivity { field, from, to, gained_seconds: before - seconds(&cluster)? }))
+        let (gained_seconds, origin) = (before - seconds(&cluster)?, setting.cluster.origin(&field));
+        Ok(Some(Sensitivity { field, from, to, gained_seconds, origin }))
     };
     let fields = hardware::rates(setting.cluster).into_par_iter();
     let found: Vec<_> = fields.map(changed).collect::<Result<_, PriceError>>()?;

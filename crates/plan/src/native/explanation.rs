@@ -4,7 +4,7 @@ use quadrille_cost::native::PriceError;
 use quadrille_spec::{Axis, EvenPieces, Layout};
 
 use super::changes::Change;
-use super::explain::{Sensitivity, sensitivities};
+use super::explain::Sensitivity;
 use super::ranking::Ranked;
 use super::setting::Setting;
 
@@ -17,12 +17,12 @@ pub struct Explanation {
     pub sensitivities: Vec<Sensitivity>,
     /// What each changed choice gives, fastest first; `None` of a layout with other pieces or groups than a search tries.
     pub changes: Option<Vec<Change>>,
-    /// The next best layout of the same search.
+    /// Another layout of the same search: the next best, or the fastest where a simpler one is explained.
     pub runner_up: Option<Ranked>,
 }
 
 impl Explanation {
-    /// Explains a layout, whose price is `best`, and why another that was found is slower.
+    /// Explains a layout, whose price is `best` and whose gains are known, and why another that was found is slower or faster.
     ///
     /// # Errors
     /// What cannot be priced.
@@ -30,9 +30,9 @@ impl Explanation {
         setting: &Setting,
         layout: &Layout,
         best: Ranked,
+        sensitivities: Vec<Sensitivity>,
         runner_up: Option<Ranked>,
     ) -> Result<Self, PriceError> {
-        let sensitivities = sensitivities(setting, layout)?;
         // Of other pieces and groups no change would leave everything else as it is.
         let as_searched =
             EvenPieces::are(&layout.stage_blocks) && layout.microbatch_group == layout.grid.size(Axis::Pipe);

@@ -102,6 +102,12 @@ fn device_numbers(device: &mut Device) -> Vec<(&'static str, &mut f64)> {
         ("vector_rate", &mut device.vector_rate),
         ("launch_seconds", &mut device.launch_seconds),
     ];
+    let optional = [
+        ("peak.fp8", &mut device.peak.fp8),
+        ("peak.fp4", &mut device.peak.fp4),
+        ("host_bandwidth", &mut device.host_bandwidth),
+    ];
+    numbers.extend(optional.into_iter().filter_map(|(name, number)| Some((name, number.as_mut()?))));
     let products = ["products.fraction", "products.ceiling", "products.half_m", "products.half_n", "products.half_k"];
     numbers.extend(efficiency_numbers(&mut device.products, products));
     let half = [
@@ -112,6 +118,14 @@ fn device_numbers(device: &mut Device) -> Vec<(&'static str, &mut f64)> {
         "half_products.half_k",
     ];
     numbers.extend(device.half_products.iter_mut().flat_map(|products| efficiency_numbers(products, half)));
+    let narrow = [
+        "narrow_products.fraction",
+        "narrow_products.ceiling",
+        "narrow_products.half_m",
+        "narrow_products.half_n",
+        "narrow_products.half_k",
+    ];
+    numbers.extend(device.narrow_products.iter_mut().flat_map(|products| efficiency_numbers(products, narrow)));
     let attention =
         ["attention.fraction", "attention.ceiling", "attention.half_m", "attention.half_n", "attention.half_k"];
     numbers.extend(efficiency_numbers(&mut device.attention, attention));

@@ -6,6 +6,8 @@ use quadrille_spec::{Axis, SpecError};
 use super::constraint::Range;
 use super::count::Tally;
 use super::cuts::{Cut, cuts};
+use super::feasible::Feasible;
+use super::in_time::InDays;
 use super::placement::node;
 use super::ranking::Ranked;
 use super::search::{Found, Search};
@@ -22,7 +24,7 @@ pub enum Nothing {
         devices: usize,
     },
     /// Every configuration breaks a rule.
-    #[error("no legal layout of {devices} devices: {refused}, most because '{rule}', e.g. {example}")]
+    #[error("no legal layout of {devices} devices: {refused}, most because '{rule}', e.g. {example}{}", near(feasible))]
     Illegal {
         /// The wanted number of devices.
         devices: usize,
@@ -32,15 +34,17 @@ pub enum Nothing {
         rule: String,
         /// One of its refusals, with a remedy.
         example: String,
+        /// Other numbers that have a legal layout.
+        feasible: Box<Feasible>,
     },
     /// No legal layout fits.
     #[error(
         "no layout of {devices} devices fits into {}: the smallest needs {} (parameters {}, gradients {}, optimizer {}, \
-         activations {}, buffers {}, framework {}); use more devices or devices with more memory, or fix and reserve less",
+         activations {}, buffers {}, framework {}); {}",
         gib(*capacity), gib(smallest.price.memory.total()), gib(smallest.price.memory.parameters),
         gib(smallest.price.memory.gradients), gib(smallest.price.memory.optimizer),
         gib(smallest.price.memory.activations), gib(smallest.price.memory.buffers),
-        gib(smallest.price.memory.framework)
+        gib(smallest.price.memory.framework), more_memory(*enough)
     )]
     TooLarge {
         /// The wanted number of devices.
@@ -49,6 +53,8 @@ pub enum Nothing {
         capacity: u64,
         /// The layout that needs least.
         smallest: Box<Ranked>,
+        /// A larger number of devices of which a layout fits.
+        enough: Option<usize>,
     },
     /// No legal layout's states fit into the memory of the host.
     #[error(
@@ -59,12 +65,57 @@ pub enum Nothing {
         /// The wanted number of devices.
         devices: usize,
     },
+    /// Every layout takes longer than the training may.
+    #[error(
+        "no layout is done within {days} days: the fastest of {} devices takes {:.1}; {}",
+        fastest.devices, fastest.days, more_devices(enough.as_ref(), tried)
+    )]
+    TooSlow {
+        /// Days that the training may take.
+        days: f64,
+        /// The fastest that was found.
+        fastest: InDays,
+        /// A number of devices that is done in time.
+        enough: Option<InDays>,
+        /// Other numbers of devices that were searched completely, none of which but `enough` is.
+        tried: Vec<usize>,
+    },
     /// Constraints that no grid, or no configuration of a legal grid, keeps; or what cannot be priced.
     #[error(transparent)]
     Spec(#[from] SpecError),
     /// The smallest layout has no price.
     #[error(transparent)]
     Price(#[from] PriceError),
+}
+
+/// What to do where no layout is done in time.
+fn more_devices(enough: Option<&InDays>, tried: &[usize]) -> String {
+    let tried: Vec<_> = tried.iter().map(usize::to_string).collect();
+    match (enough, tried.as_slice()) {
+        (Some(enough), _) => format!("{enough}"),
+        (None, []) => "allow more days or fewer tokens, or more devices".to_owned(),
+        (None, tried) => {
+            format!("nor does one of {}; allow more days or fewer tokens", tried.join(", "))
+        }
+    }
+}
+
+/// What to do where nothing fits.
+fn more_memory(enough: Option<usize>) -> String {
+    let others = "devices with more memory, or fix and reserve less";
+    match enough {
+        Some(devices) => format!("{devices} devices have a layout that fits; else use {others}"),
+        None => format!("use more devices or {others}"),
+    }
+}
+
+/// Which other numbers have a legal layout.
+fn near(Feasible { devices, batches }: &Feasible) -> String {
+    let listed = |numbers: &[usize]| numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(" or ");
+    let named = [(devices, "devices"), (batches, "sequences in a step")];
+    let named = named.iter().filter(|(numbers, _)| !numbers.is_empty());
+    let named: Vec<_> = named.map(|(numbers, what)| format!("{} {what}", listed(numbers))).collect();
+    if named.is_empty() { String::new() } else { format!("; nearest with a legal layout: {}", named.join(", or ")) }
 }
 
 /// `368 GiB`, `7.45 GiB`: three digits, fewer of what is small.
@@ -102,7 +153,7 @@ impl Search<'_> {
             return Nothing::Stopped { devices };
         }
         if found.counts.grids == 0 {
-            return self.no_grid().into();
+            return self.no_grid(stop).into();
         }
         if found.counts.legal_grids > 0 && found.counts.enumerated == 0 {
             return self.no_configuration().into();
@@ -124,13 +175,17 @@ impl Search<'_> {
                     format!("{legal} of {all} grids are legal, and their {configurations} configurations are refused")
                 }
             };
-            return Nothing::Illegal { devices, refused, rule, example };
+            let feasible = Box::new(Feasible::near(self, stop));
+            return Nothing::Illegal { devices, refused, rule, example, feasible };
         }
         match (self.setting.capacity, self.smallest(stop)) {
             (_, Err(error)) => error.into(),
             _ if stop() => Nothing::Stopped { devices },
             (Some(capacity), Ok(Some(smallest))) if smallest.price.memory.total() > capacity => {
-                Nothing::TooLarge { devices, capacity, smallest: Box::new(smallest) }
+                match self.devices_that_fit(stop) {
+                    Ok(enough) => Nothing::TooLarge { devices, capacity, smallest: Box::new(smallest), enough },
+                    Err(error) => error.into(),
+                }
             }
             (_, Ok(None)) if self.space.bucket.is_some() => Nothing::HostTooSmall { devices },
             _ => Nothing::Stopped { devices },
@@ -138,7 +193,7 @@ impl Search<'_> {
     }
 
     /// Which constraint no grid keeps.
-    fn no_grid(&self) -> SpecError {
+    fn no_grid(&self, stop: &(dyn Fn() -> bool + Sync)) -> SpecError {
         for axis in Axis::ALL {
             let range = self.space.sizes(axis);
             let divides = (range.least..=range.most.min(self.devices)).any(|size| self.devices.is_multiple_of(size));
@@ -146,7 +201,10 @@ impl Search<'_> {
                 let near = quadrille_spec::nearest_divisors(self.devices, range.least);
                 let near = near.iter().map(|size| format!("{axis}={size}")).collect::<Vec<_>>().join(" or ");
                 let rule = format!("the size of an axis divides the {} devices", self.devices);
-                return SpecError::invalid(axis.name(), range.shown(), rule, format!("try {near}"));
+                let devices = Feasible::near(self, stop).devices;
+                let devices = devices.iter().map(usize::to_string).collect::<Vec<_>>().join(" or ");
+                let others = if devices.is_empty() { devices } else { format!(", or {devices} devices") };
+                return SpecError::invalid(axis.name(), range.shown(), rule, format!("try {near}{others}"));
             }
         }
         let rule = format!("the sizes of all axes multiply to the {} devices", self.devices);

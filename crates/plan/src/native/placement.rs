@@ -1,11 +1,24 @@
 //! Which neighbours along an axis share a node: the placements that an order of the axes can express.
 
-use quadrille_spec::{Axis, Cluster};
+use quadrille_spec::{Axis, Cluster, SpecError};
 
 /// Devices that share a node, at most `per_node` of them, where `devices` are used.
 pub(super) fn node(cluster: &Cluster, per_node: Option<usize>, devices: usize) -> usize {
     let innermost = cluster.tiers.first().and_then(|tier| tier.devices).unwrap_or(devices);
     innermost.min(per_node.unwrap_or(devices)).min(devices)
+}
+
+/// Devices of so many whole nodes, of which at most `per_node` devices each are used.
+///
+/// # Errors
+/// A cluster whose nodes have no size.
+pub fn devices_of_nodes(cluster: &Cluster, per_node: Option<usize>, nodes: usize) -> Result<usize, SpecError> {
+    let Some(devices) = cluster.tiers.first().and_then(|tier| tier.devices) else {
+        let rule = format!("nodes of {} have no size", cluster.name);
+        let remedy = "give `search.devices`, or the innermost of the cluster's tiers its devices";
+        return Err(SpecError::invalid("`search.nodes`", nodes, rule, remedy));
+    };
+    Ok(nodes.saturating_mul(devices.min(per_node.unwrap_or(devices))))
 }
 
 /// Every way to fill nodes with ranks of a grid of `sizes` (in the order of `Axis::ALL`) that an order of the axes

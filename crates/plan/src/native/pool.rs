@@ -32,6 +32,11 @@ impl<'a> Pool<'a> {
         result
     }
 
+    /// All that were priced and fit, in no order.
+    pub fn fitting(&self) -> Vec<Ranked> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).values().flatten().copied().collect()
+    }
+
     /// What is known of a layout, or what `price` says of it.
     pub fn known(
         &self,

@@ -6,7 +6,10 @@ use std::time::{Duration, Instant};
 use quadrille_cost::native::{Candidate, Framework, Price, PriceError};
 use quadrille_spec::{Cluster, Imbalance, Layout, LayoutFile, Model, SpecError, quantities};
 
+use super::budget::Budget;
+use super::explain::sensitivities;
 use super::explanation::Explanation;
+use super::placement::devices_of_nodes;
 use super::ranking::Ranked;
 use super::search::Search;
 use super::setting::Setting;
@@ -39,6 +42,8 @@ pub struct Question {
     pub tokens: Option<f64>,
     /// Price of a device for an hour, for what the training costs, in the same currency.
     pub price_per_hour: Option<f64>,
+    /// What the training may take, and what it is reckoned with.
+    pub budget: Budget,
     /// After so long searches end with what they have found.
     pub time_limit: Option<Duration>,
 }
@@ -50,20 +55,35 @@ pub enum Reserve {
     Fraction(f64),
     /// This many bytes.
     Bytes(u64),
+    /// So much that this part of published runs would fit, from 0.5 to below 1: by what the framework's runs took beside their
+    /// tensors.
+    Runs(f64),
 }
 
 impl Reserve {
-    /// A twentieth: about the mean error of memory on published runs.
-    pub const USUAL: Self = Self::Fraction(0.05);
+    /// The part of runs that fits where nobody says another. What published runs out of memory are called fitting by it, and which
+    /// that ran too large, `quadrille validate published` tells.
+    pub const USUAL_RUNS: f64 = 0.65;
 
-    /// Bytes that stay free of `memory` bytes.
+    /// Where nobody says: [`Self::USUAL_RUNS`], or, of a framework whose runs are not known to differ, a twentieth.
+    pub fn usual(framework: &Framework) -> Self {
+        if framework.reserved_deviation > 0 { Self::Runs(Self::USUAL_RUNS) } else { Self::Fraction(0.05) }
+    }
+
+    /// Bytes that stay free of `memory` bytes by a framework.
     ///
     /// # Errors
-    /// All of them, or more.
-    pub fn of(self, memory: u64) -> Result<u64, SpecError> {
+    /// All of them, or more; runs of a framework that are not known to differ.
+    pub fn of(self, memory: u64, framework: &Framework) -> Result<u64, SpecError> {
         let bytes = match self {
             Self::Fraction(fraction) => (fraction * memory as f64) as u64,
             Self::Bytes(bytes) => bytes,
+            Self::Runs(part) if framework.reserved_deviation == 0 => {
+                let rule = format!("{} allocates what is predicted, in every run", framework.name);
+                let value = format!("runs:{:.1}%", 100.0 * part);
+                return Err(SpecError::invalid("`search.memory_reserve`", value, rule, "reserve e.g. 5%, or 4GB"));
+            }
+            Self::Runs(part) => framework.reserve_of_runs(part, memory),
         };
         if bytes < memory {
             return Ok(bytes);
@@ -76,12 +96,17 @@ impl Reserve {
 impl FromStr for Reserve {
     type Err = SpecError;
 
-    /// Reads `5%`, `4GB`, `512MiB`, or `0`.
+    /// Reads `5%`, `4GB`, `512MiB`, `0`, or `runs:97%`.
     fn from_str(text: &str) -> Result<Self, SpecError> {
         let invalid = || {
-            let rule = "it is a part of a device's memory, or bytes";
-            SpecError::invalid("memory_reserve", text, rule, "write e.g. 5%, 4GB or 512MiB")
+            let rule = "it is a part of a device's memory, bytes, or the part of runs that fit, of at least 50%";
+            SpecError::invalid("memory_reserve", text, rule, "write e.g. 5%, 4GB, 512MiB or runs:97%")
         };
+        if let Some(part) = text.strip_prefix("runs:") {
+            let percent: f64 = part.strip_suffix('%').and_then(|part| part.parse().ok()).ok_or_else(invalid)?;
+            let is_part = (50.0..100.0).contains(&percent);
+            return if is_part { Ok(Self::Runs(percent / 100.0)) } else { Err(invalid()) };
+        }
         if let Some(percent) = text.strip_suffix('%') {
             let percent: f64 = percent.trim().parse().map_err(|_| invalid())?;
             let is_part = (0.0..100.0).contains(&percent);
@@ -121,10 +146,19 @@ impl Question {
             reserve,
             tokens: None,
             price_per_hour: None,
+            budget: Budget::default(),
             time_limit: None,
         };
         question.reserved()?;
         Ok(question)
+    }
+
+    /// Devices of so many whole nodes.
+    ///
+    /// # Errors
+    /// A cluster whose nodes have no size.
+    pub fn devices_of_nodes(&self, nodes: usize) -> Result<usize, SpecError> {
+        devices_of_nodes(&self.cluster, self.per_node, nodes)
     }
 
     /// Bytes of a device that stay free; 0 where its memory is not known.
@@ -132,7 +166,7 @@ impl Question {
     /// # Errors
     /// More than a device has ([`Reserve::of`]).
     pub fn reserved(&self) -> Result<u64, SpecError> {
-        self.cluster.device_memory.map_or(Ok(0), |memory| self.reserve.of(memory))
+        self.cluster.device_memory.map_or(Ok(0), |memory| self.reserve.of(memory, &self.framework))
     }
 
     /// What layouts are compared for.
@@ -159,7 +193,8 @@ impl Question {
     /// As [`Self::reserved`]; choices for experts or a vocabulary of a model that has none.
     pub fn search(&self, top: usize) -> Result<Search<'_>, SpecError> {
         self.space.check_used(&self.model)?;
-        Ok(Search::new(self.setting()?, self.devices, self.space.clone(), top))
+        let search = Search::new(self.setting()?, self.devices, self.space.clone(), top);
+        Ok(Search { deadline: self.deadline(), ..search })
     }
 
     /// Prices one layout and says why it costs that; layouts with other pieces or groups than a search tries have a price, too.
@@ -169,7 +204,7 @@ impl Question {
     pub fn explain(&self, layout: &Layout) -> Result<Explanation, PriceError> {
         let setting = self.setting()?;
         let ranked = Ranked { candidate: Candidate::of(layout, &self.cluster), price: setting.price(layout)? };
-        Explanation::new(&setting, layout, ranked, None)
+        Explanation::new(&setting, layout, ranked, sensitivities(&setting, layout)?, None)
     }
 
     /// Whether a layout fits into the devices, less what stays free; `None` where their memory is not known.
@@ -220,10 +255,25 @@ mod tests {
 
     #[test]
     fn reserves_are_parts_or_bytes() {
-        let of = |text: &str| text.parse::<Reserve>()?.of(80_000_000_000);
+        let of = |text: &str| text.parse::<Reserve>()?.of(80_000_000_000, &Framework::MEGATRON);
         assert_eq!(of("5%"), Ok(4_000_000_000));
         assert_eq!((of("4gb"), of("512MiB"), of("0")), (Ok(4_000_000_000), Ok(536_870_912), Ok(0)));
-        for wrong in ["", "five", "5", "100%", "-1%", "nan%", "4TB", "-4GB", "1e30GB"] {
+        for wrong in [
+            "",
+            "five",
+            "5",
+            "100%",
+            "-1%",
+            "nan%",
+            "4TB",
+            "-4GB",
+            "1e30GB",
+            "runs:",
+            "runs:97",
+            "runs:100%",
+            "runs:nan%",
+            "runs:49%",
+        ] {
             let message = of(wrong).unwrap_err().to_string();
             assert!(message.contains("memory_reserve") && message.contains("512MiB"), "{message}");
         }

@@ -5,6 +5,9 @@ use std::cmp::Ordering;
 use quadrille_cost::native::{Candidate, Price};
 use quadrille_spec::{Axis, Recompute};
 
+use super::simplicity::Simplest;
+use super::survivors::Survivor;
+
 /// A layout with its price.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ranked {
@@ -18,7 +21,7 @@ impl Ranked {
     /// Faster first; of equal times the one that needs less memory, then the simpler one. Times that differ by rounding
     /// only are equal: single precision decides.
     pub(super) fn order(&self, other: &Self) -> Ordering {
-        let key = |ranked: &Self| (ranked.price.memory.total(), simplicity(&ranked.candidate));
+        let key = |ranked: &Self| (ranked.price.memory.total(), tie_break(&ranked.candidate));
         comparable(self.price.seconds)
             .total_cmp(&comparable(other.price.seconds))
             .then_with(|| key(self).cmp(&key(other)))
@@ -31,7 +34,7 @@ pub(super) fn comparable(seconds: f64) -> f32 {
 }
 
 /// Numbers that are equal for equal candidates only, and smaller for what has fewer parts and switches.
-fn simplicity(candidate: &Candidate) -> [usize; 31] {
+fn tie_break(candidate: &Candidate) -> [usize; 31] {
     let size = |axis| candidate.size(axis);
     let every = match candidate.recompute {
         Recompute::None => 0,
@@ -151,27 +154,46 @@ pub(super) struct Kept {
     front: Option<Front>,
     /// Whether the layout of least memory is wanted, and it.
     smallest: Option<Option<Ranked>>,
+    simplest: Option<Simplest>,
 }
 
 impl Kept {
     pub fn new(top: usize, one_per_grid: bool, front: bool) -> Self {
         let fastest = (top > 0).then(|| Fastest::new(top, one_per_grid));
-        Self { fastest, front: front.then(Front::default), smallest: None }
+        Self { fastest, front: front.then(Front::default), smallest: None, simplest: None }
     }
 
     pub fn smallest() -> Self {
-        Self { fastest: None, front: None, smallest: Some(None) }
+        Self { fastest: None, front: None, smallest: Some(None), simplest: None }
     }
 
-    /// A number that is smaller for what is more likely kept, of lower bounds.
-    pub fn promise(&self, seconds: f64, bytes: u64) -> f64 {
-        if self.smallest.is_some() { bytes as f64 } else { seconds }
+    pub fn simplest(simplest: Simplest) -> Self {
+        Self { fastest: None, front: None, smallest: None, simplest: Some(simplest) }
     }
 
-    /// Whether a layout of at least this time and memory would not be kept.
-    pub fn is_worthless(&self, seconds: f64, bytes: u64) -> bool {
+    /// Orders what is more likely kept before what is less.
+    pub fn promise(&self, one: &Survivor, other: &Survivor) -> Ordering {
+        let faster = one.seconds.total_cmp(&other.seconds);
+        match &self.simplest {
+            _ if self.smallest.is_some() => one.bytes.cmp(&other.bytes),
+            Some(simplest) => {
+                let [one, other] = [one, other].map(|survivor| simplest.complexity(&survivor.candidate));
+                one.cmp(&other).then(faster)
+            }
+            None => faster,
+        }
+    }
+
+    /// The seconds of the fastest that is known, if it was wanted.
+    pub fn fastest_seconds(&self) -> Option<f64> {
+        Some(self.fastest.as_ref()?.ranked.first()?.price.seconds)
+    }
+
+    /// Whether neither `simplest` nor the same with more switches would be kept, if it takes at least this time and memory.
+    pub fn is_worthless(&self, simplest: &Candidate, seconds: f64, bytes: u64) -> bool {
         let seconds = comparable(seconds);
-        self.fastest.as_ref().is_none_or(|fastest| seconds > fastest.limit())
+        self.simplest.as_ref().is_none_or(|found| found.is_worthless(simplest, seconds))
+            && self.fastest.as_ref().is_none_or(|fastest| seconds > fastest.limit())
             && self.front.as_ref().is_none_or(|front| front.beats(seconds, bytes))
             && self.smallest.is_none_or(|smallest| smallest.is_some_and(|found| found.price.memory.total() < bytes))
     }
@@ -191,20 +213,23 @@ impl Kept {
                 *smallest = Some(offered);
             }
         }
+        if let Some(simplest) = &mut self.simplest {
+            simplest.offer(offered);
+        }
     }
 
     pub fn add(&mut self, other: &Self) {
         let fastest = other.fastest.iter().flat_map(|fastest| &fastest.ranked);
         let front = other.front.iter().flat_map(|front| &front.ranked);
-        let smallest = other.smallest.iter().flatten();
-        fastest.chain(front).chain(smallest).for_each(|ranked| self.offer(*ranked));
+        let one = other.smallest.iter().flatten().copied().chain(other.simplest.iter().filter_map(Simplest::found));
+        fastest.chain(front).copied().chain(one).for_each(|ranked| self.offer(ranked));
     }
 
-    /// The fastest, the front, and the one of least memory.
+    /// The fastest, the front, and the one of least memory or the simplest.
     pub fn into_parts(self) -> (Vec<Ranked>, Vec<Ranked>, Option<Ranked>) {
         let fastest = self.fastest.map_or_else(Vec::new, |fastest| fastest.ranked);
         let front = self.front.map_or_else(Vec::new, |front| front.ranked);
-        (fastest, front, self.smallest.flatten())
+        (fastest, front, self.smallest.flatten().or(self.simplest.and_then(|simplest| simplest.found())))
     }
 }
 

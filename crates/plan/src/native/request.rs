@@ -5,6 +5,7 @@ use std::time::Duration;
 use quadrille_cost::native::Framework;
 use quadrille_spec::{Cluster, Imbalance, Layout, LayoutFile, Model, SpecError};
 
+use super::budget::Budget;
 use super::count::Counts;
 use super::nothing::Nothing;
 use super::question::{Question, Reserve, stop_at};
@@ -31,8 +32,8 @@ pub struct PlanRequest<'a> {
     pub space: Space,
     /// Whether layouts are tried that the framework cannot run.
     pub any_layout: bool,
-    /// Fraction of a device's memory that stays free, below 1.
-    pub kept_free: f64,
+    /// What of each device's memory stays free; `None`: what [`Reserve::usual`] says.
+    pub reserve: Option<Reserve>,
     /// Most devices of a node that are used; `None`: all.
     pub per_node: Option<usize>,
     /// How many of the fastest are wanted.
@@ -42,8 +43,8 @@ pub struct PlanRequest<'a> {
 }
 
 impl<'a> PlanRequest<'a> {
-    /// The ten fastest layouts that Megatron-LM runs, in sequences of the model's length, with a twentieth of each device kept
-    /// free: about the mean error of memory on published runs.
+    /// The ten fastest layouts that Megatron-LM runs, in sequences of the model's length, with as much of each device
+    /// kept free as [`Reserve::usual`] says.
     pub fn new(model: &'a Model, cluster: &'a Cluster, devices: usize, global_batch: usize) -> Self {
         Self {
             model,
@@ -55,7 +56,7 @@ impl<'a> PlanRequest<'a> {
             imbalance: Imbalance::EQUAL,
             space: Space::default(),
             any_layout: false,
-            kept_free: 0.05,
+            reserve: None,
             per_node: None,
             top: 10,
             time_limit: None,
@@ -82,10 +83,6 @@ impl<'a> PlanRequest<'a> {
     }
 
     fn question(&self) -> Result<Question, SpecError> {
-        if !(0.0..1.0).contains(&self.kept_free) {
-            let rule = "it is a fraction of a device's memory, from 0 to below 1";
-            return Err(SpecError::invalid("kept_free", self.kept_free, rule, "give one, e.g. 0.05"));
-        }
         let mut space = self.space.clone();
         if !self.any_layout {
             space.keep_to(&self.framework);
@@ -103,9 +100,10 @@ impl<'a> PlanRequest<'a> {
             seq_len: self.seq_len,
             space,
             per_node: self.per_node,
-            reserve: Reserve::Fraction(self.kept_free),
+            reserve: self.reserve.unwrap_or_else(|| Reserve::usual(&self.framework)),
             tokens: None,
             price_per_hour: None,
+            budget: Budget::default(),
             time_limit: self.time_limit,
         })
     }

@@ -12,12 +12,14 @@ use quadrille_cost::native::{Candidate, Price, PriceError};
 use quadrille_spec::{Layout, Rule, SpecError};
 use rayon::prelude::*;
 
+use super::budget::Deadline;
 use super::count::{Counts, Refused, Tally};
-use super::cuts::{Cut, Cuts, Place, cuts};
+use super::cuts::{Cut, Cuts, Outer, Place, cuts};
 use super::placement::node;
 use super::pool::Pool;
 use super::ranking::{Kept, Ranked, comparable};
 use super::setting::Setting;
+use super::simplicity::{Complexity, Simplest};
 use super::space::Space;
 use super::survivors::{Survivors, fitting};
 use super::visit::{Likely, Visit};
@@ -37,14 +39,29 @@ pub struct Search<'a> {
     pub one_per_grid: bool,
     /// Whether the front of time against memory is wanted.
     pub front: bool,
+    /// Beside them the simplest is wanted of those that are slower than the fastest by at most this fraction of its time;
+    /// `None`: it is not.
+    pub tolerance: Option<f64>,
+    /// By when that one trains, if any is to.
+    pub deadline: Option<Deadline>,
     /// Whether configurations are left out that cannot be among the wanted. Results are the same without.
     pub prune: bool,
 }
 
 impl<'a> Search<'a> {
-    /// For so many of the fastest, on any grids, without a front.
+    /// For so many of the fastest, on any grids, without a front or the simplest.
     pub fn new(setting: Setting<'a>, devices: usize, space: Space, top: usize) -> Self {
-        Self { setting, devices, space, top, one_per_grid: false, front: false, prune: true }
+        Self {
+            setting,
+            devices,
+            space,
+            top,
+            one_per_grid: false,
+            front: false,
+            tolerance: None,
+            deadline: None,
+            prune: true,
+        }
     }
 }
 
@@ -55,7 +72,10 @@ pub struct Found {
     pub ranked: Vec<Ranked>,
     /// Those than which none that fits is both faster and smaller, fastest first; empty unless it was wanted.
     pub front: Vec<Ranked>,
-    /// What was looked at.
+    /// The simplest of those that are hardly slower than the fastest, which may be the fastest; `None` where it was not wanted,
+    /// or nothing fits.
+    pub simplest: Option<Ranked>,
+    /// What was looked at for all but the simplest.
     pub counts: Counts,
     /// What each rule refused.
     pub refused: BTreeMap<Rule, Refused>,
@@ -74,6 +94,9 @@ const FIRST: usize = 16;
 
 /// Cuts that are searched side by side: few at first, so that the others know a good time.
 const WAVES: [usize; 3] = [4, 28, 224];
+
+/// Cuts with the least seconds of their blocks, which is smaller of those that come first.
+type Ordered<'a> = Vec<(f32, &'a Cut)>;
 
 impl Search<'_> {
     /// The message of the rule that a refused layout breaks.
@@ -116,8 +139,8 @@ impl Search<'_> {
         let mut tally = Tally::default();
         let domain = node(self.setting.cluster, self.setting.per_node, self.devices);
         let Cuts { cuts, mut stopped } = cuts(&problem, &rules, &self.space, self.devices, domain, &mut tally, stop);
-        let visit = |cut: &Cut, kept: &Kept| Visit::new(self, &pool, rules, cut, kept.clone());
-        let (ordered, likely) = self.likely(&cuts, &pool, |cut| visit(cut, &kept), stop)?;
+        let visit = |cut: &Cut| Visit::new(self, &pool, rules, cut, kept.clone());
+        let (ordered, likely) = self.likely(&cuts, &pool, visit, stop)?;
         stopped |= stop();
         // Where the time is up they are all that is known, else they tell what is good.
         let first = if stopped { likely.len() } else { FIRST.min(likely.len()) };
@@ -133,10 +156,42 @@ impl Search<'_> {
                 kept.offer(ranked);
             }
         }
-        let (mut rest, mut wave) = (ordered.as_slice(), 0);
+        if !stopped {
+            let cuts: Vec<&Cut> = ordered.iter().map(|(_, cut)| *cut).collect();
+            stopped = self.visit_all(&cuts, &pool, &mut kept, &mut tally, stop)?;
+        }
+        let (mut simplest, limit) = (None, self.tolerance.zip(kept.fastest_seconds()));
+        if let Some((tolerance, fastest)) = limit {
+            let (found, early) = self.simplest((1.0 + tolerance) * fastest, &ordered, &pool, stop)?;
+            stopped |= early;
+            simplest = found;
+        }
+        let (mut ranked, mut front, mut smallest) = kept.into_parts();
+        // What was kept by seconds and memory is priced in full, each layout once.
+        let found = ranked.iter_mut().chain(&mut front).chain(&mut smallest).chain(&mut simplest);
+        let mut found: Vec<&mut Ranked> = found.collect();
+        let candidates: HashSet<Candidate> = found.iter().map(|ranked| ranked.candidate).collect();
+        let price = |candidate: Candidate| Ok((candidate, problem.price_layout(&self.setting.layout(&candidate)?)?));
+        let prices: HashMap<Candidate, Price> =
+            candidates.into_par_iter().map(price).collect::<Result<_, PriceError>>()?;
+        found.iter_mut().for_each(|ranked| ranked.price = prices[&ranked.candidate]);
+        Ok((Found { ranked, front, simplest, counts: tally.counts, refused: tally.refused, stopped }, smallest))
+    }
+
+    /// Visits cuts in waves, those of one side by side, and adds what they find; whether `stop` ended it early.
+    fn visit_all<'b>(
+        &'b self,
+        cuts: &[&Cut],
+        pool: &'b Pool<'b>,
+        kept: &mut Kept,
+        tally: &mut Tally,
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> Result<bool, PriceError> {
+        let (mut rest, mut wave, mut stopped) = (cuts, 0, false);
         while !rest.is_empty() && !stopped {
             let (now, later) = rest.split_at(WAVES[wave.min(WAVES.len() - 1)].min(rest.len()));
-            let run = |cut: &&Cut| pool.with(|bounds| visit(cut, &kept).run(bounds, stop));
+            let visit = |cut: &Cut| Visit::new(self, pool, self.setting.rules(), cut, kept.clone());
+            let run = |cut: &&Cut| pool.with(|bounds| visit(cut).run(bounds, stop));
             let parts: Vec<Visit> = now.par_iter().map(run).collect::<Result<_, _>>()?;
             let mut survivors = Survivors::default();
             for part in parts {
@@ -145,29 +200,57 @@ impl Search<'_> {
                 stopped |= part.stopped;
                 survivors.all.extend(part.survivors.all);
             }
-            survivors.settle(0, stop, self, &pool, &mut kept, &mut tally.counts)?;
+            survivors.settle(0, stop, self, pool, kept, &mut tally.counts)?;
             stopped |= !survivors.all.is_empty();
             (rest, wave) = (later, wave + 1);
         }
-        let (mut ranked, mut front, mut smallest) = kept.into_parts();
-        // What was kept by seconds and memory is priced in full, each layout once.
-        let mut found: Vec<&mut Ranked> = ranked.iter_mut().chain(&mut front).chain(&mut smallest).collect();
-        let candidates: HashSet<Candidate> = found.iter().map(|ranked| ranked.candidate).collect();
-        let price = |candidate: Candidate| Ok((candidate, problem.price_layout(&self.setting.layout(&candidate)?)?));
-        let prices: HashMap<Candidate, Price> =
-            candidates.into_par_iter().map(price).collect::<Result<_, PriceError>>()?;
-        found.iter_mut().for_each(|ranked| ranked.price = prices[&ranked.candidate]);
-        Ok((Found { ranked, front, counts: tally.counts, refused: tally.refused, stopped }, smallest))
+        Ok(stopped)
     }
 
-    /// The cuts, those first that are probably best, and the usual layouts of the places that are, likewise.
+    /// The simplest layout that takes at most `limit` seconds, of what is known and of all that may be simpler; and whether
+    /// `stop` said that this is enough.
+    fn simplest<'b>(
+        &'b self,
+        limit: f64,
+        ordered: &[(f32, &Cut)],
+        pool: &'b Pool<'b>,
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> Result<(Option<Ranked>, bool), PriceError> {
+        let layers = self.setting.model.layers();
+        let mut kept = Kept::simplest(Simplest::new(limit, layers, self.deadline));
+        pool.fitting().into_iter().for_each(|ranked| kept.offer(ranked));
+        // The sizes and places alone leave little to look at.
+        let mut cuts: Vec<(Complexity, Cut)> = Vec::new();
+        for (least, cut) in ordered {
+            let plain = |place: &Place, outer: &Outer| Candidate {
+                sizes: cut.sizes_with(outer.data, outer.pipe),
+                inside: place.inside_with(outer),
+                ..cut.plain()
+            };
+            let may_be_simpler = |place: &Place, outer: &Outer| {
+                !self.prune || !kept.is_worthless(&plain(place, outer), f64::from(*least), 0)
+            };
+            let cut = cut.retaining(may_be_simpler);
+            let complexities = cut.places.iter().flat_map(|place| place.outer.iter().map(|outer| plain(place, outer)));
+            let complexity = complexities.map(|plain| Complexity::of(&plain, layers)).min();
+            cuts.extend(complexity.map(|complexity| (complexity, cut)));
+        }
+        cuts.sort_by_key(|(complexity, _)| *complexity);
+        let cuts: Vec<&Cut> = cuts.iter().map(|(_, cut)| cut).collect();
+        let stopped = self.visit_all(&cuts, pool, &mut kept, &mut Tally::default(), stop)?;
+        let (.., simplest) = kept.into_parts();
+        Ok((simplest, stopped))
+    }
+
+    /// The cuts, with the least seconds of their blocks, those first that are probably best, and the usual layouts of the places
+    /// that are, likewise.
     fn likely<'a, 'b>(
         &self,
         cuts: &'a [Cut],
         pool: &Pool,
         visit: impl Fn(&Cut) -> Visit<'b> + Sync,
         stop: &(dyn Fn() -> bool + Sync),
-    ) -> Result<(Vec<&'a Cut>, Vec<Likely>), PriceError> {
+    ) -> Result<(Ordered<'a>, Vec<Likely>), PriceError> {
         let of_blocks = |cut: &'a Cut| match stop() {
             true => Ok((cut, vec![f32::INFINITY; cut.places.len()])),
             false => Ok((cut, pool.with(|bounds| visit(cut).least_of_blocks(bounds))?)),
@@ -194,6 +277,6 @@ impl Search<'_> {
         let of_cut = |least: &[f32]| least.iter().copied().fold(f32::INFINITY, f32::min);
         let mut ordered: Vec<(f32, &Cut)> = least.iter().map(|(cut, least)| (of_cut(least), *cut)).collect();
         ordered.sort_by(|(a, _), (b, _)| a.total_cmp(b));
-        Ok((ordered.into_iter().map(|(_, cut)| cut).collect(), likely))
+        Ok((ordered, likely))
     }
 }

@@ -48,11 +48,11 @@ impl Survivors {
         counts: &mut Counts,
     ) -> Result<(), PriceError> {
         // The most promising last.
-        self.all.sort_by(|a, b| kept.promise(b.seconds, b.bytes).total_cmp(&kept.promise(a.seconds, a.bytes)));
+        self.all.sort_by(|a, b| kept.promise(b, a));
         loop {
             let before = self.all.len();
             if search.prune {
-                self.all.retain(|survivor| !kept.is_worthless(survivor.seconds, survivor.bytes));
+                self.all.retain(|survivor| !kept.is_worthless(&survivor.candidate, survivor.seconds, survivor.bytes));
             }
             counts.too_slow += (before - self.all.len()) as u64;
             if self.all.len() <= left || stop() {
@@ -62,7 +62,7 @@ impl Survivors {
             let mut part: Vec<Survivor> = part.collect();
             if search.prune {
                 part = closely_bounded(part, pool)?;
-                part.retain(|survivor| is_left(search, kept, counts, survivor.seconds, survivor.bytes));
+                part.retain(|survivor| is_left(search, kept, counts, survivor));
             }
             let part: Vec<Candidate> = part.iter().map(|survivor| survivor.candidate).collect();
             let fitting = fitting(&part, &search.setting, pool)?;

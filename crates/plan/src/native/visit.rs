@@ -102,6 +102,7 @@ impl End {
                 cut.experts_over,
                 zero,
                 search.space.bucket.is_none(),
+                search.setting.cluster.device_memory,
             )
         };
         let zero = Space::where_it_counts(&space.zero, context * expert * data > 1);
@@ -203,6 +204,13 @@ impl<'a> Visit<'a> {
             }
         }
         Ok(self)
+    }
+
+    /// Whether anything of it is legal, with states that fit.
+    pub fn has_legal(mut self) -> bool {
+        let passes = self.microbatches().into_iter().flat_map(|microbatch| self.passes(microbatch));
+        let passes: Vec<Candidate> = passes.collect();
+        passes.iter().any(|pass| !self.legal(pass).is_empty())
     }
 
     /// By place, seconds that a step takes at least for what its blocks compute or send, in the least of the smallest

@@ -1,13 +1,18 @@
 //! Layouts in the words of other frameworks: snapshots, and that every part that is not expressed is named.
 
 use proptest::prelude::*;
+use quadrille_cost::native::Numbers;
 use quadrille_plan::export::{Export, Framework, Precision, Target, export};
 use quadrille_spec::{
     Activations, Axis, Grid, KeepWeights, Layout, LayoutRequest, Linear, Model, Overlap, Recompute, Schedule,
     SpecError, Zero,
 };
 
-pub(crate) const TARGET: Target = Target { gpus_per_node: 8, precision: Precision::Bf16 };
+pub(crate) const TARGET: Target = Target {
+    gpus_per_node: 8,
+    precision: Precision::Bf16,
+    numbers: Numbers { gradients: None, moments: None, products: None },
+};
 
 fn request(grid: &str, global_batch: usize) -> LayoutRequest {
     LayoutRequest::new(grid.parse().unwrap(), global_batch)
@@ -378,7 +383,7 @@ proptest! {
             ..LayoutRequest::new(grid, microbatch * microbatches * grid.batch_shares())
         };
         let Ok(layout) = Layout::new(&model, &request) else { return Ok(()) };
-        let target = Target { gpus_per_node: ranks, precision: Precision::F32 };
+        let target = Target { gpus_per_node: ranks, precision: Precision::F32, ..TARGET };
         for (_, framework) in Framework::ALL {
             let Ok(Export { text, cannot_express }) = export(framework, &model, &layout, &target) else { continue };
             prop_assert!(cannot_express.iter().all(|gap| gap.contains(": ") && !gap.contains('\n')));

@@ -64,6 +64,8 @@ pub fn search<'a>(model: &'a Model, cluster: &'a Cluster, devices: usize, global
         top: 5,
         one_per_grid: false,
         front: true,
+        tolerance: None,
+        deadline: None,
         prune: true,
     }
 }
@@ -361,6 +363,7 @@ proptest! {
         (memory, top, one_per_grid, framework) in (1_000_000..12_000_000_u64, 1..9_usize, any::<bool>(), 0..5_usize),
         networks in prop::array::uniform2(prop::sample::select(vec![0.01, 1.0, 100.0])),
         constraints in prop::sample::subsequence(CONSTRAINTS.to_vec(), 0..4),
+        tolerance in prop::sample::select(vec![None, Some(0.0), Some(0.03), Some(0.5)]),
     ) {
         let (model, mut cluster) = (any_model(number, layers, heads, &description), cluster());
         // Every program of an exhaustive search is built.
@@ -373,14 +376,15 @@ proptest! {
         let setting = Setting { capacity: Some(memory), framework, ..open.setting };
         let mut space = Space::default();
         constraints.iter().for_each(|(bound, text, _)| space.constrain(*bound, text).unwrap());
-        let pruned = Search { setting, top, one_per_grid, space, ..open };
+        let pruned = Search { setting, top, one_per_grid, space, tolerance, ..open };
         let exhaustive = Search { prune: false, ..pruned.clone() };
         let (found_pruned, found) = (found(&pruned), found(&exhaustive));
         prop_assert_eq!(&found_pruned.ranked, &found.ranked);
         prop_assert_eq!(&found_pruned.front, &found.front);
+        prop_assert_eq!(&found_pruned.simplest, &found.simplest);
         prop_assert_eq!(found_pruned.counts.legal, found.counts.legal);
         prop_assert_eq!(found.counts.priced, found.counts.legal);
-        for ranked in found.ranked.iter().chain(&found.front) {
+        for ranked in found.ranked.iter().chain(&found.front).chain(&found.simplest) {
             let candidate = ranked.candidate;
             let layout = Layout::new(&model, &candidate.request(batch * devices, model.seq_len).unwrap());
             prop_assert!(layout.is_ok(), "{:?}: {:?}", candidate, layout);
@@ -401,7 +405,7 @@ proptest! {
 #[test]
 fn results_do_not_depend_on_the_number_of_threads() {
     let (model, cluster) = (model(6, 4), cluster());
-    for search in by_both(search(&model, &cluster, 4, 24)) {
+    for search in by_both(Search { tolerance: Some(0.1), ..search(&model, &cluster, 4, 24) }) {
         let one = on_threads(1, || found(&search));
         assert!(one.counts.too_slow > 0);
         assert_eq!(one, on_threads(2, || found(&search)));

@@ -311,6 +311,25 @@ fn work_in_place_is_done_once() {
     }
 }
 
+/// Embedded tokens, and their gradient, are multiplied with their factor once, and logits are capped once.
+#[test]
+fn ends_are_scaled_and_capped_once() {
+    for tied_head in [true, false] {
+        let ends = Model { tied_head, embedding_scale: 3.5, logit_cap: Some(0.5), ..model(1) };
+        let program = unbroken_of(&ends, Activations::Scattered);
+        let is_end = |op: &Op| matches!(op.operation, Operation::Scale(_) | Operation::CapLogits(_));
+        let ends: Vec<_> = pass_operations(&program).into_iter().filter(|(_, op)| is_end(op)).collect();
+        assert_eq!(ends.len(), 3, "forward, backward, and the cap");
+        for (at, op) in ends {
+            let name = op.operation.name();
+            let never = edited_at(&program, at, |ops, at| _ = ops.remove(at));
+            assert_caught(&never, 1, &format!("no {name} at {at:?}"));
+            let twice = edited_at(&program, at, |ops, at| ops.insert(at, *op));
+            assert_caught(&twice, 1, &format!("{name} twice at {at:?}"));
+        }
+    }
+}
+
 #[test]
 fn every_parameter_moves_once() {
     let program = unbroken(Activations::Scattered);

@@ -59,7 +59,7 @@ const CRATES: [(&str, &[&str]); 25] = [
     ("engine", &["checkpoint", "comm", "tensor", "step", "files", "spec"]),
     ("hugging-face", &["checkpoint", "files", "spec"]),
     ("papers", &["cost", "step", "spec"]),
-    ("evidence", &["plan", "cost", "spec"]),
+    ("evidence", &["plan", "cost", "step", "spec"]),
     ("plan", &["cost", "spec"]),
     ("cost", &["step", "spec"]),
     ("oracle", &["spec"]),

@@ -24,7 +24,10 @@ use tempfile::TempDir;
 /// Of every tensor: the largest difference over the largest number.
 const TOLERANCE: f64 = 1e-5;
 
-const MODELS: [&str; 16] = [
+const MODELS: [&str; 19] = [
+    "gemma",
+    "gemma2",
+    "gemma3",
     "gpt2",
     "llama",
     "llama-tied",
@@ -219,6 +222,9 @@ fn exchanged_tensors_change_the_loss() {
         ("olmoe", olmoe("k_norm"), olmoe1("k_norm")),
         ("olmo2", first("post_attention_layernorm"), first("post_feedforward_layernorm")),
         ("qwen2", "model.layers.0.self_attn.k_proj.bias".to_owned(), "model.layers.0.self_attn.v_proj.bias".to_owned()),
+        ("gemma2", first("post_attention_layernorm"), first("pre_feedforward_layernorm")),
+        ("gemma2", first("pre_feedforward_layernorm"), first("post_feedforward_layernorm")),
+        ("gemma3", first("self_attn.k_norm"), second("self_attn.k_norm")),
         ("qwen3", first("self_attn.q_norm"), first("self_attn.k_norm")),
         ("phi3", first("self_attn.qkv_proj"), second("self_attn.qkv_proj")),
         ("phi3", first("mlp.gate_up_proj"), second("mlp.gate_up_proj")),
@@ -281,6 +287,20 @@ fn logits_are_those_of_torch() {
 #[test]
 fn properties_that_are_left_out_change_the_logits() {
     for (name, field, value) in [
+        ("gemma", "embedding_scale", "1"),
+        ("gemma", "embedding_scale", "4.9"),
+        ("gemma", "activation", "swiglu"),
+        ("gemma2", "embedding_scale", "1"),
+        ("gemma2", "logit_cap", "0"),
+        ("gemma2", "logit_cap", "3.01"),
+        ("gemma2", "attention_cap", "0"),
+        ("gemma2", "score_scale", "1"),
+        ("gemma2", "blocks.1.window", "3"),
+        ("gemma2", "window", "0"),
+        ("gemma3", "rotary_base", "500"),
+        ("gemma3", "blocks.1.rotary_scaling", "none"),
+        ("gemma3", "blocks.1.rotary_base", "100"),
+        ("gemma3", "logit_cap", "3"),
         ("gpt-neox-parallel", "residual", "sequential"),
         ("gpt-neox-parallel", "rotary_dim", "0"),
         ("llama-3.1", "rotary_scaling", "none"),

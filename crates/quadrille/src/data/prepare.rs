@@ -42,6 +42,9 @@ pub struct PrepareArguments {
     /// The field of JSON lines that holds the text
     #[arg(long, value_name = "FIELD", default_value = "text")]
     pub text_field: String,
+    /// Take the bytes of files that are no text, too: pictures, archives, checkpoints are refused else
+    #[arg(long)]
+    pub force_binary: bool,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
@@ -62,7 +65,11 @@ pub fn run(arguments: &PrepareArguments) -> Result<(), Failure> {
     paths::check(&write, &inputs.iter().map(|path| ("the input", path.as_path())).collect::<Vec<_>>())?;
     let tokenizer = arguments.tokenizer.as_ref().map(TokenizerChoice::open).transpose()?;
     let named = tokenizer.is_some();
-    let reading = Reading { tokenizer: tokenizer.unwrap_or(Tokenizer::Gpt2), text_field: arguments.text_field.clone() };
+    let reading = Reading {
+        tokenizer: tokenizer.unwrap_or(Tokenizer::Gpt2),
+        text_field: arguments.text_field.clone(),
+        binary: arguments.force_binary,
+    };
     let conversion =
         Conversion { reading: &reading, named, format: arguments.format, append_end: arguments.append_end };
     let start = Instant::now();

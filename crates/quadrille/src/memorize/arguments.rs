@@ -107,6 +107,9 @@ pub struct TextArguments {
     /// The field of JSON lines that holds the text
     #[arg(long, value_name = "FIELD", default_value = "text")]
     pub text_field: String,
+    /// Learn the bytes of files that are no text, too: pictures, archives, checkpoints are refused else
+    #[arg(long)]
+    pub force_binary: bool,
     /// Folder for tokenised text
     #[arg(long, value_name = "FOLDER", default_value = ".quadrille-cache")]
     pub cache: PathBuf,
@@ -119,6 +122,7 @@ impl TextArguments {
             paths: self.data.clone(),
             tokenizer: self.tokenizer.clone(),
             text_field: self.text_field.clone(),
+            binary: self.force_binary,
             cache: self.cache.clone(),
         }
     }

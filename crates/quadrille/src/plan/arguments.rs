@@ -42,10 +42,13 @@ pub struct PlanArguments {
     /// The cost model
     #[arg(long, value_enum, default_value_t = Cost::Native)]
     pub cost: Cost,
-    /// Number of GPUs; with --pareto a list or a range, e.g. 64,96 or 64..1024 (doubled from the first) or 64..1024:9 (so
+    /// Number of GPUs; with --pareto or --days a list or a range, e.g. 64,96 or 64..1024 (doubled from the first) or 64..1024:9 (so
     /// many, with equal ratios) [default: --ranks, or 1024]
     #[arg(long, value_name = "N|RANGE")]
     pub gpus: Option<Counts>,
+    /// Number of nodes whose GPUs are all used, in place of --gpus: as many times the GPUs of a fast domain, or --per-node
+    #[arg(long, value_name = "N|RANGE")]
+    pub nodes: Option<Counts>,
     /// GPUs of a fast domain, e.g. --nvs 8 [default: the cluster's own]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1 << 24))]
     pub nvs: Option<u32>,

@@ -28,9 +28,10 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
 /// Refuses flags that only other cost models have.
 fn refuse_foreign(arguments: &PlanArguments) -> Result<(), Failure> {
     use Cost::{Atp, Axonn, Lbnl, Megatron, Native};
-    let PlanArguments { gpus, nvs, dtype, csv, question, results, lbnl, atp, .. } = arguments;
-    let shared: [(_, _, &[Cost], _); 5] = [
+    let PlanArguments { gpus, nodes, nvs, dtype, csv, question, results, lbnl, atp, .. } = arguments;
+    let shared: [(_, _, &[Cost], _); 6] = [
         ("--gpus", gpus.is_some(), &[Native, Lbnl, Megatron, Atp], "give --ranks"),
+        ("--nodes", nodes.is_some(), &[Native], "say how many GPUs there are"),
         (
             "--nvs",
             nvs.is_some(),

@@ -10,6 +10,7 @@ use super::first_version;
 use super::flags;
 use crate::failure::Failure;
 use crate::launch::Launch;
+use crate::output::remark;
 
 /// The run in `folder`, prepared to go on.
 ///
@@ -22,8 +23,32 @@ pub fn prepare(folder: &Path, arguments: &TrainArguments, launch: &Launch, host:
         None => first_version::spec(folder, &description)?,
     };
     let changes = changes(&model_of(&before, folder, arguments)?, arguments, launch)?;
+    let warning = stretched(folder, &before, &changes)?;
     let command = history(description.command, &host.command);
-    Ok(Prepared::resume_as(folder, before, changes, &Host { command, ..host })?)
+    let prepared = Prepared::resume_as(folder, before, changes, &Host { command, ..host })?;
+    if let Some(warning) = warning.filter(|_| launch.is_first()) {
+        remark("warning", &warning);
+    }
+    Ok(prepared)
+}
+
+/// What to say where another number of steps gives the next step another learning rate than it would have had.
+fn stretched(folder: &Path, before: &RunSpec, changes: &RunChanges) -> Result<Option<String>, Failure> {
+    let done = checkpoints(folder).newest().map_err(RunError::from)?.map_or(0, |checkpoint| checkpoint.about().step);
+    let optimizer = changes.optimizer.unwrap_or(before.optimizer);
+    let Some(steps) = changes.steps.filter(|steps| *steps != before.steps && optimizer.decay_steps.is_none()) else {
+        return Ok(None);
+    };
+    let next = done + 1;
+    let was = before.optimizer.learning_rate_at(next, before.steps).map_err(RunError::from)?;
+    let is = optimizer.learning_rate_at(next, steps).map_err(RunError::from)?;
+    Ok((was != is).then(|| {
+        format!(
+            "--steps {steps} in place of {} moves the end of the learning rate's schedule: step {next} has {is:.3e} instead of \
+             {was:.3e}; --set decay_steps={} keeps the schedule",
+            before.steps, before.steps
+        )
+    }))
 }
 
 /// The words by which a run was asked for, and behind each `--resume` those by which it went on, if there were any.

@@ -211,7 +211,7 @@ fn names_of_options() {
     refused("train --dtype f8", &["--dtype", "'f8'", "f32, f64, bf16, f16"]);
     refused("plan --dtype f8", &["--dtype", "'f8'", "f32, f64, bf16, f16"]);
     refused("plan --dtype bf16", &["--dtype", "megatron", "--framework quadrille"]);
-    refused("plan --gradients bf16", &["--gradients", "megatron", "--framework quadrille"]);
+    refused("plan --gradients f64", &["--gradients", "megatron", "bf16"]);
     refused(
         "train --gradients bf16",
         &["gradients = bf16", "values in f32 have gradients in f32", "leaving --gradients out"],
@@ -223,6 +223,54 @@ fn names_of_options() {
     refused("plan --top 0", &["--top", "'0'", "1..="]);
     refused("plan --cost guess", &["--cost", "'guess'", "axonn"]);
     refused("train --tokenizer words", &["--tokenizer", "`words`", "gpt2", "bytes"]);
+}
+
+/// A file that is no description is named.
+#[test]
+fn files_that_are_no_toml_are_named() {
+    let folder = folder_with("book.txt", "hello\n");
+    for line in ["train --model book.txt --grid x=1", "plan --cluster book.txt --gpus 8"] {
+        refused_in(folder.path(), line, &["book.txt", "hello", "line 1"]);
+    }
+    let device = "[device]\nname = \"d\"\nsource = \"s\"\n";
+    let file = |line: &str| folder_with("d.toml", format!("name = \"c\"\nsource = \"s\"\n{device}{line}\n"));
+    for (line, words) in [
+        ("efficiencies = \"fitted\"", &["unknown field `efficiencies`", "origins"][..]),
+        ("memmory = 1", &["unknown field `memmory`", "did you mean 'memory'?"]),
+        ("memory = 1", &["missing field"]),
+    ] {
+        refused_in(file(line).path(), "plan --cluster d.toml --gpus 8", &[&["d.toml"], words].concat());
+    }
+    let number = folder_with("d.toml", "name = \"c\"\nsource = \"s\"\ndevice = 7\n");
+    refused_in(
+        number.path(),
+        "plan --cluster d.toml --gpus 8",
+        &["the name of a device, or a table that describes one"],
+    );
+}
+
+/// A picture or a checkpoint is no text; whoever means its bytes says so.
+#[test]
+fn binary_data_are_refused_unless_they_are_meant() {
+    let picture = [&b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"[..], &[7; 4000]].concat();
+    let folder = folder_with("picture.png", picture);
+    let train = "train --model gpt-tiny --set vocab=256 --grid x=1 --steps 1 --global-batch 2 --data picture.png";
+    let prepare = "data prepare picture.png --tokenizer bytes --out made";
+    refused_in(
+        folder.path(),
+        "memorize --data picture.png --seq-len 8 --generate-tokens 4",
+        &["picture.png is no text", "--force-binary"],
+    );
+    for line in [train, prepare] {
+        refused_in(folder.path(), line, &["picture.png is no text", "byte 0", "--force-binary"]);
+        let output = run(folder.path(), &format!("{line} --force-binary"));
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        // What was read once because it was meant is no text for others.
+        refused_in(folder.path(), line, &["picture.png is no text"]);
+    }
+    refused("train --model vit-tiny --grid x=1 --force-binary", &["--force-binary: vit-tiny reads patches"]);
+    let inspected = run(folder.path(), "data info picture.png");
+    assert!(String::from_utf8_lossy(&inspected.stdout).contains("binary"));
 }
 
 #[test]

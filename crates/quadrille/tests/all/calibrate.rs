@@ -37,6 +37,8 @@ fn a_measured_machine_is_planned_for() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let plans: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(plans["plans"][0]["time_s"].as_f64().unwrap() > 0.0);
+    let origins = plans["origins"].as_object().unwrap();
+    assert!(origins.len() > 8 && origins.values().all(|origin| origin == "measured"), "{origins:?}");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside the file");
 }
 

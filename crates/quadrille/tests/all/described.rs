@@ -5,10 +5,12 @@ use serde_json::Value;
 use crate::common::{json, run};
 use crate::refusals::{folder_with, refused, refused_in};
 
-/// What Gemma 2 has of its own, small: heads apart from the stream, windows in every second block, caps, norms on both sides.
+/// What Gemma 2 has of its own, small: embedded tokens with a factor, heads apart from the stream, windows in every second block,
+/// caps, norms on both sides.
 const GEMMA: &str = "--set head_dim=16 --set kv_heads=2 --set heads=4 --set window=3 --set blocks.1/2.window=0 \
                      --set attention_cap=5 --set norm=rms --set norm_place=both --set norm_offset=true \
-                     --set positions=rotary --set activation=geglu --set biases=false";
+                     --set positions=rotary --set activation=geglu --set biases=false --set embedding_scale=5.5 \
+                     --set logit_cap=2";
 
 #[test]
 fn described_blocks_equal_the_serial_model() {
@@ -23,12 +25,15 @@ fn described_blocks_equal_the_serial_model() {
 
 #[test]
 fn what_knows_classic_blocks_only_names_the_field() {
-    let field = "--set window=4";
-    for line in [
-        format!("plan --cost axonn --model gpt-tiny {field} --ranks 2 --global-batch 4"),
-        format!("export --to megatron --model gpt-tiny {field} --grid x=2"),
-    ] {
-        refused(&line, &["window = 4", "models of alike blocks"]);
+    for (field, value) in [("attention_cap", "4"), ("embedding_scale", "5.5"), ("logit_cap", "20")] {
+        let set = format!("--set {field}={value}");
+        for line in [
+            format!("plan --cost axonn --model gpt-tiny {set} --ranks 2 --global-batch 4"),
+            format!("export --to megatron --model gpt-tiny {set} --grid x=2"),
+            format!("export --to torchtitan --model gpt-tiny {set} --grid x=2"),
+        ] {
+            refused(&line, &[&format!("{field} = {value}"), "models of alike blocks"]);
+        }
     }
     let file = "name='mine'\nlayers=2\nhidden=12\nheads=3\nvocab=17\nseq_len=8\n[[blocks]]\nat=[1]\nffn=24\n";
     let folder = folder_with("mine.toml", file);
@@ -59,7 +64,15 @@ fn summaries_tell_what_blocks_differ_in() {
     let line = format!("explain --model gpt-tiny {GEMMA} --grid x=2 --global-batch 4");
     let folder = tempfile::tempdir().unwrap();
     let told = String::from_utf8(run(folder.path(), &line).stdout).unwrap();
-    for words in ["of 16 numbers", "norms before and after", "windows in part", "capped scores", "geglu"] {
+    for words in [
+        "of 16 numbers",
+        "norms before and after",
+        "windows in part",
+        "capped scores",
+        "geglu",
+        "scaled embeddings",
+        "capped logits",
+    ] {
         assert!(told.contains(words), "{words}: {told}");
     }
 }

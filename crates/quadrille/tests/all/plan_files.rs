@@ -74,7 +74,7 @@ fn switched(number: u64) -> Case {
 impl Case {
     fn plan(&self, folder: &Path, more: &str) -> Output {
         let Self { ranks, words, .. } = self;
-        run(folder, &format!("plan {} --ranks {ranks} --top 1{words} {more}", self.model_flags()))
+        run(folder, &format!("plan {} --ranks {ranks} --top 1 --exotic{words} {more}", self.model_flags()))
     }
 
     /// Narrower than `gpt-tiny`, so that the serial model is soon done, with a vocabulary of bytes.

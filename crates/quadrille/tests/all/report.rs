@@ -87,7 +87,14 @@ fn a_page_shows_the_whole_run() {
     let folder = tempfile::tempdir().unwrap();
     let line = "--grid x=2,pipe=2 --microbatch 1 --steps 9 --validation 0.1 --validate-every 4 --validation-batches 2";
     succeed(folder.path(), &format!("{TINY} {line} --checkpoint-every 5 --out a<b&c"));
-    let told = succeed(folder.path(), "report a<b&c");
+    // Of a machine that nobody has measured nothing is predicted.
+    succeed(folder.path(), "report a<b&c --out plain.html");
+    let plain = fs::read_to_string(folder.path().join("plain.html")).unwrap();
+    assert!(
+        plain.contains("not predicted on the cluster local: nobody has measured it") && plain.contains("--cluster")
+    );
+    assert_eq!(row(&plain, "whole step")[1], "-");
+    let told = succeed(folder.path(), "report a<b&c --cluster selene");
     let path = folder.path().join("a<b&c/report.html");
     assert_eq!(Path::new(told.trim()), Path::new("a<b&c/report.html"));
     let page = fs::read_to_string(&path).unwrap();
@@ -101,7 +108,7 @@ fn a_page_shows_the_whole_run() {
     let summary: Value =
         serde_json::from_str(&fs::read_to_string(folder.path().join("a<b&c/summary.json")).unwrap()).unwrap();
     assert!((floor - summary["floor"].as_f64().unwrap()).abs() < 1e-4, "{floor}");
-    assert!(page.contains("on the cluster local; assumed, not measured: "));
+    assert!(page.contains("predicted: the step's program simulated") && page.contains("on the cluster selene"));
     for kind in ["products", "\u{2003}gemm", "\u{2003}adamw", "whole step"] {
         let cells = row(&page, kind);
         assert!(cells.len() == 3 && cells.iter().all(|cell| *cell != "-"), "{kind}: {cells:?}");
@@ -153,7 +160,7 @@ fn a_run_without_an_end_is_shown_as_far_as_it_got() {
     let steps = fs::read_to_string(of_run("steps.jsonl")).unwrap();
     // As a killed process may leave it.
     fs::write(of_run("steps.jsonl"), &steps[..steps.len() - 20]).unwrap();
-    succeed(folder.path(), "report run");
+    succeed(folder.path(), "report run --cluster selene");
     let page = fs::read_to_string(of_run("report.html")).unwrap();
     assert_alone(&page);
     assert_eq!(curves(&page, "--blue"), [5; 4]);

@@ -364,3 +364,27 @@ fn what_is_saved_does_not_depend_on_the_validation_after_it() {
     assert!(code == 1 && message.contains("60000"), "{message}");
     assert_eq!(steps_of_checkpoints(&folder.path().join("run")), [3]);
 }
+
+/// Another number of steps moves the end of the schedule: that is said, with what would keep it.
+#[test]
+fn a_run_that_goes_on_says_how_its_learning_rate_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let begin =
+        "train --model gpt-tiny --set vocab=256 --grid x=1 --global-batch 2 --steps 4 --checkpoint-every 2 --out run";
+    assert!(run(folder.path(), begin).status.success());
+    let told = |line: &str| {
+        let output = run(folder.path(), line);
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let stretched = told("train --resume run --steps 6");
+    for words in ["--steps 6 in place of 4", "step 5 has", "--set decay_steps=4 keeps the schedule"] {
+        assert!(stretched.contains(words), "{words} in {stretched}");
+    }
+    assert!(!told("train --resume run --steps 8 --set decay_steps=6").contains("in place of"));
+    // A warm-up that would be too long for the run that was is none for the one that goes on.
+    assert!(
+        told("train --resume run --steps 20 --set decay_steps=run --set warmup_steps=12")
+            .contains("--steps 20 in place of 8")
+    );
+}

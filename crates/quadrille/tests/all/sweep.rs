@@ -115,7 +115,7 @@ fn bad_sweeps_are_refused() {
         ("--vary gpus", &["'gpus'", "gpus=64..4096"]),
         ("--vary gpus=8..4", &["8..4", "ascends"]),
         ("--vary gpus=2.5", &["2.5", "whole"]),
-        ("--vary speed=1", &["unknown variable 'speed'", "gpus, nvs, batch, seq-len", "device.peak.half"]),
+        ("--vary speed=1", &["unknown variable 'speed'", "gpus, nodes, nvs, batch, seq-len", "device.peak.half"]),
         ("--vary device.memory_efficiency=2", &["memory_efficiency = 2", "(0, 1]"]),
         ("--vary seq-len=2048", &["seq-len = 2048", "1024 positions"]),
         ("--vary gpus=2 --gpus 4", &["--vary gpus", "leave --gpus"]),

@@ -19,8 +19,9 @@ const PLANNED: &str = "--model gpt2-124m --cluster dgx-a100 --framework quadrill
 #[test]
 fn a_plan_in_16_bits_is_written_with_its_types_and_has_one_price() {
     let folder = tempfile::tempdir().unwrap();
-    let plan =
-        |words: &str| document(folder.path(), &format!("plan {PLANNED} --ranks 4 --top 1 --out best.toml {words}"));
+    let plan = |words: &str| {
+        document(folder.path(), &format!("plan {PLANNED} --ranks 4 --top 1 --exotic --out best.toml {words}"))
+    };
     let planned = plan("--dtype bf16 --gradients bf16");
     let best = &planned["plans"][0];
     assert_eq!((&best["layout"]["dtype"], &best["layout"]["gradients"]), (&"bf16".into(), &"bf16".into()));

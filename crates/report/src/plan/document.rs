@@ -6,6 +6,10 @@ use quadrille_run::units::shortest;
 use quadrille_spec::{Axis, Imbalance, Layout, SpecError};
 use serde_json::{Map, Value, json};
 
+use super::advised::advised_document;
+use super::assumed::{assumed_document, origins};
+use super::band::band;
+use super::budget;
 use super::{explanation_document, memory};
 use crate::candidate::notation;
 
@@ -30,7 +34,7 @@ pub fn document(answer: &Answer) -> Result<Value, SpecError> {
         "gpus": question.devices,
         "global_batch": question.global_batch,
         "seq_len": question.seq_len,
-        "efficiencies": question.cluster.device.as_ref().map(|device| device.efficiencies),
+        "origins": origins(&question.cluster),
         "device_memory_bytes": question.cluster.device_memory,
         "reserved_bytes": question.reserved()?,
         "counts": {
@@ -52,7 +56,13 @@ pub fn document(answer: &Answer) -> Result<Value, SpecError> {
         "seconds": answer.seconds,
         "stopped": found.stopped,
         "plans": entries(&found.ranked)?,
+        "advised": advised_document(answer)?,
+        "error_band": band(question, &answer.advised.candidate),
+        "assumed": assumed_document(&answer.sensitivities, answer.advised.price.seconds),
     });
+    for (name, value) in budget::document(answer) {
+        document[name] = value;
+    }
     if search.front {
         document["pareto"] = json!(entries(&answer.front)?);
         document["stopped_gpus"] = json!(answer.incomplete);
@@ -120,16 +130,10 @@ pub fn entry(question: &Question, setting: &Setting, ranked: &Ranked, layout: &L
     });
     let of_layout = || question.imbalance.times_in(setting.model, candidate.expert_ranks());
     let imbalance = (question.imbalance != Imbalance::EQUAL).then(of_layout);
-    let optional = [
-        ("imbalance", imbalance),
-        ("days", derived.days),
-        ("device_hours", derived.device_hours),
-        ("cost", derived.cost),
-    ];
-    for (name, value) in optional {
-        if let Some(value) = value {
-            entry[name] = json!(value);
-        }
+    let imbalance = imbalance.map(|times| ("imbalance", json!(times)));
+    let fitting = derived.fitting_runs.map(|part| ("fitting_runs", json!(part)));
+    for (name, value) in imbalance.into_iter().chain(fitting).chain(budget::fields(question, &derived)) {
+        entry[name] = value;
     }
     Ok(entry)
 }

@@ -61,13 +61,14 @@ impl Told<'_> {
         let before = self.0.best.price.seconds;
         let felt = |each: &&Sensitivity| each.gained_seconds.abs() > NEGLIGIBLE / 10.0 * before;
         let lines = self.0.sensitivities.iter().filter(felt).take(SHOWN).map(|each| {
-            let Sensitivity { field, from, to, gained_seconds: gained } = each;
+            let Sensitivity { field, from, to, gained_seconds: gained, origin } = each;
             let effect = if *gained < 0.0 { "costs" } else { "saves" };
             let percent = 100.0 * gained.abs() / before;
             format!(
-                "  {field} {} instead of {}: {effect} {} ({percent:.2}%)\n",
+                "  {field} {} instead of {} ({}): {effect} {} ({percent:.2}%)\n",
                 short(*to),
                 short(*from),
+                origin.name().replace('_', " "),
                 seconds(gained.abs())
             )
         });
@@ -103,7 +104,10 @@ impl Told<'_> {
     fn lost(&self) -> String {
         let Some(other) = &self.0.runner_up else { return String::new() };
         let more = without_rounding(other.price.seconds - self.0.best.price.seconds, self.0.best.price.seconds);
-        let mut text = format!("\nwhy the next one lost: {} more a step, in parts\n", seconds(more));
+        let mut text = match more < 0.0 {
+            true => format!("\nwhy the fastest is faster: {} less a step, in parts\n", seconds(-more)),
+            false => format!("\nwhy the next one lost: {} more a step, in parts\n", seconds(more)),
+        };
         let differing = difference(&self.0.best.price.parts, &other.price.parts);
         for (part, more) in differing.iter().take(SHOWN) {
             let sign = if *more < 0.0 { "-" } else { "+" };
@@ -128,7 +132,7 @@ impl Told<'_> {
             })).collect::<Vec<_>>(),
             "sensitivities": self.0.sensitivities.iter().map(|each| json!({
                 "field": each.field, "from": each.from, "to": each.to, "gained_s": each.gained_seconds,
-                "gained_share": each.gained_seconds / before,
+                "gained_share": each.gained_seconds / before, "origin": each.origin.name(),
             })).collect::<Vec<_>>(),
             "changes": self.0.changes.iter().flatten().map(|Change { what, seconds, memory, .. }| json!({
                 "change": what, "time_s": seconds, "gained_s": before - seconds,

@@ -1,5 +1,9 @@
 //! What the native search has found: tables, a document, why the best is as fast as it is.
 
+mod advised;
+mod assumed;
+mod band;
+mod budget;
 mod document;
 mod explanation;
 mod priced;

@@ -4,6 +4,7 @@ use quadrille_plan::native::{Explanation, Question};
 use quadrille_spec::{Layout, SpecError};
 use serde_json::{Value, json};
 
+use super::assumed::{assumed_document, assumed_text, origins};
 use super::{entry, explanation_document, explanation_text, headline, memory_table, parts_table, ranking};
 
 /// A layout, and why it costs what it costs.
@@ -35,6 +36,8 @@ impl PricedReport<'_> {
             "reserved_bytes": question.reserved()?,
             "fits": question.fits(&explanation.best.price)?,
             "plan": entry(question, &setting, &explanation.best, layout)?,
+            "origins": origins(&question.cluster),
+            "assumed": assumed_document(&explanation.sensitivities, explanation.best.price.seconds),
             "explanation": explanation_document(explanation, &setting),
         }))
     }
@@ -50,6 +53,7 @@ impl PricedReport<'_> {
         if question.fits(&explanation.best.price)? == Some(false) {
             text += "it does not fit into the memory of a device\n";
         }
+        text += &assumed_text(&explanation.sensitivities, explanation.best.price.seconds);
         text += &format!("\nparts of a step\n{}", parts_table(&best));
         text += &format!("\nmemory of the rank that needs most\n{}", memory_table(&setting, &best));
         Ok(text + &explanation_text(explanation, &setting))

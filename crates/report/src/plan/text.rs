@@ -1,10 +1,14 @@
 //! What was found, for people.
 
 use quadrille_plan::native::explain::{Part, ROUNDING};
-use quadrille_plan::native::{Answer, Question, Ranked, RefusedBy, Setting};
+use quadrille_plan::native::{Answer, Question, Ranked, RefusedBy, Reserve, Setting};
 use quadrille_run::units::{bytes, decimal, seconds};
-use quadrille_spec::{Imbalance, Origin, SpecError};
+use quadrille_spec::{Imbalance, SpecError};
 
+use super::advised::advised_text;
+use super::assumed::assumed_text;
+use super::band::band_text;
+use super::budget;
 use super::{explanation_text, memory};
 use crate::candidate::{notation, others, recompute, schedule, share, sizes};
 use crate::table;
@@ -15,7 +19,8 @@ use crate::table;
 /// A reserve of more than a device has.
 pub fn text(answer: &Answer) -> Result<String, SpecError> {
     let setting = &answer.search.setting;
-    let mut text = headline(answer.question, setting)? + &looked_at(answer) + &stopped(answer) + "\n" + &tables(answer);
+    let mut text = headline(answer.question, setting)? + &looked_at(answer) + &stopped(answer);
+    text += &(budget::reckoned(answer) + "\n" + &tables(answer));
     if let Some(explanation) = &answer.explanation {
         text += &(explanation_text(explanation, setting) + &refused(answer));
     }
@@ -36,7 +41,8 @@ fn stopped(answer: &Answer) -> String {
     format!("{text}numbers of GPUs that were not searched completely: {}\n", numbers.join(", "))
 }
 
-/// The tables of what was found: the front, if it was asked for, then the fastest, the parts of their steps and their memory.
+/// The tables of what was found: the front, if it was asked for, then the advised and the fastest, the parts of their steps and
+/// their memory.
 pub fn tables(answer: &Answer) -> String {
     let Answer { question, search, found, .. } = answer;
     let mut text = String::new();
@@ -46,13 +52,18 @@ pub fn tables(answer: &Answer) -> String {
         text += &ranking(question, &search.setting, &shown);
     }
     if !found.ranked.is_empty() {
-        let ranked: Vec<_> = found.ranked.iter().collect();
+        let marked = Some(&answer.advised).filter(|advised| **advised != answer.best);
+        let others = found.ranked.iter().filter(|ranked| Some(*ranked) != marked);
+        let ranked: Vec<_> = marked.into_iter().chain(others).collect();
         let of = if search.one_per_grid { ", one of each grid" } else { "" };
         if search.front {
             text += &format!("\nfastest on {} devices{of}\n", question.devices);
         }
-        text += &ranking(question, &search.setting, &ranked);
-        text += &format!("as other programs name its axes, the first is {}\n", notation(&found.ranked[0].candidate));
+        text += &advised_text(answer);
+        text += &ranking_with(question, &search.setting, &ranked, marked);
+        text += &format!("as other programs name its axes, the first is {}\n", notation(&ranked[0].candidate));
+        text += &band_text(question, &ranked[0].candidate);
+        text += &assumed_text(&answer.sensitivities, answer.advised.price.seconds);
         text += "\nparts of a step\n";
         text += &parts_table(&ranked);
         text += "\nmemory of the rank that needs most\n";
@@ -120,7 +131,16 @@ pub fn headline(question: &Question, setting: &Setting) -> Result<String, SpecEr
     let device = question.cluster.device.as_ref().map_or("devices", |device| device.name.as_str());
     let reserved = match question.reserved()? {
         0 => String::new(),
-        reserved => format!(", {} of each kept free", bytes(reserved)),
+        reserved => match question.reserve {
+            Reserve::Runs(part) => {
+                format!(
+                    ", {} of each kept free so that {}% of runs fit",
+                    bytes(reserved),
+                    (1000.0 * part).round() / 10.0
+                )
+            }
+            _ => format!(", {} of each kept free", bytes(reserved)),
+        },
     };
     let pruned = |sparsity| format!(", {sparsity} of its blocks' matrices pruned, as if every tile kept as many");
     let pruned = setting.framework.sparsity.map(pruned);
@@ -139,24 +159,16 @@ pub fn headline(question: &Question, setting: &Setting) -> Result<String, SpecEr
         question.global_batch,
         question.seq_len,
         setting.framework.name,
-    ) + &assumed(question)
-        + &utilisation(setting))
-}
-
-/// A warning where times are of a device whose efficiencies nobody has measured or fitted.
-fn assumed(question: &Question) -> String {
-    let assumed = question.cluster.device.as_ref().filter(|device| device.efficiencies == Origin::Assumed);
-    assumed.map_or_else(String::new, |device| {
-        format!(
-            "warning: the efficiencies of {} are assumed: no published run on it was fitted, so that its times may be far \
-             off beside those of a fitted or measured device\n",
-            device.name
-        )
-    })
+    ) + &utilisation(setting))
 }
 
 /// Layouts with what follows from their prices.
 pub fn ranking(question: &Question, setting: &Setting, layouts: &[&Ranked]) -> String {
+    ranking_with(question, setting, layouts, None)
+}
+
+/// The same with a mark on one of them.
+fn ranking_with(question: &Question, setting: &Setting, layouts: &[&Ranked], marked: Option<&Ranked>) -> String {
     let several = layouts.iter().any(|ranked| ranked.candidate.devices() != question.devices);
     let mut header = vec!["step"];
     header.extend(several.then_some("devices"));
@@ -172,12 +184,12 @@ pub fn ranking(question: &Question, setting: &Setting, layouts: &[&Ranked]) -> S
         "HFU",
         "memory",
     ]);
-    header.extend(question.tokens.map(|_| ["days", "device-hours"]).into_iter().flatten());
-    header.extend(question.tokens.and(question.price_per_hour).map(|_| "cost"));
+    header.extend(budget::header(question));
     let row = |ranked: &&Ranked| {
         let Ranked { candidate, price } = ranked;
         let derived = question.derived(setting, ranked);
-        let mut row = vec![seconds(price.seconds)];
+        let mark = if Some(*ranked) == marked { "* " } else { "" };
+        let mut row = vec![format!("{mark}{}", seconds(price.seconds))];
         row.extend(several.then(|| candidate.devices().to_string()));
         row.extend([
             sizes(candidate.sizes),
@@ -191,9 +203,7 @@ pub fn ranking(question: &Question, setting: &Setting, layouts: &[&Ranked]) -> S
             format!("{:.1}%", 100.0 * derived.hfu),
             bytes(price.memory.total()),
         ]);
-        row.extend(derived.days.map(|days| format!("{days:.2}")));
-        row.extend(derived.device_hours.map(|hours| decimal(hours, "").trim_end().to_owned()));
-        row.extend(derived.cost.map(|cost| decimal(cost, "").trim_end().to_owned()));
+        row.extend(budget::row(question, &derived));
         row
     };
     table(&header, &layouts.iter().map(row).collect::<Vec<_>>())
@@ -202,12 +212,20 @@ pub fn ranking(question: &Question, setting: &Setting, layouts: &[&Ranked]) -> S
 /// Memory by class.
 pub fn memory_table(setting: &Setting, layouts: &[&Ranked]) -> String {
     let classes = layouts.first().map(|ranked| memory(&ranked.price).map(|(class, _)| class));
-    let header: Vec<_> = ["total", "free", "stage"].into_iter().chain(classes.into_iter().flatten()).collect();
+    let header = ["total", "free", "runs that fit", "stage"].into_iter().chain(classes.into_iter().flatten());
+    let header: Vec<_> = header.collect();
     let row = |ranked: &&Ranked| {
         let total = ranked.price.memory.total();
         let free = setting.capacity.map_or("-".to_owned(), |capacity| bytes(capacity.saturating_sub(total)));
+        let fitting = setting
+            .cluster
+            .device_memory
+            .map(|device| format!("{:.0}%", 100.0 * setting.framework.fitting_runs(&ranked.price.memory, device)));
         let classes = memory(&ranked.price).map(|(_, amount)| bytes(amount));
-        [bytes(total), free, ranked.price.memory.stage.to_string()].into_iter().chain(classes).collect()
+        [bytes(total), free, fitting.unwrap_or("-".to_owned()), ranked.price.memory.stage.to_string()]
+            .into_iter()
+            .chain(classes)
+            .collect()
     };
     table(&header, &layouts.iter().map(row).collect::<Vec<_>>())
 }

@@ -85,14 +85,11 @@ pub fn breakdown(run: &Run, prediction: &Prediction) -> String {
 
 /// What the prediction is for.
 fn about(prediction: &Prediction) -> String {
-    let Prediction { cluster, assumed, times } = prediction;
+    let Prediction { cluster, times } = prediction;
     match times {
         Err(reason) => format!("not predicted on the cluster {cluster}: {reason}"),
         Ok(_) => {
-            let assumed = assumed.as_ref().map_or(String::new(), |assumed| format!("; {assumed}"));
-            format!(
-                "predicted: the step's program simulated with the native model's prices on the cluster {cluster}{assumed}"
-            )
+            format!("predicted: the step's program simulated with the native model's prices on the cluster {cluster}")
         }
     }
 }

@@ -16,8 +16,6 @@ use crate::ReportError;
 pub struct Prediction {
     /// The cluster that was priced.
     pub cluster: String,
-    /// What of it nobody measured.
-    pub assumed: Option<String>,
     /// The times, or why there are none.
     pub times: Result<Times, String>,
 }
@@ -45,9 +43,14 @@ impl Prediction {
     pub fn of(run: &Run, cluster: Cluster) -> Self {
         let name = cluster.name.clone();
         let ranks = run.program.layout.grid.ranks();
-        let (cluster, assumed) = machine::described(cluster, ranks, run.threads, processors());
-        let times = times(&run.program, &cluster).map_err(|error| error.to_string());
-        Self { cluster: name, assumed, times }
+        let times = match machine::described(cluster, ranks, run.threads, processors()) {
+            // Times of a machine that nobody knows teach nothing beside measured ones.
+            (_, Some(_)) => {
+                Err("nobody has measured it; calibrate it, and name its file as the `run.cluster`".to_owned())
+            }
+            (cluster, None) => times(&run.program, &cluster).map_err(|error| error.to_string()),
+        };
+        Self { cluster: name, times }
     }
 }
 

@@ -66,6 +66,7 @@ pub(super) fn files(
     check_apart(spec)?;
     let mut reading = Reading::new(rule.tokenizer()?);
     reading.text_field.clone_from(&spec.text_field);
+    reading.binary = spec.binary;
     let opening = Opening { reading: &reading, named: spec.tokenizer.is_some(), cache: &spec.cache };
     let shape = SampleShape { seq_len, documents: spec.documents, vocab: rule.model.vocab };
     let (mut training, mut validation) = (Vec::new(), Vec::new());

@@ -73,6 +73,8 @@ pub struct DataChanges {
     pub tokenizer: Option<TokenizerChoice>,
     /// [`DataSpec::text_field`].
     pub text_field: Option<String>,
+    /// [`DataSpec::binary`].
+    pub binary: Option<bool>,
     /// [`DataSpec::documents`].
     pub documents: Option<Documents>,
     /// [`DataSpec::held_out`].
@@ -100,6 +102,7 @@ impl DataChanges {
             paths: self.paths.unwrap_or(before.paths),
             tokenizer: self.tokenizer.or(before.tokenizer),
             text_field: self.text_field.unwrap_or(before.text_field),
+            binary: self.binary.unwrap_or(before.binary),
             documents: self.documents.unwrap_or(before.documents),
             held_out: self.held_out.unwrap_or(before.held_out),
             goldfish: self.goldfish.or(before.goldfish),

@@ -20,6 +20,9 @@ pub struct DataSpec {
     pub tokenizer: Option<TokenizerChoice>,
     /// The field of JSON lines that holds the text.
     pub text_field: String,
+    /// Whether files that are no text are read all the same.
+    #[serde(default)]
+    pub binary: bool,
     /// Whether a sample may hold parts of several documents.
     pub documents: Documents,
     /// What validation reads.
@@ -115,6 +118,7 @@ impl DataSpec {
             (!self.paths.is_empty(), Setting::Data),
             (self.tokenizer.is_some(), Setting::Tokenizer),
             (self.text_field != Self::TEXT_FIELD, Setting::TextField),
+            (self.binary, Setting::Binary),
             (self.documents != Documents::default(), Setting::Documents),
             (self.goldfish.is_some(), Setting::Goldfish),
         ];
@@ -144,6 +148,7 @@ impl Default for DataSpec {
             paths: Vec::new(),
             tokenizer: None,
             text_field: Self::TEXT_FIELD.to_owned(),
+            binary: false,
             documents: Documents::default(),
             held_out: HeldOut::default(),
             goldfish: None,

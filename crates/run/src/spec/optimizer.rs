@@ -1,6 +1,6 @@
 //! The optimizer's constants, and the rules that they keep.
 
-use quadrille_engine::Hyper;
+use quadrille_engine::{Hyper, schedule};
 use serde::{Deserialize, Serialize};
 
 use crate::refusal::{Refusal, Setting};
@@ -15,6 +15,9 @@ pub struct OptimizerSpec {
     pub final_fraction: f64,
     /// Steps of linear warm-up.
     pub warmup_steps: Warmup,
+    /// The step at which the learning rate has fallen to its end; `None`: the run's last.
+    #[serde(default)]
+    pub decay_steps: Option<u64>,
     /// Decay of the gradient's running mean.
     pub beta1: f64,
     /// Decay of the squared gradient's running mean.
@@ -61,7 +64,7 @@ struct Field {
     of: fn(&OptimizerSpec) -> String,
 }
 
-const FIELDS: [Field; 8] = [
+const FIELDS: [Field; 9] = [
     Field {
         key: "optimizer.learning_rate",
         rule: "it must be a number of at least 0",
@@ -82,6 +85,20 @@ const FIELDS: [Field; 8] = [
         example: "20",
         set: |spec, text| text.parse().map(|steps| spec.warmup_steps = Warmup::Exactly(steps)).is_ok(),
         of: |spec| spec.warmup_steps.steps().to_string(),
+    },
+    Field {
+        key: "optimizer.decay_steps",
+        rule: "it must be a whole number of at least 1, or 'run'",
+        example: "400",
+        set: |spec, text| {
+            let steps = text.parse().ok().filter(|steps: &u64| *steps > 0);
+            let kept = text == "run" || steps.is_some();
+            if kept {
+                spec.decay_steps = steps;
+            }
+            kept
+        },
+        of: |spec| spec.decay_steps.map_or("run".to_owned(), |steps| steps.to_string()),
     },
     Field {
         key: "optimizer.beta1",
@@ -183,6 +200,14 @@ impl OptimizerSpec {
         })
     }
 
+    /// The learning rate that step `step` has where a run is to end after `steps` steps.
+    ///
+    /// # Errors
+    /// As [`Self::hyper`].
+    pub fn learning_rate_at(&self, step: u64, steps: u64) -> Result<f64, Refusal> {
+        Ok(schedule(&self.hyper(steps)?, step))
+    }
+
     /// What the engine is told of a run of `steps` steps.
     ///
     /// # Errors
@@ -191,11 +216,16 @@ impl OptimizerSpec {
         if steps == 0 {
             return Err(Refusal::of(Setting::Steps).text(" 0: train at least one step"));
         }
+        let steps = self.decay_steps.unwrap_or(steps);
         let warmup_steps = match self.warmup_steps {
             Warmup::Exactly(warmup) if warmup > steps => {
-                let rule = format!("warmup_steps = {warmup}: it must be at most the number of steps, {steps}; e.g. ");
+                let (of, more) = match self.decay_steps {
+                    Some(_) => ("decay_steps", Setting::Optimizer("decay_steps")),
+                    None => ("the number of steps", Setting::Steps),
+                };
+                let rule = format!("warmup_steps = {warmup}: it must be at most {of}, {steps}; e.g. ");
                 let refusal = Refusal::new(rule).name(Setting::Optimizer("warmup_steps"));
-                return Err(refusal.text(format!("={}, or more ", steps.div_ceil(2))).name(Setting::Steps));
+                return Err(refusal.text(format!("={}, or more ", steps.div_ceil(2))).name(more));
             }
             Warmup::Exactly(warmup) => warmup,
             Warmup::AtMost(warmup) => warmup.min(steps / 2),
@@ -223,7 +253,8 @@ impl From<Hyper> for OptimizerSpec {
         let Hyper { learning_rate, final_fraction, warmup_steps, beta1, beta2, epsilon, weight_decay, clip, .. } =
             hyper;
         let warmup_steps = Warmup::AtMost(warmup_steps);
-        Self { learning_rate, final_fraction, warmup_steps, beta1, beta2, epsilon, weight_decay, clip }
+        let decay_steps = None;
+        Self { learning_rate, final_fraction, warmup_steps, decay_steps, beta1, beta2, epsilon, weight_decay, clip }
     }
 }
 

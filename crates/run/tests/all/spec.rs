@@ -7,7 +7,9 @@ use quadrille_run::{
     CheckpointSpec, CollectivesSpec, DataChanges, DataPath, DataSpec, HeldOut, LayoutSpec, OptimizerSpec, OutputSpec,
     RunChanges, RunSpec, StartSpec, StatesSpec, TuningSpec, ValidationSpec, Warmup,
 };
-use quadrille_spec::{Algorithm, Collectives, ElementType, Field, Layout, LayoutRequest, Model, Offload, Tier};
+use quadrille_spec::{
+    Algorithm, Collectives, ElementType, Field, Layout, LayoutRequest, Model, Offload, Origin, Origins, Tier,
+};
 use serde_json::Value;
 
 const LAYOUTS: [&str; 4] = ["x=2", "x=2,y=2,data=2", "pipe=2,data=2", "context=2,z=2"];
@@ -54,6 +56,7 @@ fn data() -> impl Strategy<Value = DataSpec> {
         paths,
         tokenizer,
         text_field,
+        binary: goldfish.is_some(),
         documents,
         held_out,
         goldfish,
@@ -68,6 +71,7 @@ fn optimizer() -> impl Strategy<Value = OptimizerSpec> {
             learning_rate,
             final_fraction,
             warmup_steps,
+            decay_steps: clip.map(|clip| clip.to_bits()),
             beta1,
             beta2,
             epsilon,
@@ -81,7 +85,8 @@ fn collectives() -> impl Strategy<Value = CollectivesSpec> {
     let algorithm = prop::option::of(prop::sample::select(Algorithm::ALL.to_vec()));
     let tier =
         (text(), prop::option::of(1..9_usize), number(), number()).prop_map(|(name, devices, bandwidth, latency)| {
-            Tier { name, devices, links: 2, bandwidth, efficiency: 0.5, latency, half_bytes: 3.0 }
+            let origins = Origins::all(["latency"], Origin::Measured);
+            Tier { name, devices, links: 2, bandwidth, efficiency: 0.5, latency, half_bytes: 3.0, origins }
         });
     (algorithm, prop::collection::vec(tier, 0..3)).prop_map(|(algorithm, tiers)| CollectivesSpec {
         algorithm: algorithm.map_or(Collectives::Auto, Collectives::Always),

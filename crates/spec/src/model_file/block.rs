@@ -190,8 +190,10 @@ impl ModelFile {
         let (low, high) = (self.rotary_low.unwrap_or(1.0), self.rotary_high.unwrap_or(usual_high));
         let positions = self.rotary_positions.unwrap_or(8192);
         check_size("rotary_positions", positions, MAX_SEQ_LEN)?;
-        if !(low > 0.0 && low < high && high <= MAX_FACTOR) {
-            let rule = format!("it lies above 0 and below rotary_high = {high}, which is at most {MAX_FACTOR}");
+        // Between equal ends YaRN mixes one pair; Llama's rule would divide by their difference.
+        let (apart, most) = if rule == RotaryRule::Yarn { (low <= high, "at most") } else { (low < high, "below") };
+        if !(low > 0.0 && apart && high <= MAX_FACTOR) {
+            let rule = format!("it lies above 0 and is {most} rotary_high = {high}, which is at most {MAX_FACTOR}");
             return Err(SpecError::invalid("rotary_low", low, rule, format!("use e.g. 1 and {usual_high}")));
         }
         Ok(match rule {
@@ -279,7 +281,7 @@ pub(super) fn factor(field: &str, value: f64, least: f64) -> Result<f64, SpecErr
 }
 
 /// A soft cap; 0 is none.
-fn cap(field: &str, value: Option<f64>) -> Result<Option<f64>, SpecError> {
+pub(super) fn cap(field: &str, value: Option<f64>) -> Result<Option<f64>, SpecError> {
     match value.filter(|cap| *cap != 0.0) {
         Some(cap) if !(0.1..=1e4).contains(&cap) => {
             Err(SpecError::invalid(field, cap, "a soft cap lies in 0.1..=10000", "use e.g. 50, or 0 for none"))

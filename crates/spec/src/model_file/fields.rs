@@ -5,7 +5,7 @@ use crate::{Positions, RotaryRule, SpecError};
 
 impl ModelFile {
     /// Every field but `blocks`, in the order of a file.
-    pub const FIELDS: [&str; 59] = [
+    pub const FIELDS: [&str; 61] = [
         "name",
         "layers",
         "hidden",
@@ -16,6 +16,8 @@ impl ModelFile {
         "seq_len",
         "patch_values",
         "tied_head",
+        "embedding_scale",
+        "logit_cap",
         "biases",
         "dropout",
         "norm",
@@ -90,6 +92,8 @@ impl ModelFile {
             "seq_len" => self.seq_len = parse_size(field, value)?,
             "patch_values" => self.patch_values = Some(parse_size(field, value)?),
             "tied_head" => self.tied_head = Some(parse(field, value, "it must be true or false")?),
+            "embedding_scale" => self.embedding_scale = Some(parse(field, value, "it must be a number")?),
+            "logit_cap" => self.logit_cap = Some(parse(field, value, "it must be a number")?),
             "biases" => self.biases = parse(field, value, "it must be true or false")?,
             "dropout" => self.dropout = parse(field, value, "it must be a number")?,
             "norm" => self.norm = value.trim().parse()?,

@@ -10,6 +10,7 @@ mod told;
 
 use serde::{Deserialize, Serialize};
 
+use self::block::{cap, factor};
 use crate::choices::QkNorm;
 use crate::toml_text::{self, check_name, check_size};
 use crate::{
@@ -60,6 +61,12 @@ pub struct ModelFile {
     pub patch_values: Option<usize>,
     /// Whether the head uses the embedding table; true if left out and the input is tokens.
     pub tied_head: Option<bool>,
+    /// What rows of the embedding table are multiplied with where they become the residual stream; 1 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub embedding_scale: Option<f64>,
+    /// Soft cap of logits, `cap * tanh(logit / cap)`; 0, or left out: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub logit_cap: Option<f64>,
     /// Whether linear layers have biases; true if left out.
     #[serde(default = "yes")]
     pub biases: bool,
@@ -231,6 +238,7 @@ impl ModelFile {
         let blocks = self.described_blocks()?;
         check_size("seq_len", self.seq_len, MAX_SEQ_LEN)?;
         let (vocab, tied_head) = self.input()?;
+        let (embedding_scale, logit_cap) = self.ends()?;
         if !(0.0..1.0).contains(&self.dropout) {
             return Err(SpecError::invalid("dropout", self.dropout, "a rate lies in [0, 1)", "use e.g. 0.1, or 0"));
         }
@@ -243,6 +251,8 @@ impl ModelFile {
             patch_values: self.patch_values,
             patch_biases: self.biases && self.patch_values.is_some(),
             tied_head,
+            embedding_scale,
+            logit_cap,
             dropout: self.dropout,
             learned_positions: self.positions == Positions::Learned,
             final_norm: norm,
@@ -273,6 +283,22 @@ impl ModelFile {
                 let rule = "a model of tokens has a vocabulary, one of patches has patch_values";
                 Err(SpecError::invalid("vocab", "none", rule, "give one of them"))
             }
+        }
+    }
+}
+
+impl ModelFile {
+    /// The factor of embedded tokens and the cap of logits: models of patches have neither tokens nor logits.
+    fn ends(&self) -> Result<(f64, Option<f64>), SpecError> {
+        let scale = factor("embedding_scale", self.embedding_scale.unwrap_or(1.0), 1.0 / MAX_FACTOR)?;
+        let cap = cap("logit_cap", self.logit_cap)?;
+        let rule = "it is of tokens, and the model reads patches";
+        match (self.patch_values, cap) {
+            (Some(_), Some(cap)) => Err(SpecError::invalid("logit_cap", cap, rule, "leave it out")),
+            (Some(_), None) if scale != 1.0 => {
+                Err(SpecError::invalid("embedding_scale", scale, rule, "leave it out, or use 1"))
+            }
+            _ => Ok((scale, cap)),
         }
     }
 }

@@ -18,7 +18,7 @@ pub(super) const PREFIX: &str = "blocks.";
 const LEAVING: [&str; 4] = ["experts", "key_value_latent", "positions", "rotary_scaling"];
 
 /// The fields that all blocks share; blocks may differ in every other one.
-const OF_ALL: [&str; 10] = [
+const OF_ALL: [&str; 12] = [
     "name",
     "layers",
     "hidden",
@@ -26,6 +26,8 @@ const OF_ALL: [&str; 10] = [
     "seq_len",
     "patch_values",
     "tied_head",
+    "embedding_scale",
+    "logit_cap",
     "dropout",
     "expert_every",
     "expert_first",
@@ -96,12 +98,12 @@ impl BlockTable {
     }
 
     /// Of these blocks, which have fields with these values.
-    pub(crate) fn at<const N: usize>(at: Vec<usize>, fields: [(&str, String); N]) -> Self {
+    pub(crate) fn at<'f>(at: Vec<usize>, fields: impl IntoIterator<Item = (&'f str, String)>) -> Self {
         Self { at: Some(at), from: None, every: None, fields: scalars(fields) }
     }
 
     /// Of the block `from` and every so many after it.
-    pub(crate) fn from<const N: usize>(from: usize, every: usize, fields: [(&str, String); N]) -> Self {
+    pub(crate) fn from<'f>(from: usize, every: usize, fields: impl IntoIterator<Item = (&'f str, String)>) -> Self {
         Self { at: None, from: Some(from), every: Some(every), fields: scalars(fields) }
     }
 
@@ -219,7 +221,7 @@ impl ModelFile {
 }
 
 /// Values as the command line writes them.
-fn scalars<const N: usize>(fields: [(&str, String); N]) -> BTreeMap<String, Scalar> {
+fn scalars<'f>(fields: impl IntoIterator<Item = (&'f str, String)>) -> BTreeMap<String, Scalar> {
     fields.into_iter().map(|(field, value)| (field.to_owned(), Scalar::Name(value))).collect()
 }
 

@@ -26,10 +26,10 @@ fn a_stated_ffn_stays_and_the_default_follows_hidden() {
 #[test]
 fn every_field_can_be_set_and_only_those() {
     let values = [
-        "n", "3", "24", "6", "2", "72", "50_257", "9", "8", "false", "false", "0.25", "rms", "1e-6", "rotary", "5e5",
-        "swiglu", "false", "10", "7", "0", "0", "0", "true", "false", "true", "false", "0", "0.5", "30", "rms", "4",
-        "llama3", "8", "1", "4", "64", "both", "true", "parallel", "0.5", "8", "3", "10", "2", "1", "4", "sigmoid",
-        "2", "1", "false", "2.5", "batch", "0.5", "0.001", "0.002", "1.25", "3", "score",
+        "n", "3", "24", "6", "2", "72", "50_257", "9", "8", "false", "1.5", "20", "false", "0.25", "rms", "1e-6",
+        "rotary", "5e5", "swiglu", "false", "10", "7", "0", "0", "0", "true", "false", "true", "false", "0", "0.5",
+        "30", "rms", "4", "llama3", "8", "1", "4", "64", "both", "true", "parallel", "0.5", "8", "3", "10", "2", "1",
+        "4", "sigmoid", "2", "1", "false", "2.5", "batch", "0.5", "0.001", "0.002", "1.25", "3", "score",
     ];
     let overrides: Vec<_> = ModelFile::FIELDS.into_iter().zip(values).collect();
     let message = with(&overrides).unwrap_err().to_string();
@@ -50,6 +50,7 @@ fn every_field_can_be_set_and_only_those() {
         (model.classic().rotary_base, model.classic().activation, model.classic().causal),
         (5e5, Activation::Swiglu, false)
     );
+    assert_eq!((model.embedding_scale, model.logit_cap), (1.5, Some(20.0)));
     let Block { attention, feed_forward, .. } = *model.blocks.first();
     let perceptron = feed_forward.dense().unwrap();
     assert_eq!((attention.head_dim, attention.value_dim, attention.latent), (10, 7, None));
@@ -93,6 +94,29 @@ fn blocks_differ_by_tables_and_by_keys() {
     assert!(refused("blocks.x.heads", "6").contains("`model.blocks.3.window`=1024"));
     assert!(refused("blocks.0.positions", "learned").contains("for all blocks"));
     assert!(refused("blocks.1.heads", "5").contains("does not divide hidden"));
+}
+
+#[test]
+fn embedded_tokens_have_a_factor_and_logits_a_cap() {
+    let usual = with(&[]).unwrap();
+    assert_eq!((usual.embedding_scale, usual.logit_cap), (1.0, None));
+    assert_eq!(with(&[("embedding_scale", "1"), ("logit_cap", "0")]).unwrap(), usual);
+    for (field, value) in [("embedding_scale", "3.5"), ("logit_cap", "30")] {
+        let model = with(&[(field, value)]).unwrap();
+        assert_eq!(Model::from_toml(&toml::to_string(&model).unwrap(), &[]).unwrap(), model);
+        assert_eq!(model.beyond_classic(), Some((field, value.to_owned())));
+        let in_a_table = with(&[(&format!("blocks.1.{field}"), value)]).unwrap_err().to_string();
+        assert!(in_a_table.starts_with(&format!("unknown field of a block '{field}'")), "{in_a_table}");
+        let patches = SMALL.replace("vocab = 7", "patch_values = 3");
+        let refused = Model::from_toml(&patches, &[(field.to_owned(), value.to_owned())]).unwrap_err().to_string();
+        assert!(refused.starts_with(&format!("{field} = {value}: it is of tokens")), "{refused}");
+    }
+    for (field, value) in
+        [("embedding_scale", "0"), ("embedding_scale", "nan"), ("logit_cap", "-1"), ("logit_cap", "nan")]
+    {
+        let refused = with(&[(field, value)]).unwrap_err().to_string();
+        assert!(refused.to_lowercase().starts_with(&format!("{field} = {value}: ")), "{refused}");
+    }
 }
 
 #[test]
@@ -174,9 +198,15 @@ fn rules_of_scaled_frequencies_have_their_usual_numbers_and_survive_a_round_trip
     assert_eq!(scaled(&[rule("yarn")]), Ok(RotaryScaling::Yarn { factor, low, high: 32.0, positions }));
     let own = [rule("yarn"), ("rotary_low", "0.5"), ("rotary_high", "2"), ("rotary_positions", "20")];
     assert_eq!(scaled(&own), Ok(RotaryScaling::Yarn { factor, low: 0.5, high: 2.0, positions: 20 }));
-    let refused = scaled(&[rule("yarn"), ("rotary_low", "32")]).unwrap_err().to_string();
-    assert!(refused.starts_with("rotary_low = 32: it lies above 0 and below rotary_high = 32"), "{refused}");
-    assert!(refused.ends_with("use e.g. 1 and 32"), "{refused}");
+    let met = scaled(&[rule("yarn"), ("rotary_low", "32")]);
+    assert_eq!(met, Ok(RotaryScaling::Yarn { factor, low: 32.0, high: 32.0, positions }));
+    for (name, low, words) in
+        [("yarn", "33", "is at most rotary_high = 32"), ("llama3", "4", "is below rotary_high = 4")]
+    {
+        let refused = scaled(&[rule(name), ("rotary_low", low)]).unwrap_err().to_string();
+        assert!(refused.starts_with(&format!("rotary_low = {low}: it lies above 0 and {words}")), "{refused}");
+        assert!(refused.ends_with(&format!("use e.g. 1 and {}", words.split(" = ").nth(1).unwrap())), "{refused}");
+    }
 }
 
 #[test]

@@ -11,6 +11,8 @@ impl ModelFile {
         if model.patch_values.is_some() {
             file.biases = model.patch_biases;
         }
+        file.embedding_scale = Some(model.embedding_scale).filter(|scale| *scale != 1.0);
+        file.logit_cap = model.logit_cap;
         file.norm_offset = model.final_norm.offset.then_some(true);
         // Where some blocks have other heads, theirs are not as wide as the stream says either.
         let apart = attention.queries_width() != model.hidden || model.blocks.kinds().len() > 1;
@@ -42,6 +44,8 @@ impl Default for ModelFile {
             seq_len: 0,
             patch_values: None,
             tied_head: None,
+            embedding_scale: None,
+            logit_cap: None,
             biases: yes(),
             dropout: 0.0,
             norm: layer_norm(),

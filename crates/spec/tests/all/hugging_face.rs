@@ -166,8 +166,7 @@ fn what_changes_the_computation_is_refused_by_name() {
         (NEOX, json!({"hidden_act": "relu"}), "hidden_act = relu: "),
         (NEOX, json!({"attention_dropout": 0.2}), "attention_dropout = 0.2: "),
         (LLAMA_3, json!({"model_type": null}), "model_type = none: "),
-        (LLAMA_3, json!({"model_type": "gemma2"}), "model_type = gemma2: Gemma 2 caps its logits"),
-        (LLAMA_3, json!({"model_type": "gemma3_text"}), "model_type = gemma3_text: Gemma multiplies embeddings"),
+        (LLAMA_3, json!({"model_type": "gemma3"}), "model_type = gemma3: it reads images, too"),
         (LLAMA_3, json!({"model_type": "vit"}), "model_type = vit: "),
         (
             LLAMA_3,
@@ -177,7 +176,7 @@ fn what_changes_the_computation_is_refused_by_name() {
         (
             LLAMA_3,
             json!({"model_type": "phi"}),
-            "unknown model_type 'phi'; known: deepseek_v3, gpt2, gpt_neox, llama, mistral, mixtral",
+            "unknown model_type 'phi' (did you mean 'phi3'?); known: deepseek_v3, gemma, gemma2, gemma3_text, gpt2, gpt_neox, kimi_k2, llama, mistral",
         ),
     ] {
         let message = read(&with(text, changes.clone())).expect_err(starts).to_string();

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use quadrille_spec::{Block, ExpertGroups, Experts, Model, NormedOver, RotaryScaling, SpecError};
 use serde_json::{Map, Value, json};
 
+const KIMI: &str = include_str!("../data/hugging_face/kimi-k2.json");
 const DEEPSEEK: &str = include_str!("../data/hugging_face/deepseek-v3.json");
 const MIXTRAL: &str = include_str!("../data/hugging_face/mixtral-8x7b.json");
 const OLMOE: &str = include_str!("../data/hugging_face/olmoe-1b-7b.json");
@@ -63,6 +64,18 @@ fn a_published_olmoe_is_the_preset_but_for_a_loss_that_its_configuration_does_no
     ] {
         assert_eq!(read(changes), olmoe, "defaults and other names");
     }
+}
+
+/// The code of DeepSeek-V3 with a name of its own: fewer heads, more experts without groups, one block without them.
+#[test]
+fn a_published_kimi_is_the_preset_but_for_longer_sequences() {
+    let set = [("name", "kimi-k2"), ("seq_len", "4096")];
+    let preset = Model::preset("kimi-k2").unwrap();
+    assert_eq!(read(KIMI, json!({"rope_scaling": null}), &set).unwrap(), preset);
+    let longer = read(KIMI, json!({}), &[]).unwrap();
+    let yarn = RotaryScaling::Yarn { factor: 32.0, low: 1.0, high: 1.0, positions: 4096 };
+    assert_eq!((longer.seq_len, longer.blocks.first().attention.rotary.unwrap().scaling), (131_072, yarn));
+    assert_eq!(experts(&longer).router.groups, None);
 }
 
 /// Of the sequences that it was trained with; losses are not in its configuration, nor how biases move.
@@ -202,7 +215,7 @@ fn what_changes_the_computation_is_refused_by_name() {
             DEEPSEEK,
             json!({"rope_scaling": {"type": "yarn", "factor": 40.0, "original_max_position_embeddings": 4096, "mscale": 1.0,
             "mscale_all_dim": 1.0, "beta_slow": 100.0}}),
-            "rotary_low = 100: it lies above 0 and below rotary_high = 32",
+            "rotary_low = 100: it lies above 0 and is at most rotary_high = 32",
         ),
         (DEEPSEEK, json!({"rope_theta": 3.0}), "rope_theta = 3: the waves of some pair fit at most 32 times into 4096"),
         (

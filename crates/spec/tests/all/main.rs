@@ -3,6 +3,7 @@
 mod hugging_face;
 mod hugging_face_experts;
 mod hugging_face_families;
+mod hugging_face_gemma;
 mod legal_grids;
 mod measured_clusters;
 mod remedies;

@@ -15,7 +15,7 @@ use quadrille_spec::{Axis, AxisSet, Schedule};
 use self::products::{HEAD, LINEAR, WHOLE, linear, open_tile, weight_gradient};
 pub(crate) use self::tape::{HeadNormNode, JoinNode, Node, NormNode, RouteNode};
 use crate::builder::Builder;
-use crate::operation::Write;
+use crate::operation::{Scaled, Write};
 use crate::program::{Boundaries, Boundary};
 use crate::value::{Format, Home};
 use crate::weights::reduce_weight;
@@ -253,10 +253,14 @@ fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), Ste
             }
             b.contribute(known, input, branch)
         }
-        Node::Scale { block, input, output } => {
+        Node::Scale { of, input, output } => {
             let gradient = known.of[&output];
-            let scaled = b.like("d scaled", gradient)?;
-            b.push(kind::Scale { block, input: gradient, output: scaled });
+            let scaled = match of {
+                Scaled::Embedding => b.in_place("d embedded", gradient),
+                // The gradient of what a branch is added to is the same one.
+                Scaled::Branch(_) => b.like("d scaled", gradient)?,
+            };
+            b.push(kind::Scale { of, input: gradient, output: scaled });
             b.contribute(known, input, scaled)
         }
         Node::Dropout { site, input, output } => {

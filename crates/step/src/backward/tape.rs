@@ -2,7 +2,7 @@
 
 use quadrille_spec::Activation;
 
-use crate::operation::{BlockKind, DropoutSite, NormOf};
+use crate::operation::{BlockKind, DropoutSite, NormOf, Scaled};
 use crate::{ParameterId, ValueId};
 
 /// What the forward pass did, with what its backward needs. `input` is the value as used, `output` the result.
@@ -41,7 +41,7 @@ pub(crate) enum Node {
         activated: ValueId,
     },
     Scale {
-        block: BlockKind,
+        of: Scaled,
         input: ValueId,
         output: ValueId,
     },

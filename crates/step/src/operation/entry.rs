@@ -2,7 +2,7 @@
 
 use quadrille_spec::{Activation, Axis, AxisSet};
 
-use super::{BlockKind, DropoutSite, GemmPass, GemmStorage, NormOf, Operands, Panel, Scalar, Wanted};
+use super::{BlockKind, DropoutSite, GemmPass, GemmStorage, NormOf, Operands, Panel, Scalar, Scaled, Wanted};
 use crate::{BucketId, BucketRun, Collective, ParameterId, ValueId};
 
 /// An operation kind with its operands and attributes.
@@ -66,6 +66,7 @@ same_anywhere!(
     NormOf,
     Panel,
     Scalar,
+    Scaled,
     Wanted
 );
 

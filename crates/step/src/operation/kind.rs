@@ -22,7 +22,8 @@ use quadrille_spec::{Activation, Axis, AxisSet};
 use super::entry::{Attribute, Kind, Operand, kinds};
 use super::work::{At, Work};
 use super::{
-    BlockKind, DropoutSite, GemmPass, GemmStorage, Group, NormOf, Operands, Panel, Remade, Scalar, Wanted, Write,
+    BlockKind, DropoutSite, GemmPass, GemmStorage, Group, NormOf, Operands, Panel, Remade, Scalar, Scaled, Wanted,
+    Write,
 };
 use crate::{BucketId, BucketRun, Collective, ParameterId, ValueId};
 
@@ -174,15 +175,19 @@ kinds! {
         reads { qkv: ValueId, keys_values: Option<ValueId> } writes { output: ValueId, statistics: ValueId },
         work |op, at| at.attends(op, op.block, false, op.output);
 
-    /// What a block's attention or perceptron gives, or its gradient, times what the block says; in place if the storages are
-    /// the same.
-    Scale ["scale"] ElementWise { block: BlockKind } reads { input: ValueId } writes { output: ValueId },
+    /// What becomes, or is added to, the residual stream, or its gradient, times what the model says; in place if the storages
+    /// are the same.
+    Scale ["scale"] ElementWise { of: Scaled } reads { input: ValueId } writes { output: ValueId },
         work |op, at| at.sweeps(op, op.input, 1.0);
 
     /// `residual + dropout(input + bias)`, in place of `input`.
     Residual ["residual"] ElementWise { dropout: Option<DropoutSite> }
         reads { bias: Option<ValueId>, input: ValueId, residual: ValueId } writes { output: ValueId },
         work |op, at| at.sweeps(op, op.input, 3.0);
+
+    /// The soft cap of the rank's logits, in place.
+    CapLogits ["cap-logits"] ElementWise {} reads { logits: ValueId } writes { output: ValueId },
+        work |op, at| at.sweeps(op, op.logits, 6.0);
 
     /// Maximum of each row's local logits.
     CrossEntropyMax ["cross-entropy-max"] ElementWise {} reads { logits: ValueId } writes { output: ValueId },
@@ -193,10 +198,11 @@ kinds! {
         reads { logits: ValueId, maxima: ValueId } writes { output: ValueId },
         work |op, at| at.sweeps(op, op.logits, 3.0);
 
-    /// Adds the loss to the rank's sum; turns the logits into their gradient, in place.
+    /// Adds the loss to the rank's sum; turns the logits into their gradient, in place; those that were capped into that of
+    /// what they were before.
     CrossEntropyGradient ["cross-entropy-gradient"] ElementWise of samples {}
         reads { logits: ValueId, maxima: ValueId, sums: ValueId } writes { output: ValueId },
-        work |op, at| at.sweeps(op, op.logits, 3.0);
+        work |op, at| at.sweeps(op, op.logits, if at.program.model.logit_cap.is_some() { 7.0 } else { 3.0 });
 
     /// Adds the squared errors to the rank's sum; turns the predicted numbers into their gradient, in place.
     SquaredError ["squared-error"] ElementWise of samples {} reads { predictions: ValueId } writes { output: ValueId },

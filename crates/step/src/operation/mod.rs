@@ -8,7 +8,7 @@ mod work;
 pub use kind::Operation;
 pub use parts::{
     BlockKind, Collective, DropoutSite, GemmPass, GemmStorage, Members, NormOf, Panel, Product, Reduction, Scalar,
-    Wanted, Write,
+    Scaled, Wanted, Write,
 };
 pub use work::{At, Computation, Work};
 

@@ -197,6 +197,25 @@ impl BlockKind {
     }
 }
 
+/// What the model multiplies with a factor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scaled {
+    /// Rows of the table of tokens.
+    Embedding,
+    /// What attention and perceptron give, in blocks of a kind.
+    Branch(BlockKind),
+}
+
+impl Scaled {
+    /// The factor.
+    pub fn factor(self, model: &Model) -> f64 {
+        match self {
+            Self::Embedding => model.embedding_scale,
+            Self::Branch(block) => block.of(model).residual.scale,
+        }
+    }
+}
+
 /// A norm of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NormOf {

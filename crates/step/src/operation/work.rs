@@ -6,7 +6,7 @@ use super::entry::Kind;
 use super::kind::{AdamW, FollowLoads, Gemm, JoinHeads, Restore, Router};
 use super::{BlockKind, GemmPass, GemmStorage, Operation, Panel, Product};
 use crate::kept::INDEX_BYTES;
-use crate::{StageProgram, ValueId};
+use crate::{Format, StageProgram, ValueId};
 
 /// What an operation computes and moves on one rank.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -288,6 +288,11 @@ impl Gemm {
     /// The local shape, of several experts with the rows of all.
     pub fn product(&self, program: &StageProgram) -> Product {
         product_of(program, self.storage, self.left, self.output, self.groups(program))
+    }
+
+    /// Whether logits, or their gradient, are among its operands.
+    pub fn of_logits(&self, program: &StageProgram) -> bool {
+        [self.left, self.right, self.output].iter().any(|value| program.format(*value) == Format::Logits)
     }
 
     /// How many experts' products there are beside each other; 1 of other products.

@@ -91,3 +91,24 @@ fn bytes_follow_the_type_of_what_holds_them() {
     assert!(wide.memory.allocated > narrow.memory.allocated);
     assert_eq!(wide.flops, narrow.flops);
 }
+
+/// The factor of embedded tokens and the cap of logits work in place: they are sweeps that are counted, and no memory.
+#[test]
+fn ends_are_scaled_and_capped_in_place() {
+    let plain = program("grid = 'x=2,y=2'\nglobal_batch = 8");
+    let model = Model { embedding_scale: 7.0, logit_cap: Some(30.0), ..plain.model.clone() };
+    let ends = StepProgram::new(&model, &plain.layout).unwrap();
+    let sweeps = |program: &StepProgram, name: &str| -> Vec<usize> {
+        let stage = &program.stages[0];
+        let named = operations(stage).filter(|operation| operation.name() == name);
+        named.filter_map(|operation| operation.work(At::first(stage)).swept()).collect()
+    };
+    // Of 128 tokens a quarter of the stream and of 104 logits.
+    assert_eq!((sweeps(&ends, "scale"), sweeps(&ends, "cap-logits")), (vec![128 * 12; 2], vec![128 * 26]));
+    assert!(sweeps(&plain, "scale").is_empty() && sweeps(&plain, "cap-logits").is_empty());
+    let gradients: Vec<_> = operations(&ends.stages[0]).filter(|it| it.name() == "cross-entropy-gradient").collect();
+    let work = |program: &StepProgram| format!("{:?}", gradients[0].work(At::first(&program.stages[0])));
+    assert_ne!(work(&ends), work(&plain));
+    let [plain, ends] = [&plain, &ends].map(|program| predict_rank(program, 0));
+    assert_eq!((&ends.memory, &ends.axes, &ends.flops), (&plain.memory, &plain.axes, &plain.flops));
+}

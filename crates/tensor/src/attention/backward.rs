@@ -3,12 +3,12 @@
 //! Per tile, with P the probabilities, F the dropout factors and D = rowsum(dout out):
 //! dV += (P F)^T dout, dP = dout V^T, dS = P (dP F - D), dQ += dS K, dK += dS^T Q.
 
-use super::cap::{slope, soften};
 use super::chunks::{Columns, Queries, Side};
 use super::forward::Keep;
 use super::pack::{copy_chunks, copy_runs, padded, take, transpose_runs, transposed};
 use super::tile::{Operand, TILE, product};
 use super::{AttentionDropout, AttentionShape};
+use crate::cap::{slope, soften};
 use crate::dispatch::vectorised;
 use crate::element::Element;
 use crate::lanes::dot;

@@ -5,8 +5,8 @@
 //! tiles of 32 positions that lie as [d, positions], then the values [c, v]. A query reads both once, in the order of memory;
 //! what it costs is what the n positions take, however many there were before.
 
-use super::cap::soften;
 use super::{AttentionShape, attention_forward};
+use crate::cap::soften;
 use crate::context::ContextPart;
 use crate::dispatch::vectorised;
 use crate::element::Element;

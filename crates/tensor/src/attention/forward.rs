@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use super::cap::soften;
 use super::chunks::{Columns, Queries, Side};
 use super::pack::{copy_chunks, copy_runs, padded, take, transpose_runs, transposed};
 use super::tile::{Operand, TILE, product};
 use super::{AttentionDropout, AttentionShape};
+use crate::cap::soften;
 use crate::dispatch::vectorised;
 use crate::element::Element;
 use crate::lanes::{largest, sum};

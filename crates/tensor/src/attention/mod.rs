@@ -11,7 +11,6 @@
 
 mod backward;
 mod cached;
-mod cap;
 mod chunks;
 mod forward;
 mod heads;

@@ -88,7 +88,16 @@ kernel! { CrossEntropy(pool, rows, cols) stored [x: rows * cols] real [max: rows
     let targets: Vec<u32> = (0..rows as u32).map(|i| if i % 5 == 4 { IGNORED } else { i * 7 % 40 }).collect();
     cross_entropy_max(pool, shape, x, max);
     cross_entropy_sums(pool, shape, x, max, &targets, sums);
-    loss[0] = cross_entropy_gradient(pool, shape, x, max, sums, &targets, 0.01) as f32;
+    loss[0] = cross_entropy_gradient(pool, shape, x, max, sums, &targets, 0.01, None) as f32;
+} }
+
+kernel! { Capped(pool, rows, cols) stored [x: rows * cols, y: rows * cols] real [max: rows, sums: 2 * rows] {
+    let shape = LogitsShape { rows, cols, valid: cols - cols / 5, start: 3 };
+    let targets: Vec<u32> = (0..rows as u32).map(|i| i * 7 % 40).collect();
+    cap(pool, y, 1.5);
+    cross_entropy_max(pool, shape, x, max);
+    cross_entropy_sums(pool, shape, x, max, &targets, sums);
+    cross_entropy_gradient(pool, shape, x, max, sums, &targets, 0.01, Some(10.0));
 } }
 
 kernel! { SquaredError(pool, rows, cols) stored [x: rows * cols, y: rows * cols] real [loss: 3] {
@@ -127,6 +136,7 @@ rounds_once! {
     norms_of_heads_and_rotations_are_rounded_once: Heads;
     embeddings_are_rounded_once: Embedding;
     cross_entropies_are_rounded_once: CrossEntropy;
+    caps_are_rounded_once: Capped;
     squared_errors_are_rounded_once: SquaredError;
     columns_are_moved_as_they_are: Columns;
 }

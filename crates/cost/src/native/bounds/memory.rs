@@ -86,7 +86,7 @@ impl Bounds<'_> {
             None => living(c, microbatches, stage, &chunks, unknown),
         };
         let living = states + living * (1.0 - slack);
-        living * framework.allocator_factor + framework.reserved_bytes as f64
+        living * framework.allocator_factor + framework.reserved_on(self.problem.device_memory) as f64
     }
 
     /// Bytes of parameters, their gradients and the optimizer's states. ZeRO's shards are no smaller than this, being equally

@@ -10,7 +10,10 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Every folder of weights beside the tests, but for those that have all experts in one tensor.
-pub const FOLDERS: [&str; 21] = [
+pub const FOLDERS: [&str; 24] = [
+    "gemma",
+    "gemma2",
+    "gemma3",
     "gpt2",
     "gpt2-f16",
     "gpt-neox",

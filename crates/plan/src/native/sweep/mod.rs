@@ -6,13 +6,13 @@ use quadrille_cost::native::PriceError;
 use quadrille_spec::SpecError;
 
 pub use self::variable::Variable;
-use super::{Nothing, Question, Ranked, stop_at};
+use super::{InDays, Nothing, Question, Ranked, stop_at};
 
 /// The best layouts by one number or two.
 ///
 /// ```
 /// use quadrille_cost::native::Framework;
-/// use quadrille_plan::native::{Question, Reserve, Space, Sweep};
+/// use quadrille_plan::native::{Budget, Question, Reserve, Space, Sweep};
 /// use quadrille_spec::{Cluster, Imbalance, Model};
 ///
 /// let model = Model::preset("gpt2-124m")?;
@@ -26,9 +26,10 @@ use super::{Nothing, Question, Ranked, stop_at};
 ///     model,
 ///     space: Space::default(),
 ///     per_node: None,
-///     reserve: Reserve::USUAL,
+///     reserve: Reserve::usual(&Framework::MEGATRON),
 ///     tokens: None,
 ///     price_per_hour: None,
+///     budget: Budget::default(),
 ///     time_limit: None,
 /// };
 /// let sweep = Sweep::new(question, "gpus=1,2,4".parse()?, None)?;
@@ -75,8 +76,13 @@ impl Sweep {
         let others = second.as_ref().map_or([0.0].as_slice(), |second| second.values());
         let pairs = first.values().iter().flat_map(|value| others.iter().map(|other| [*value, *other]));
         let questions = pairs.map(|[value, other]| {
-            let changed = first.set(&question, value)?;
-            let changed = second.as_ref().map_or(Ok(changed.clone()), |second| second.set(&changed, other))?;
+            let mut varied = vec![(&first, value)];
+            varied.extend(second.as_ref().map(|second| (second, other)));
+            // Of how many devices nodes are is known before how many of them there are.
+            varied.sort_by_key(|(variable, _)| variable.is_nodes());
+            let changed = varied
+                .iter()
+                .try_fold(question.clone(), |question, (variable, value)| variable.set(&question, *value))?;
             Ok(([value, other], changed))
         });
         let questions = questions.collect::<Result<Vec<_>, SpecError>>()?;
@@ -95,7 +101,14 @@ impl Point {
     fn new(values: [f64; 2], question: Question) -> Result<Self, PriceError> {
         let (search, stop) = (question.search(1)?, stop_at(question.end()));
         let found = search.run(&stop)?;
-        let best = found.ranked.first().copied().ok_or_else(|| search.why_nothing(&found, &stop));
+        let best = match (found.ranked.first().copied(), &search.deadline) {
+            (Some(best), Some(deadline)) if !deadline.is_kept(&best) => {
+                let fastest = InDays { devices: question.devices, days: deadline.days_of(&best) };
+                Err(Nothing::TooSlow { days: deadline.days(), fastest, enough: None, tried: Vec::new() })
+            }
+            (Some(best), _) => Ok(best),
+            (None, _) => Err(search.why_nothing(&found, &stop)),
+        };
         Ok(Self { values, best, stopped: found.stopped, question })
     }
 }

@@ -13,6 +13,8 @@ use super::super::{Question, hardware};
 enum Quantity {
     /// Devices.
     Devices,
+    /// Nodes, whole ones.
+    Nodes,
     /// Sequences in a step.
     Batch,
     /// Tokens in a sequence.
@@ -43,6 +45,7 @@ impl FromStr for Variable {
         let name = name.trim();
         let quantity = match name {
             "gpus" => Quantity::Devices,
+            "nodes" => Quantity::Nodes,
             "batch" | "global-batch" => Quantity::Batch,
             "seq-len" => Quantity::SeqLen,
             "nvs" => Quantity::Hardware("tiers.0.devices".to_owned()),
@@ -58,9 +61,9 @@ impl FromStr for Variable {
 }
 
 impl Variable {
-    /// Whether it is the number that another one is, by whatever name.
+    /// Whether it is the number that another one is, by whatever name: nodes and devices are.
     pub(super) fn varies_as(&self, other: &Self) -> bool {
-        self.quantity == other.quantity
+        self.quantity == other.quantity || self.is_devices() && other.is_devices()
     }
 }
 
@@ -77,19 +80,27 @@ impl Variable {
         &self.values
     }
 
-    /// Whether it is the number of devices.
+    /// Whether it is the number of devices, or of nodes that are full of them.
     pub fn is_devices(&self) -> bool {
-        self.quantity == Quantity::Devices
+        matches!(self.quantity, Quantity::Devices | Quantity::Nodes)
+    }
+
+    /// Whether it is the number of nodes: it follows from the size of a node, which may vary, too.
+    pub fn is_nodes(&self) -> bool {
+        self.quantity == Quantity::Nodes
     }
 
     /// The question with one of the values.
     ///
     /// # Errors
-    /// More tokens than the model has positions; a number that the cluster does not have, or that breaks its rules.
+    /// More tokens than the model has positions; nodes without a size; a number that the cluster does not have, or that breaks its rules.
     pub fn set(&self, question: &Question, value: f64) -> Result<Question, SpecError> {
         let mut changed = question.clone();
         match &self.quantity {
             Quantity::Devices => changed.devices = value as usize,
+            Quantity::Nodes => {
+                changed.devices = question.devices_of_nodes(value as usize)?;
+            }
             Quantity::Batch => changed.global_batch = value as usize,
             Quantity::SeqLen if value as usize > question.model.seq_len => {
                 let rule = format!("the model has {} positions", question.model.seq_len);
@@ -109,7 +120,7 @@ impl Variable {
 fn unknown(error: SpecError) -> SpecError {
     match error {
         SpecError::Unknown { name, known, .. } => {
-            let own = ["gpus", "nvs", "batch", "seq-len"].map(str::to_owned);
+            let own = ["gpus", "nodes", "nvs", "batch", "seq-len"].map(str::to_owned);
             SpecError::Unknown { what: "variable", name, known: own.into_iter().chain(known).collect() }
         }
         error => error,

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use quadrille_plan::native::{Bound, Question, Reserve, Space};
-use quadrille_run::{RunError, SearchSpec};
+use quadrille_run::{BudgetSpec, RunError, SearchSpec};
 use quadrille_spec::{ElementType, Sparsity};
 
 use crate::arguments::ModelArguments;
 use crate::layout_arguments::LayoutArguments;
+use crate::numbers::NumberArguments;
 use crate::quantities::reserve;
 
 /// The model where none is named.
@@ -24,6 +25,8 @@ pub struct QuestionArguments {
     /// Prune this part of the matrices of blocks, as SAMO does, of --framework quadrille; what ranks keep of them is estimated
     #[arg(long, value_name = "PART")]
     pub sparsity: Option<Sparsity>,
+    #[command(flatten)]
+    pub numbers: NumberArguments,
     /// Price the fullest rank, with so many times the mean of the rows of experts that drop nothing, or as often as experts were
     /// chosen in a run, which has ended [default: 1]
     #[arg(long, value_name = "TIMES|RUN")]
@@ -40,8 +43,9 @@ pub struct QuestionArguments {
     /// Bound a size from below, e.g. --min data=2
     #[arg(long, value_name = "KEY=N", value_delimiter = ',')]
     pub min: Vec<String>,
-    /// Memory of a device that stays free, e.g. 10%, 4GB or 0 [default: 5%]
-    #[arg(long, value_name = "SIZE|PERCENT", value_parser = reserve)]
+    /// Memory of a device that stays free, e.g. 10%, 4GB or 0, or runs:97%: so much that 97 of 100 published runs would fit
+    /// [default: runs:65%, of --framework quadrille 5%]
+    #[arg(long, value_name = "SIZE|PERCENT|runs:PERCENT", value_parser = reserve)]
     pub memory_reserve: Option<Reserve>,
     /// Stop searching after so many seconds, with the best so far; then results may depend on the machine's speed. Numbers of
     /// GPUs of --pareto share the time; in a sweep each point has so much
@@ -50,9 +54,33 @@ pub struct QuestionArguments {
     /// Tokens to train on: adds days and device-hours, e.g. --tokens 300e9
     #[arg(long, value_name = "N")]
     pub tokens: Option<f64>,
-    /// Price of a device for an hour: with --tokens adds the cost, in the same currency
+    /// Price of a device for an hour: with --tokens adds the cost
     #[arg(long, value_name = "PRICE", requires = "tokens")]
     pub price_per_hour: Option<f64>,
+    /// What --price-per-hour is in, by its code of three letters [default: USD]
+    #[arg(long, value_name = "CODE")]
+    pub currency: Option<String>,
+    /// Leave out what does not train on --tokens within so many days; of several numbers of GPUs the smallest is planned that
+    /// does
+    #[arg(long, value_name = "DAYS")]
+    pub days: Option<f64>,
+    /// Reckon with devices that fail: tell the best interval of checkpoints, the share of useful time, and what days and cost
+    /// are with it. Without --mtbf as often as in the training of Llama 3 405B on 16,384 H100
+    #[arg(long)]
+    pub goodput: bool,
+    /// The same, with so many device-hours between failures of one device in the mean [default with --goodput: 50677]
+    #[arg(long, value_name = "HOURS")]
+    pub mtbf: Option<f64>,
+    /// Bytes per second at which each device writes its states into a checkpoint [default with --goodput: 122e6, that of the
+    /// same training]
+    #[arg(long, value_name = "BYTES/S")]
+    pub checkpoint_bandwidth: Option<f64>,
+    /// Seconds that a checkpoint takes, in place of --checkpoint-bandwidth
+    #[arg(long, value_name = "SECONDS")]
+    pub checkpoint_seconds: Option<f64>,
+    /// Seconds from a failure until training goes on [default with --goodput: 600, assumed]
+    #[arg(long, value_name = "SECONDS")]
+    pub restart_seconds: Option<f64>,
 }
 
 fn fix_help() -> String {
@@ -68,12 +96,16 @@ type Typed = (&'static str, bool);
 
 impl QuestionArguments {
     /// Which of these flags were typed.
-    pub fn typed(&self) -> [Typed; 11] {
+    pub fn typed(&self) -> [Typed; 20] {
         let Self { framework, sparsity, imbalance, any_layout, fix, max, min, .. } = self;
-        let Self { memory_reserve, time_limit, tokens, price_per_hour, .. } = self;
+        let Self { memory_reserve, time_limit, tokens, price_per_hour, currency, days, .. } = self;
+        let Self { goodput, mtbf, checkpoint_bandwidth, checkpoint_seconds, restart_seconds, .. } = self;
+        let [products, moments] = self.numbers.typed();
         [
             ("--framework", framework.is_some()),
             ("--sparsity", sparsity.is_some()),
+            products,
+            moments,
             ("--imbalance", imbalance.is_some()),
             ("--any-layout", *any_layout),
             ("--fix", !fix.is_empty()),
@@ -83,27 +115,53 @@ impl QuestionArguments {
             ("--time-limit", time_limit.is_some()),
             ("--tokens", tokens.is_some()),
             ("--price-per-hour", price_per_hour.is_some()),
+            ("--currency", currency.is_some()),
+            ("--days", days.is_some()),
+            ("--goodput", *goodput),
+            ("--mtbf", mtbf.is_some()),
+            ("--checkpoint-bandwidth", checkpoint_bandwidth.is_some()),
+            ("--checkpoint-seconds", checkpoint_seconds.is_some()),
+            ("--restart-seconds", restart_seconds.is_some()),
         ]
     }
 }
 
-/// The question that is asked of a search, on so many `devices` in fast domains of so many.
+/// Where layouts are searched for: on numbers of devices or of nodes, ascending, in fast domains of so many devices.
+#[derive(Debug, Clone, Default)]
+pub struct Machines {
+    pub devices: Option<Vec<usize>>,
+    pub nodes: Option<Vec<usize>>,
+    pub fast_domain: Option<u32>,
+}
+
+/// The question that is asked of a search.
 pub fn question(
     model: &ModelArguments,
     layout: &LayoutArguments,
     question: &QuestionArguments,
     dtype: Option<ElementType>,
-    devices: Option<Vec<usize>>,
-    fast_domain: Option<u32>,
+    machines: Machines,
 ) -> Result<Question, RunError> {
+    let Machines { devices, nodes, fast_domain } = machines;
+    let budget = BudgetSpec {
+        currency: question.currency.clone(),
+        days: question.days,
+        goodput: question.goodput,
+        mtbf_hours: question.mtbf,
+        checkpoint_bandwidth: question.checkpoint_bandwidth,
+        checkpoint_seconds: question.checkpoint_seconds,
+        restart_seconds: question.restart_seconds,
+    };
     let constraints = [(Bound::Fix, &question.fix), (Bound::Max, &question.max), (Bound::Min, &question.min)];
     let constraints =
         constraints.into_iter().flat_map(|(bound, texts)| texts.iter().map(move |text| (bound, text.clone())));
     let spec = SearchSpec {
         devices,
+        nodes,
         fast_domain: fast_domain.map(|devices| devices as usize),
         framework: question.framework.clone(),
         sparsity: question.sparsity,
+        numbers: question.numbers.said(),
         imbalance: question.imbalance.clone(),
         any_layout: question.any_layout,
         constraints: constraints.collect(),
@@ -111,6 +169,7 @@ pub fn question(
         time_limit: question.time_limit,
         tokens: question.tokens,
         price_per_hour: question.price_per_hour,
+        budget,
     };
     spec.question(model.described(MODEL)?, &layout.said(dtype))
 }
@@ -125,20 +184,30 @@ pub struct ResultArguments {
     /// a list or range of them
     #[arg(long)]
     pub pareto: bool,
-    /// Explain the best layout: what binds, what faster hardware or another choice would give, why the next one lost, and
+    /// Advise the fastest layout, however unusual; else the simplest of those whose predicted times do not differ from it by
+    /// more than 3%
+    #[arg(long)]
+    pub exotic: bool,
+    /// Explain the advised layout: what binds, what faster hardware or another choice would give, why the next one lost, and
     /// what was refused by which rule
     #[arg(long)]
     pub explain: bool,
-    /// Write the best layout to this file, in place of what it holds; --layout of every command reads it
+    /// Write the advised layout to this file, in place of what it holds; --layout of every command reads it
     #[arg(long, value_name = "FILE.toml")]
     pub out: Option<PathBuf>,
 }
 
 impl ResultArguments {
     /// Which of these flags were typed.
-    pub fn typed(&self) -> [Typed; 4] {
-        let Self { one_per_grid, pareto, explain, out } = self;
-        [("--one-per-grid", *one_per_grid), ("--pareto", *pareto), ("--explain", *explain), ("--out", out.is_some())]
+    pub fn typed(&self) -> [Typed; 5] {
+        let Self { one_per_grid, pareto, exotic, explain, out } = self;
+        [
+            ("--one-per-grid", *one_per_grid),
+            ("--pareto", *pareto),
+            ("--exotic", *exotic),
+            ("--explain", *explain),
+            ("--out", out.is_some()),
+        ]
     }
 }
 
@@ -147,6 +216,7 @@ pub const DOCUMENT: &str = "Examples:
   quadrille plan --model gpt3-175b --gpus 1024 --cluster selene --global-batch 1536
   quadrille plan --gpus 512 --fix pipe=8,schedule=interleaved --memory-reserve 5% --explain
   quadrille plan --model llama2-7b --gpus 64 --framework fsdp --fix x=1,y=1,pipe=1 --out layout.toml
+  quadrille plan --model llama3-70b --gpus 64 --cluster dgx-h100 --products fp8 --gradients bf16
   quadrille plan --model mixtral-8x7b --gpus 64 --imbalance 1.3
   quadrille plan --gpus 64..1024 --pareto --global-batch 1536 --tokens 300e9 --price-per-hour 2
   quadrille plan --cost lbnl --strategy 2d --model gpt3-1t --gpus 16384 --cluster b200 --nvs 8
@@ -164,10 +234,23 @@ Fields of --json (times in seconds, sizes in bytes):
                 legal = priced + too_large + too_slow unless stopped
   refusals      rule, grids, configurations, example
   seconds       of the search; stopped: whether --time-limit ended it
-  plans         best first: layout (the fields of a layout file), devices, time_s, parts_s,
+  plans         fastest first: layout (the fields of a layout file), devices, time_s, parts_s,
                 memory_bytes, memory (of the rank that needs most, by class, and its stage),
                 model_flops, executed_flops, mfu, hfu, tokens_per_s; with --imbalance that of
-                the layout; with --tokens days, device_hours, and with --price-per-hour cost
+                the layout; fitting_runs (the part of published runs that would fit, by what they
+                took beside their tensors); with --goodput or --mtbf goodput (share of useful time, checkpoint_s,
+                interval_steps, interval_s, failures_per_day); with --tokens days, device_hours,
+                expected ones with goodput, and with --price-per-hour cost, currency
+  failures      with goodput: mtbf_hours, checkpoint_bandwidth or checkpoint_s, restart_s
+  within_days   with --days; with --pareto fewest_gpus that do
+  advised       plan, the layout to run: the simplest of all that take at most the part tolerance
+                longer than the fastest (0 with --exotic); gain_of_fastest: how much less that takes;
+                index of plan in plans (null: not among them)
+  error_band    of the advised plan: low, middle, high (measured over predicted time of 1 of 10, of
+                half, and of 9 of 10 published runs most like it), runs, sources, distance; null
+                with --framework quadrille
+  origins       where each number of the hardware is from: measured, fitted, data_sheet or assumed
+  assumed       fields that are, and gained_share: what a tenth more of them all is worth of a step
   pareto        with --pareto, likewise; stopped_gpus: the numbers of GPUs that --time-limit left
                 incomplete
   explanation   with --explain: binding, sensitivities, changes, runner_up";

@@ -3,30 +3,44 @@
 pub mod arguments;
 pub mod priced;
 
-use quadrille_plan::native::{Answer, Question, Wanted};
+use quadrille_plan::native::{Answer, Question, TOLERANCE, Wanted};
 use quadrille_report::plan::{document, rows, text};
 
 use crate::failure::Failure;
 use crate::output::{csv, print_json, print_text, write_file};
 use crate::plan::arguments::PlanArguments;
+use crate::plan::native::arguments::Machines;
 use crate::quantities::Counts;
 use crate::{flags, paths};
 
 /// Searches and prints what was found.
 pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
-    let gpus = arguments.gpus.as_ref().map(Counts::values);
     let PlanArguments { model, layout, question, dtype, nvs, .. } = arguments;
-    let question = arguments::question(model, layout, question, *dtype, gpus.map(<[usize]>::to_vec), *nvs)?;
+    let numbers = |counts: &Option<Counts>| counts.as_ref().map(|counts| counts.values().to_vec());
+    let (devices, nodes) = (numbers(&arguments.gpus), numbers(&arguments.nodes));
+    let machines = Machines { devices: devices.clone(), nodes: nodes.clone(), fast_domain: *nvs };
+    let mut question = arguments::question(model, layout, question, *dtype, machines)?;
     let results = &arguments.results;
-    let several = gpus.filter(|gpus| gpus.len() > 1);
-    if several.is_some() && !results.pareto {
-        return Err(Failure::usage("--gpus: several numbers of GPUs are compared with --pareto; add it, or give one"));
-    }
+    let several = match nodes {
+        Some(nodes) => Some(nodes.into_iter().map(|nodes| question.devices_of_nodes(nodes)).collect::<Result<_, _>>()?),
+        None => devices,
+    };
+    let several = several.filter(|gpus: &Vec<usize>| gpus.len() > 1);
     let written = paths::asked([("--csv", &arguments.csv), ("--out", &results.out)]);
     paths::check_described(&written, &arguments.model, &arguments.layout)?;
-    let answer = Answer::new(&question, &wanted(arguments, &question, several))?;
+    match &several {
+        Some(gpus) if !results.pareto && question.deadline().is_some() => question = question.smallest_in_time(gpus)?,
+        Some(_) if !results.pareto => {
+            return Err(Failure::usage(
+                "--gpus: several numbers of GPUs are compared with --pareto, and --days plans the smallest that is done in \
+                 time; add one of them, or give one number",
+            ));
+        }
+        _ => {}
+    }
+    let answer = Answer::new(&question, &wanted(arguments, &question, several.as_deref()))?;
     if let Some(path) = &results.out {
-        write_file("--out", path, question.layout_file(&answer.best)?.as_bytes())?;
+        write_file("--out", path, question.layout_file(&answer.advised)?.as_bytes())?;
     }
     if let Some(path) = &arguments.csv {
         write_file("--csv", path, csv(rows(&answer)?)?.as_bytes())?;
@@ -49,6 +63,7 @@ fn wanted(arguments: &PlanArguments, question: &Question, several: Option<&[usiz
         top: arguments.top as usize,
         one_per_grid: results.one_per_grid,
         front_over: results.pareto.then(|| several.map_or_else(divisors, <[usize]>::to_vec)),
+        tolerance: (!results.exotic).then_some(TOLERANCE),
         explain: results.explain,
     }
 }

@@ -1,20 +1,22 @@
 //! `quadrille explain --price`: one layout, priced and explained.
 
 use clap::Args;
+use quadrille_cost::native::Framework;
 use quadrille_plan::native::{Question, Reserve};
 use quadrille_report::plan::PricedReport;
-use quadrille_run::{LayoutDefaults, framework, imbalance};
+use quadrille_run::imbalance;
 use quadrille_spec::Imbalance;
 
-use crate::explain::ExplainArguments;
+use crate::explain::{self, ExplainArguments};
 use crate::failure::Failure;
+use crate::numbers::NumberArguments;
 use crate::output::{print_json, print_text};
 use crate::quantities::reserve;
 
-/// What a layout costs.
 /// What else `explain` tells, without a price. A flag that only requires --price would be taken beside them.
 const OTHERS: [&str; 5] = ["program", "ledger", "rank", "timeline", "trace"];
 
+/// What a layout costs.
 #[derive(Debug, Args)]
 pub struct PriceArguments {
     /// Price the layout on --cluster by the native model and explain it: what binds, what faster hardware or another choice
@@ -24,11 +26,14 @@ pub struct PriceArguments {
     /// What trains, as in `plan` [default: megatron with --price, else quadrille]
     #[arg(long, value_name = "NAME")]
     pub framework: Option<String>,
+    #[command(flatten)]
+    pub numbers: NumberArguments,
     /// Price the fullest rank, with so many times the mean of the rows of experts that drop nothing, or as often as experts were
     /// chosen in a run, which has ended [default: 1]
     #[arg(long, value_name = "TIMES|RUN", requires = "price", conflicts_with_all = OTHERS)]
     pub imbalance: Option<String>,
-    /// Memory of a device that stays free, e.g. 10% or 4GB [default: 5%]
+    /// Memory of a device that stays free, e.g. 10%, 4GB, or runs:97%: so much that 97 of 100 published runs would fit
+    /// [default: runs:65%, of --framework quadrille 5%]
     #[arg(long, value_name = "SIZE|PERCENT", value_parser = reserve, requires = "price", conflicts_with_all = OTHERS)]
     pub memory_reserve: Option<Reserve>,
 }
@@ -36,11 +41,10 @@ pub struct PriceArguments {
 /// Prices and explains the layout.
 pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
     let model = arguments.model.described("gpt-demo")?;
-    let typed = arguments.layout.said(arguments.dtype).open(&LayoutDefaults::USUAL)?;
+    let (typed, framework) = explain::open(arguments, Framework::MEGATRON.name)?;
     let layout = typed.resolve(&model)?;
     let price = &arguments.price;
-    let framework = framework(price.framework.as_deref(), arguments.dtype, arguments.sparsity, &typed.said)?;
-    let reserve = price.memory_reserve.unwrap_or(Reserve::USUAL);
+    let reserve = price.memory_reserve.unwrap_or_else(|| Reserve::usual(&framework));
     let imbalance = price.imbalance.as_deref().map_or(Ok(Imbalance::EQUAL), imbalance)?;
     let question = Question { imbalance, ..Question::of(model, typed.cluster, framework, &layout, reserve)? };
     let explanation = question.explain(&layout)?;

@@ -1,0 +1,96 @@
+//! What runs take of a device beside their tensors. It differs from run to run, so it is a distribution: normal, with the mean and
+//! the deviation of a [`Framework`].
+
+use super::{Framework, Memory};
+
+/// Bytes of the devices of the runs that are known.
+const KNOWN_DEVICE: f64 = 80.0 * (1u64 << 30) as f64;
+
+impl Framework {
+    /// Bytes that runs take beside tensors of a device of so many bytes, in the mean: where they differ, of a smaller device than
+    /// those of the runs that are known in proportion, of a larger one as much. `None`: its bytes are not known.
+    pub fn reserved_on(&self, device: Option<u64>) -> u64 {
+        (self.reserved_bytes as f64 * self.scale(device)) as u64
+    }
+
+    /// By how much they differ there.
+    fn deviation_on(&self, device: u64) -> f64 {
+        self.reserved_deviation as f64 * self.scale(Some(device))
+    }
+
+    fn scale(&self, device: Option<u64>) -> f64 {
+        match device {
+            Some(device) if self.reserved_deviation > 0 => (device as f64 / KNOWN_DEVICE).min(1.0),
+            _ => 1.0,
+        }
+    }
+
+    /// The part of runs that would fit into a device of `device` bytes, if each took `memory` but for what it takes beside
+    /// tensors; of a framework of which no deviation is known all of them or none.
+    pub fn fitting_runs(&self, memory: &Memory, device: u64) -> f64 {
+        let free = device as f64 - memory.total() as f64;
+        match self.reserved_deviation {
+            0 if free >= 0.0 => 1.0,
+            0 => 0.0,
+            _ => normal_below(free / self.deviation_on(device)),
+        }
+    }
+
+    /// Bytes beyond the mean that this part of runs does not exceed on a device of `device` bytes, from 0 to below 1; at least 0.
+    pub fn reserve_of_runs(&self, part: f64, device: u64) -> u64 {
+        (deviations(part).max(0.0) * self.deviation_on(device)) as u64
+    }
+}
+
+/// The part of a standard normal distribution below `x`: Abramowitz and Stegun, equation 26.2.17, to 1e-7.
+pub fn normal_below(x: f64) -> f64 {
+    let t = 1.0 / (1.0 + 0.231_641_9 * x.abs());
+    let terms = [0.319_381_530, -0.356_563_782, 1.781_477_937, -1.821_255_978, 1.330_274_429];
+    let sum = terms.iter().rev().fold(0.0, |sum, term| t * (term + sum));
+    let above = (-x * x / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt() * sum;
+    if x >= 0.0 { 1.0 - above } else { above }
+}
+
+/// Below how many deviations from the mean this part of a normal distribution lies.
+fn deviations(part: f64) -> f64 {
+    let (mut low, mut high) = (-8.0, 8.0);
+    for _ in 0..60 {
+        let middle = (low + high) / 2.0;
+        if normal_below(middle) < part { low = middle } else { high = middle }
+    }
+    (low + high) / 2.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_the_distribution_are_those_of_tables() {
+        for (x, part) in [(0.0, 0.5), (1.0, 0.841_344_7), (1.959_964, 0.975), (-1.644_854, 0.05), (3.0, 0.998_650_1)] {
+            assert!((normal_below(x) - part).abs() < 2e-7, "{x}: {}", normal_below(x));
+            assert!((deviations(part) - x).abs() < 3e-5, "{part}: {}", deviations(part));
+        }
+    }
+
+    #[test]
+    fn what_is_reserved_for_a_part_of_runs_lets_that_part_fit() {
+        let framework = Framework { reserved_deviation: 6_000_000_000, ..Framework::MEGATRON };
+        let memory = Memory { parameters: 4_000_000_000, ..Memory::default() };
+        for (device, scale) in [(40 << 30, 0.5), (80 << 30, 1.0), (160 << 30, 1.0)] {
+            assert_eq!(framework.reserved_on(Some(device)), (scale * framework.reserved_bytes as f64) as u64);
+            for part in [0.5, 0.7, 0.97] {
+                let reserve = framework.reserve_of_runs(part, device);
+                assert_eq!(reserve, (scale * framework.reserve_of_runs(part, 80 << 30) as f64) as u64);
+                let full = Memory { activations: device - reserve - memory.total(), ..memory };
+                assert!((framework.fitting_runs(&full, device) - part).abs() < 1e-6, "{part}");
+            }
+        }
+        assert_eq!(framework.reserve_of_runs(0.3, 80 << 30), 0, "never less than the mean");
+        let exact = Framework::QUADRILLE;
+        assert_eq!(
+            (exact.fitting_runs(&memory, 4_000_000_000), exact.fitting_runs(&memory, 3_999_999_999)),
+            (1.0, 0.0)
+        );
+    }
+}

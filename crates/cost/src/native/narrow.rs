@@ -1,0 +1,123 @@
+//! Products whose operands are cast to fewer bits than they are stored in: 8 or 4.
+//!
+//! A linear layer casts its input and the gradient of its output, each once and in both orders of its elements: one for the
+//! product of the forward pass or of the input gradient, one for that of the weight gradient. Weights are cast once a step,
+//! which is not priced: of a parameter six bytes, beside some thirty of its update. Nor are the narrow copies of weights counted
+//! that a framework keeps beside them, if it does: with parameters stored in 8 bits alone there are none.
+
+use std::fmt;
+use std::str::FromStr;
+
+use quadrille_spec::{Peaks, SpecError};
+
+/// What operands of products are cast to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum NarrowFormat {
+    /// 8 bits with a scale for a whole tensor, from its largest element: a pass over it before the cast.
+    Fp8,
+    /// 8 bits with a scale of 4 bytes for each 128 elements (DeepSeek-V3, arXiv 2412.19437, section 3.3).
+    Fp8Block,
+    /// 8 bits with a scale of a byte for each 32 elements (Open Compute Project, Microscaling Formats 1.0).
+    Mxfp8,
+    /// 4 bits with a scale of a byte for each 16 elements and one for the tensor, from its largest element; operands of weight
+    /// gradients are rotated (NVIDIA, arXiv 2509.25149).
+    Nvfp4,
+}
+
+impl NarrowFormat {
+    /// All of them, by name.
+    pub const ALL: [(&'static str, Self); 4] =
+        [("fp8", Self::Fp8), ("fp8-block", Self::Fp8Block), ("mxfp8", Self::Mxfp8), ("nvfp4", Self::Nvfp4)];
+
+    /// Bytes of an operand's element, with its share of the scales.
+    pub(super) fn operand_bytes(self) -> f64 {
+        match self {
+            Self::Fp8 => 1.0,
+            Self::Fp8Block => 1.0 + 4.0 / 128.0,
+            Self::Mxfp8 => 1.0 + 1.0 / 32.0,
+            Self::Nvfp4 => 0.5 + 1.0 / 16.0,
+        }
+    }
+
+    /// Bytes that the cast of an element of `stored` bytes moves: it is read, before that once more where the scale is the whole
+    /// tensor's, and written in both orders.
+    pub(super) fn cast_bytes(self, stored: f64) -> f64 {
+        let reads = match self {
+            Self::Fp8 | Self::Nvfp4 => 2.0,
+            Self::Fp8Block | Self::Mxfp8 => 1.0,
+        };
+        reads * stored + 2.0 * self.operand_bytes()
+    }
+
+    /// FLOP/s of such products; `None`: the device has none.
+    pub fn peak(self, peaks: &Peaks) -> Option<f64> {
+        match self {
+            Self::Fp8 | Self::Fp8Block | Self::Mxfp8 => peaks.fp8,
+            Self::Nvfp4 => peaks.fp4,
+        }
+    }
+
+    /// The field of a device that has to say it.
+    pub(super) fn peak_field(self) -> &'static str {
+        match self {
+            Self::Fp8 | Self::Fp8Block | Self::Mxfp8 => "peak.fp8",
+            Self::Nvfp4 => "peak.fp4",
+        }
+    }
+}
+
+impl FromStr for NarrowFormat {
+    type Err = SpecError;
+
+    fn from_str(name: &str) -> Result<Self, SpecError> {
+        named("format of products", &Self::ALL, name)
+    }
+}
+
+/// What both moments of an optimizer are stored in, its master copy being f32 (Megatron-Core's precision-aware optimizer).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moments {
+    /// 4 bytes each.
+    F32,
+    /// 2 bytes each.
+    Bf16,
+    /// A byte each.
+    Fp8,
+}
+
+impl Moments {
+    /// All of them, by name.
+    pub const ALL: [(&'static str, Self); 3] = [("f32", Self::F32), ("bf16", Self::Bf16), ("fp8", Self::Fp8)];
+
+    /// Bytes of both.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Self::F32 => 8,
+            Self::Bf16 => 4,
+            Self::Fp8 => 2,
+        }
+    }
+}
+
+impl FromStr for Moments {
+    type Err = SpecError;
+
+    fn from_str(name: &str) -> Result<Self, SpecError> {
+        named("type of moments", &Self::ALL, name)
+    }
+}
+
+fn named<T: Copy>(what: &'static str, known: &[(&str, T)], name: &str) -> Result<T, SpecError> {
+    let found = known.iter().find(|(known, _)| *known == name);
+    found.map(|(_, found)| *found).ok_or_else(|| SpecError::Unknown {
+        what,
+        name: name.to_owned(),
+        known: known.iter().map(|(name, _)| (*name).to_owned()).collect(),
+    })
+}
+
+impl fmt::Display for NarrowFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(Self::ALL.iter().find(|(_, format)| format == self).map_or("", |(name, _)| name))
+    }
+}

@@ -1,0 +1,105 @@
+//! Which numbers of devices are done with a training in time.
+
+use std::fmt;
+use std::time::Instant;
+
+use super::budget::Deadline;
+use super::nothing::Nothing;
+use super::question::{Question, share_of, stop_at};
+use super::ranking::Ranked;
+
+/// So many times as many devices are tried where a number of them is not done in time.
+const TIMES: [usize; 3] = [2, 4, 8];
+
+/// A grid has no more.
+const MOST_DEVICES: usize = 1 << 24;
+
+/// A number of devices with the days that a training takes on them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct InDays {
+    /// Devices.
+    pub devices: usize,
+    /// Days of the training by the fastest layout.
+    pub days: f64,
+}
+
+impl fmt::Display for InDays {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} devices take {:.1} days", self.devices, self.days)
+    }
+}
+
+/// What a look at several numbers of devices has found.
+#[derive(Debug, Default)]
+struct Looked {
+    /// The first that is done in time.
+    first: Option<InDays>,
+    /// The fastest of those that are not.
+    fastest: Option<InDays>,
+    /// Numbers of devices that were searched completely.
+    searched: Vec<usize>,
+    /// Why the last without a layout has none.
+    nothing: Option<Nothing>,
+}
+
+impl Question {
+    /// The question about the smallest of several numbers of devices, ascending, on which the training is done in time; itself
+    /// where no days are said. Numbers above it are not looked at.
+    ///
+    /// # Errors
+    /// None of them: the fastest, or why there is no layout at all.
+    pub fn smallest_in_time(&self, devices: &[usize]) -> Result<Self, Nothing> {
+        let Some(deadline) = self.deadline() else { return Ok(self.clone()) };
+        let Looked { first, fastest, searched, nothing } = self.first_in_time(&deadline, devices, self.end())?;
+        match (first, fastest) {
+            (Some(InDays { devices, .. }), _) => Ok(Self { devices, ..self.clone() }),
+            (None, Some(fastest)) => {
+                let tried = searched.into_iter().filter(|devices| *devices != fastest.devices).collect();
+                Err(Nothing::TooSlow { days: deadline.days(), fastest, enough: None, tried })
+            }
+            (None, None) => Err(nothing.unwrap_or(Nothing::Stopped { devices: self.devices })),
+        }
+    }
+
+    /// Why there is no answer where even the fastest layout is done too late; larger numbers of devices are looked at until
+    /// `end`, for one that is done in time.
+    ///
+    /// # Errors
+    /// What cannot be priced.
+    pub(super) fn too_slow(
+        &self,
+        deadline: &Deadline,
+        fastest: &Ranked,
+        end: Option<Instant>,
+    ) -> Result<Nothing, Nothing> {
+        let fastest = InDays { devices: fastest.candidate.devices(), days: deadline.days_of(fastest) };
+        let mut tried = TIMES.map(|times| times * fastest.devices).to_vec();
+        // More devices than a grid may have are no remedy.
+        tried.retain(|devices| *devices <= MOST_DEVICES);
+        let Looked { first, searched, .. } = self.first_in_time(deadline, &tried, end)?;
+        Ok(Nothing::TooSlow { days: deadline.days(), fastest, enough: first, tried: searched })
+    }
+
+    /// Looks at numbers of devices one after another, until the training is done in time.
+    fn first_in_time(&self, deadline: &Deadline, devices: &[usize], end: Option<Instant>) -> Result<Looked, Nothing> {
+        let mut looked = Looked::default();
+        for (index, count) in devices.iter().enumerate() {
+            let question = Self { devices: *count, ..self.clone() };
+            let stop = stop_at(share_of(end, devices.len() - index));
+            let search = question.search(1)?;
+            let found = search.run(&stop)?;
+            looked.searched.extend((!found.stopped).then_some(*count));
+            let Some(best) = found.ranked.first() else {
+                looked.nothing = Some(search.why_nothing(&found, &stop));
+                continue;
+            };
+            let in_days = InDays { devices: *count, days: deadline.days_of(best) };
+            if deadline.is_kept(best) {
+                looked.first = Some(in_days);
+                return Ok(looked);
+            }
+            looked.fastest = looked.fastest.filter(|known| known.days <= in_days.days).or(Some(in_days));
+        }
+        Ok(looked)
+    }
+}

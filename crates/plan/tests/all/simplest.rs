@@ -1,0 +1,57 @@
+//! Of layouts whose times cannot be told apart the simplest is found, whatever is left out on the way.
+
+use quadrille_plan::native::{Bound, Complexity, Found, Search};
+
+use crate::native::{by_both, cluster, found, model, search};
+
+/// The seconds of the fastest, the simplest's complexity and seconds, and the fastest's complexity.
+fn compared(search: &Search, found: &Found) -> (f64, (Complexity, f64), Complexity) {
+    let layers = search.setting.model.layers();
+    let (fastest, simplest) = (found.ranked[0], found.simplest.unwrap());
+    let of = |candidate| Complexity::of(candidate, layers);
+    let (own, seconds) = (of(&simplest.candidate), simplest.price.seconds);
+    (fastest.price.seconds, (own, seconds), of(&fastest.candidate))
+}
+
+/// All layouts, priced one by one, against the search.
+#[test]
+fn nothing_within_the_tolerance_is_simpler() {
+    let (model, cluster) = (model(4, 4), cluster());
+    for search in by_both(search(&model, &cluster, 4, 8)) {
+        let mut simpler = 0;
+        for tolerance in [0.0, 0.05, 0.3] {
+            let mut all = Search { front: false, prune: false, top: usize::MAX, ..search.clone() };
+            for text in ["z=1", "overlap-chunks=1", "linear=pmm", "cac=false"] {
+                all.space.constrain(Bound::Fix, text).unwrap();
+            }
+            let everything = found(&all).ranked;
+            let limit = (1.0 + tolerance) * everything[0].price.seconds;
+            let within = everything.iter().filter(|ranked| ranked.price.seconds as f32 <= limit as f32);
+            let least = within.map(|ranked| Complexity::of(&ranked.candidate, model.layers())).min().unwrap();
+            let few = Search { prune: true, top: 1, tolerance: Some(tolerance), ..all };
+            let (fastest, (complexity, seconds), of_fastest) = compared(&few, &found(&few));
+            assert_eq!(complexity, least, "{tolerance}");
+            assert!(fastest <= seconds && seconds <= limit * (1.0 + 1e-6), "{fastest}, {seconds}, {limit}");
+            simpler += usize::from(complexity < of_fastest);
+        }
+        assert!(simpler > 0, "the fastest and the simplest differ somewhere");
+    }
+}
+
+#[test]
+fn without_a_tolerance_nothing_else_changes() {
+    let (model, cluster) = (model(6, 4), cluster());
+    let plain = found(&search(&model, &cluster, 4, 24));
+    let advised = found(&Search { tolerance: Some(0.1), ..search(&model, &cluster, 4, 24) });
+    assert!(plain.simplest.is_none() && advised.simplest.is_some());
+    assert_eq!(plain, Found { simplest: None, ..advised });
+}
+
+#[test]
+fn a_search_without_time_advises_what_it_knows() {
+    let (model, cluster) = (model(6, 4), cluster());
+    let search = Search { tolerance: Some(0.1), ..search(&model, &cluster, 12, 24) };
+    let hurried = search.run(&|| true).unwrap();
+    let (fastest, (complexity, seconds), of_fastest) = compared(&search, &hurried);
+    assert!(hurried.stopped && complexity <= of_fastest && seconds <= 1.1 * fastest * (1.0 + 1e-6));
+}

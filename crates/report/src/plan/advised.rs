@@ -1,0 +1,41 @@
+//! Which of the layouts that were found is advised, and what the fastest gains over it.
+
+use quadrille_plan::native::Answer;
+use quadrille_run::units::percent;
+use quadrille_spec::SpecError;
+use serde_json::{Value, json};
+
+use super::entry;
+
+/// What says so on a line; nothing where the fastest was asked for.
+pub(super) fn advised_text(answer: &Answer) -> String {
+    let Answer { best, advised, search, .. } = answer;
+    let Some(tolerance) = search.tolerance.map(percent) else { return String::new() };
+    match advised == best {
+        true => format!("advised: the fastest, since nothing simpler is within {tolerance} of it\n"),
+        false => format!(
+            "advised (*): the simplest within {tolerance} of the fastest, which predictions do not tell apart;\n\
+             the fastest takes {} less\n",
+            percent(gain(answer))
+        ),
+    }
+}
+
+/// The same as a document.
+///
+/// # Errors
+/// None for what a search has found.
+pub(super) fn advised_document(answer: &Answer) -> Result<Value, SpecError> {
+    let Answer { question, search, found, advised, .. } = answer;
+    Ok(json!({
+        "index": found.ranked.iter().position(|ranked| ranked == advised),
+        "tolerance": search.tolerance.unwrap_or(0.0),
+        "gain_of_fastest": gain(answer),
+        "plan": entry(question, &search.setting, advised, &question.layout(advised)?)?,
+    }))
+}
+
+/// How much less the fastest takes, as a fraction of the advised one's time.
+fn gain(answer: &Answer) -> f64 {
+    1.0 - answer.best.price.seconds / answer.advised.price.seconds
+}
