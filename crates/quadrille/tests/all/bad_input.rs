@@ -258,7 +258,7 @@ fn binary_data_are_refused_unless_they_are_meant() {
     let prepare = "data prepare picture.png --tokenizer bytes --out made";
     refused_in(
         folder.path(),
-        "memorize --data picture.png --seq-len 8 --generate-tokens 4",
+        "memorize --data picture.png --seq-len 32 --generate-tokens 4",
         &["picture.png is no text", "--force-binary"],
     );
     for line in [train, prepare] {
