@@ -23,6 +23,7 @@ use crate::plan::arguments::PlanArguments;
 use crate::prune::PruneArguments;
 use crate::report::ReportArguments;
 use crate::reproduce::ReproduceArguments;
+use crate::serve::ServeArguments;
 use crate::shell::{CompletionsArguments, ManArguments};
 use crate::sweep::SweepArguments;
 use crate::train::arguments::TrainArguments;
@@ -77,6 +78,8 @@ pub enum Command {
     Plan(PlanArguments),
     /// Search the best layout for every value of one or two numbers: GPUs, batch, hardware.
     Sweep(SweepArguments),
+    /// Plan in a browser: a page on this machine that answers every change.
+    Serve(ServeArguments),
     /// Price the configurations of a table.
     Estimate(EstimateArguments),
     /// Print the figures of the source works beside ours.

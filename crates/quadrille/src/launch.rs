@@ -153,6 +153,7 @@ fn nature(command: &Command) -> (&'static str, bool) {
         Command::Explain(_) => ("explain", false),
         Command::Plan(_) => ("plan", false),
         Command::Sweep(_) => ("sweep", false),
+        Command::Serve(_) => ("serve", false),
         Command::Estimate(_) => ("estimate", false),
         Command::Reproduce(_) => ("reproduce", false),
         Command::Export(_) => ("export", false),

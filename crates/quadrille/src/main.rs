@@ -1,5 +1,5 @@
 //! The command line of Quadrille: `train`, `eval`, `generate`, `memorize`, `verify`, `report`, `explain`, `plan`,
-//! `sweep`, `estimate`, `reproduce`, `export`, `convert`, `calibrate`, `validate`, `data`, `bench`, `checkpoint`,
+//! `sweep`, `serve`, `estimate`, `reproduce`, `export`, `convert`, `calibrate`, `validate`, `data`, `bench`, `checkpoint`,
 //! `completions`, `man`.
 //!
 //! Exit codes: 0 success, 1 a failed run or proof, 2 input that cannot be used.
@@ -33,6 +33,7 @@ mod prune;
 mod quantities;
 mod report;
 mod reproduce;
+mod serve;
 mod shell;
 mod sweep;
 mod timeline;
@@ -71,6 +72,7 @@ fn run(command: Command, launch: &Launch) -> Result<(), Failure> {
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Plan(arguments) => plan::run(&arguments),
         Command::Sweep(arguments) => sweep::run(&arguments),
+        Command::Serve(arguments) => serve::run(&arguments),
         Command::Estimate(arguments) => estimate::run(&arguments),
         Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 /// Every crate of the workspace with the crates that it uses, as the documents order them: from those that nothing uses
 /// downwards. What only tests use does not count.
-const CRATES: [(&str, &[&str]); 25] = [
+const CRATES: [(&str, &[&str]); 27] = [
     (
         "quadrille",
         &[
+            "serve",
             "verify",
             "study",
             "report",
@@ -33,6 +34,7 @@ const CRATES: [(&str, &[&str]); 25] = [
     ),
     ("proofs", &["draws", "verify", "engine", "comm", "step", "spec"]),
     ("draws", &["spec"]),
+    ("serve", &["report", "run", "plan", "cost", "pages", "spec"]),
     ("study", &["report", "run", "engine", "data", "checkpoint", "step", "files", "spec"]),
     (
         "report",
@@ -49,6 +51,7 @@ const CRATES: [(&str, &[&str]); 25] = [
             "data",
             "checkpoint",
             "step",
+            "pages",
             "spec",
         ],
     ),
@@ -71,6 +74,7 @@ const CRATES: [(&str, &[&str]); 25] = [
     ("step", &["spec"]),
     ("files", &[]),
     ("panics", &[]),
+    ("pages", &[]),
     ("spec", &[]),
 ];
 

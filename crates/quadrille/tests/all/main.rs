@@ -5,6 +5,7 @@ mod bad_layouts;
 mod bench;
 mod bench_collectives;
 mod bench_pipeline;
+mod browser;
 mod calibrate;
 mod checkpoint;
 mod common;

@@ -6,6 +6,7 @@ mod band;
 mod budget;
 mod document;
 mod explanation;
+mod page;
 mod priced;
 mod text;
 
@@ -13,7 +14,9 @@ use quadrille_cost::native::Price;
 
 pub use document::{columns, document, entry, rows};
 pub use explanation::{explanation_document, explanation_text};
+pub use page::page_document;
 pub use priced::PricedReport;
+pub use quadrille_pages::plan_page as page;
 pub use text::{headline, memory_table, parts_table, ranking, text};
 
 /// Bytes with a name, by class.

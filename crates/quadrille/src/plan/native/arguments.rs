@@ -195,18 +195,23 @@ pub struct ResultArguments {
     /// Write the advised layout to this file, in place of what it holds; --layout of every command reads it
     #[arg(long, value_name = "FILE.toml")]
     pub out: Option<PathBuf>,
+    /// Write a page of all this to this file, with charts, explanations and the flags of each framework; it opens in a browser
+    /// without a network
+    #[arg(long, value_name = "FILE.html")]
+    pub html: Option<PathBuf>,
 }
 
 impl ResultArguments {
     /// Which of these flags were typed.
-    pub fn typed(&self) -> [Typed; 5] {
-        let Self { one_per_grid, pareto, exotic, explain, out } = self;
+    pub fn typed(&self) -> [Typed; 6] {
+        let Self { one_per_grid, pareto, exotic, explain, out, html } = self;
         [
             ("--one-per-grid", *one_per_grid),
             ("--pareto", *pareto),
             ("--exotic", *exotic),
             ("--explain", *explain),
             ("--out", out.is_some()),
+            ("--html", html.is_some()),
         ]
     }
 }
@@ -218,6 +223,7 @@ pub const DOCUMENT: &str = "Examples:
   quadrille plan --model llama2-7b --gpus 64 --framework fsdp --fix x=1,y=1,pipe=1 --out layout.toml
   quadrille plan --model llama3-70b --gpus 64 --cluster dgx-h100 --products fp8 --gradients bf16
   quadrille plan --model mixtral-8x7b --gpus 64 --imbalance 1.3
+  quadrille plan --model llama3-8b --gpus 64 --cluster dgx-h100 --html plan.html
   quadrille plan --gpus 64..1024 --pareto --global-batch 1536 --tokens 300e9 --price-per-hour 2
   quadrille plan --cost lbnl --strategy 2d --model gpt3-1t --gpus 16384 --cluster b200 --nvs 8
   quadrille plan --cost megatron --gpus 1024 --cluster selene --global-batch 1536

@@ -4,7 +4,9 @@ pub mod arguments;
 pub mod priced;
 
 use quadrille_plan::native::{Answer, Question, TOLERANCE, Wanted};
-use quadrille_report::plan::{document, rows, text};
+use quadrille_report::plan::{document, page, page_document, rows, text};
+
+use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::output::{csv, print_json, print_text, write_file};
@@ -26,7 +28,7 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
         None => devices,
     };
     let several = several.filter(|gpus: &Vec<usize>| gpus.len() > 1);
-    let written = paths::asked([("--csv", &arguments.csv), ("--out", &results.out)]);
+    let written = paths::asked([("--csv", &arguments.csv), ("--out", &results.out), ("--html", &results.html)]);
     paths::check_described(&written, &arguments.model, &arguments.layout)?;
     match &several {
         Some(gpus) if !results.pareto && question.deadline().is_some() => question = question.smallest_in_time(gpus)?,
@@ -38,21 +40,34 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
         }
         _ => {}
     }
-    let answer = Answer::new(&question, &wanted(arguments, &question, several.as_deref()))?;
+    let mut answer = Answer::new(&question, &wanted(arguments, &question, several.as_deref()))?;
     if let Some(path) = &results.out {
         write_file("--out", path, question.layout_file(&answer.advised)?.as_bytes())?;
     }
     if let Some(path) = &arguments.csv {
         write_file("--csv", path, csv(rows(&answer)?)?.as_bytes())?;
     }
+    if let Some(path) = &results.html {
+        let mut shown = page_document(&answer, arguments.question.numbers.said())?;
+        spell(&mut shown);
+        write_file("--html", path, page(&shown).as_bytes())?;
+        // Of that page alone unless it was asked for.
+        answer.explanation = answer.explanation.take().filter(|_| results.explain);
+    }
     if !arguments.json {
         return print_text(&flags::spelled(&text(&answer)?));
     }
     let mut document = document(&answer)?;
-    for at in 0..answer.refusals().len() {
-        flags::spell_at(&mut document, &format!("/refusals/{at}/example"));
-    }
+    spell(&mut document);
     print_json(&document)
+}
+
+/// Messages of a document with flags in place of the keys that they name.
+fn spell(document: &mut Value) {
+    for (part, message) in [("refusals", "example"), ("exports", "refused")] {
+        let number = document[part].as_array().map_or(0, Vec::len);
+        (0..number).for_each(|at| flags::spell_at(document, &format!("/{part}/{at}/{message}")));
+    }
 }
 
 /// What is to be found: with `--pareto` over the numbers of devices in `several`, or all divisors of the question's.
@@ -64,6 +79,6 @@ fn wanted(arguments: &PlanArguments, question: &Question, several: Option<&[usiz
         one_per_grid: results.one_per_grid,
         front_over: results.pareto.then(|| several.map_or_else(divisors, <[usize]>::to_vec)),
         tolerance: (!results.exotic).then_some(TOLERANCE),
-        explain: results.explain,
+        explain: results.explain || results.html.is_some(),
     }
 }

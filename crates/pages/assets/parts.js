@@ -1,0 +1,144 @@
+// Components of all pages: numbers with units, elements, tables that sort and filter, charts that fit their place.
+"use strict";
+
+/** A number with three digits and a prefix of 1000s, e.g. 1.23 M. */
+function short(value) {
+  if (value === 0) return "0";
+  const prefixes = [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""], [1e-3, "m"], [1e-6, "µ"], [1e-9, "n"]];
+  const [scale, prefix] = prefixes.find(([scale]) => Math.abs(value) >= scale * 0.9995) ?? prefixes.at(-1);
+  return `${Number((value / scale).toPrecision(3))}${prefix && " "}${prefix}`;
+}
+
+/** A number with two decimals at most and separated thousands. */
+const plain = (value) => value.toLocaleString("en", { maximumFractionDigits: 2 });
+const percent = (part, digits = 1) => `${(100 * part).toFixed(digits)}%`;
+
+/** So many digits of a number, with those zeros that count. */
+const exactly = (value, digits) => value.toFixed(value === 0 ? 0 : Math.max(0, digits - 1 - Math.floor(Math.log10(Math.abs(value)))));
+
+function seconds(value, digits = 3) {
+  const size = Math.abs(value);
+  if (size >= 1 || size === 0) return `${exactly(value, digits)} s`;
+  return size >= 1e-3 ? `${exactly(1e3 * value, digits)} ms` : `${exactly(1e6 * value, digits)} µs`;
+}
+
+const GIB = 2 ** 30;
+const gib = (bytes) => `${(bytes / GIB).toFixed(1)} GiB`;
+
+/** An element: attributes, of which functions are handlers, then children: elements, or text. */
+function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (typeof value === "function") made.addEventListener(key, value);
+    else if (value !== undefined && value !== false) made.setAttribute(key, value);
+  }
+  made.append(...children.flat().filter((child) => child !== undefined && child !== null));
+  return made;
+}
+
+/** A part of a page with a heading. */
+function section(title, ...children) {
+  return element("section", {}, element("h2", {}, title), ...children);
+}
+
+/**
+ * A table. A column has `title`, `value(row)` by which rows are sorted, `text(value)`, and `words` where lines may break.
+ * With `choose(row)` the first column's cells are buttons, and the chosen row, at first `chosen`, is marked.
+ */
+function table({ label, columns, rows, filter = false, choose, chosen }) {
+  let order = null, wanted = "";
+  const body = element("tbody");
+  const heads = columns.map((column, at) => {
+    const sort = () => {
+      order = { at, down: order?.at === at ? !order.down : false };
+      draw();
+    };
+    const isNumber = rows.some((row) => typeof column.value(row) === "number");
+    return element("th", { scope: "col", class: isNumber ? "number" : undefined }, element("button", { click: sort }, column.title));
+  });
+  const shown = (column, row) => {
+    const value = column.value(row);
+    return value === null || value === undefined ? "" : (column.text ?? String)(value);
+  };
+  const cell = (column, row, at) => {
+    const text = shown(column, row);
+    const kind = column.words ? "words" : typeof column.value(row) === "number" ? "number" : undefined;
+    if (at > 0 || !choose) return element("td", { class: kind }, text);
+    const pick = () => {
+      chosen = row;
+      choose(row);
+      draw();
+      body.querySelector(".chosen button")?.focus();
+    };
+    return element("td", { class: kind }, element("button", { click: pick, "aria-pressed": String(row === chosen) }, text));
+  };
+  function draw() {
+    heads.forEach((head, at) => {
+      if (order?.at === at) head.setAttribute("aria-sort", order.down ? "descending" : "ascending");
+      else head.removeAttribute("aria-sort");
+    });
+    let kept = rows.filter((row) => columns.some((column) => shown(column, row).toLowerCase().includes(wanted)));
+    if (order) {
+      const of = (row) => columns[order.at].value(row) ?? "";
+      const compare = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b)));
+      kept = kept.toSorted((a, b) => (order.down ? -1 : 1) * compare(of(a), of(b)));
+    }
+    body.replaceChildren(
+      ...kept.map((row) =>
+        element("tr", { class: choose && row === chosen ? "chosen" : undefined }, columns.map((column, at) => cell(column, row, at))),
+      ),
+    );
+  }
+  draw();
+  const made = element("table", { "aria-label": label }, element("thead", {}, element("tr", {}, heads)), body);
+  const scrolled = element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": label }, made);
+  if (!filter) return scrolled;
+  const input = (event) => {
+    wanted = event.target.value.trim().toLowerCase();
+    draw();
+  };
+  return element("div", {}, element("input", { class: "filter", type: "search", placeholder: "Filter", "aria-label": `Filter ${label}`, input }), scrolled);
+}
+
+const COLOURS = ["#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#b07aa1", "#76b7b2", "#9c755f", "#edc948", "#ff9da7", "#8e8e8e"];
+
+/** The names of a chart's colours. */
+function key(names) {
+  const entry = (name, at) => element("span", {}, element("i", { style: `background:${COLOURS[at % COLOURS.length]}` }), name);
+  return element("div", { class: "key" }, names.map(entry));
+}
+
+/** A chart as wide as its place: `make(width)` are the options of Plot. It is drawn again when the place changes. */
+function chart(label, make) {
+  const place = element("div", { class: "chart", role: "img", "aria-label": label });
+  let drawn = 0;
+  new ResizeObserver(([{ contentRect: { width } }]) => {
+    if (Math.abs(width - drawn) < 1 || width < 40) return;
+    drawn = width;
+    // Outside of the observer: what is drawn changes sizes that are observed.
+    requestAnimationFrame(() => place.replaceChildren(Plot.plot({ width, marginBottom: 42, style: { fontSize: "12px", background: "none" }, ...make(width) })));
+  }).observe(place);
+  return place;
+}
+
+/** Bars of several parts: `bars` are `{ name, parts: [[part, value]] }`; `unit` tells a value, `marks(width)` adds to them. */
+function stackedBars({ label, bars, unit, axis, scale = 1, marks = () => [] }) {
+  const names = [...new Set(bars.flatMap((bar) => bar.parts.filter(([, value]) => value > 0).map(([name]) => name)))];
+  const cells = bars.flatMap((bar) =>
+    bar.parts.filter(([, value]) => value > 0).map(([part, value]) => ({ bar: bar.name, part, value: value / scale, told: `${part}: ${unit(value)}` })),
+  );
+  const longest = Math.max(...bars.map((bar) => bar.name.length));
+  const make = (width) => ({
+    marginLeft: Math.min(7 * longest + 16, width / 2.2),
+    height: 34 * bars.length + 46,
+    x: { label: axis, grid: true, nice: true, ticks: Math.max(3, width / 110) },
+    y: { label: null, domain: bars.map((bar) => bar.name) },
+    color: { domain: names, range: names.map((_, at) => COLOURS[at % COLOURS.length]) },
+    marks: [
+      Plot.barX(cells, Plot.stackX({ order: names, x: "value", y: "bar", fill: "part", z: "part", title: "told", tip: true, insetTop: 3, insetBottom: 3 })),
+      Plot.ruleX([0]),
+      ...marks(width),
+    ],
+  });
+  return element("div", {}, key(names), chart(label, make));
+}

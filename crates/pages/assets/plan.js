@@ -1,0 +1,187 @@
+// The page of a plan: what is advised and how sure that is, the other layouts beside it, where time and memory go.
+"use strict";
+
+const AXES = { x: "TP (x)", y: "y", z: "z", context: "CP", expert: "EP", data: "DP", pipe: "PP" };
+
+/** The elements that show a plan, the document of `plan` with `exports`. */
+function drawPlan(plan) {
+  const timeParts = ({ parts_s: parts }) => [
+    ["compute", parts.compute],
+    ["memory-bound", parts.memory_bound],
+    ["launch", parts.launch],
+    ...Object.entries(parts.communication).map(([axis, time]) => [`communication ${AXES[axis]}`, time]),
+    ["bubble", parts.bubble],
+    ["optimizer", parts.optimizer],
+    ["tokens", parts.tokens],
+  ];
+  const memoryParts = ({ memory: { stage, ...classes } }) => Object.entries(classes);
+
+  const isAdvised = (entry) => entry.notation === plan.advised.plan.notation && entry.time_s === plan.advised.plan.time_s;
+  // The advised layout need not be among the fastest.
+  const entries = plan.plans.some(isAdvised) ? plan.plans : [plan.advised.plan, ...plan.plans];
+  const usable = plan.device_memory_bytes === null ? null : plan.device_memory_bytes - plan.reserved_bytes;
+
+  function fact(title, value, more) {
+    return element("div", { class: "fact" }, title, element("b", {}, value), element("span", { class: "soft" }, more ?? ""));
+  }
+
+  function headline() {
+    const best = plan.advised.plan;
+    const band = plan.error_band;
+    const between = band && `${seconds(band.low * best.time_s)} to ${seconds(band.high * best.time_s)} of 8 in 10 runs like it`;
+    const share = plan.assumed?.gained_share ?? 0;
+    return [
+      element("h1", {}, `${plan.model} on ${plain(plan.gpus)} devices of ${plan.cluster}`),
+      element("p", { class: "soft" }, `${plan.framework}, ${plain(plan.global_batch)} sequences of ${plain(plan.seq_len)} tokens a step`),
+      element(
+        "div",
+        { class: "facts" },
+        fact("Layout", best.notation || "1 device", best.layout.grid),
+        fact("Step", seconds(best.time_s), between),
+        fact("Tokens a second", short(best.tokens_per_s), `${short(best.tokens_per_s / best.devices)} a device`),
+        fact("Model FLOPs", percent(best.mfu), "of the devices' peak"),
+        fact("Memory", gib(best.memory_bytes), usable === null ? "of a device" : `of ${gib(usable)} that may be used`),
+        best.days === undefined ? null : fact("Training", `${plain(best.days)} days`, best.cost === undefined ? "" : `${plain(Math.round(best.cost))} ${best.currency}`),
+      ),
+      plan.stopped ? element("p", { class: "warn" }, "The time limit ended the search: there may be faster layouts.") : null,
+      share > 0.005
+        ? element("p", { class: "warn" }, `Assumed numbers carry this: a tenth more of ${plan.assumed.fields.join(", ")} changes the step by ${percent(share)}.`)
+        : null,
+    ];
+  }
+
+  function ranking(choose) {
+    const layout = (field) => (entry) => entry.layout[field];
+    const columns = [
+      { title: "Layout", value: (entry) => (entry.notation || "1 device") + (isAdvised(entry) ? " (advised)" : "") },
+      { title: "Step", value: (entry) => entry.time_s, text: (time) => seconds(time, 4) },
+      { title: "MFU", value: (entry) => entry.mfu, text: percent },
+      { title: "Memory", value: (entry) => entry.memory_bytes, text: gib },
+      { title: "Tokens/s", value: (entry) => entry.tokens_per_s, text: short },
+      { title: "Microbatch", value: layout("microbatch") },
+      { title: "Schedule", value: layout("schedule") },
+      { title: "Recompute", value: layout("recompute") },
+      { title: "ZeRO", value: layout("zero") },
+      { title: "Grid", value: layout("grid") },
+    ];
+    return table({ label: "layouts", columns, rows: entries, filter: true, choose, chosen: entries.find(isAdvised) });
+  }
+
+  function timeAgainstMemory(chosen) {
+    const points = entries.map((entry) => ({
+      gib: entry.memory_bytes / GIB,
+      time: entry.time_s,
+      kind: isAdvised(entry) ? "advised" : entry === chosen ? "chosen" : "others",
+      told: `${entry.notation}\n${seconds(entry.time_s)}, ${gib(entry.memory_bytes)}`,
+    }));
+    const kinds = ["advised", "others", "chosen"];
+    const make = (width) => ({
+      height: 320,
+      marginLeft: 52,
+      x: { label: "memory of a device, GiB", grid: true, nice: true, ticks: Math.max(3, width / 110) },
+      y: { label: "seconds a step", grid: true, nice: true },
+      color: { domain: kinds, range: kinds.map((_, at) => COLOURS[at]) },
+      marks: [
+        Plot.dot(points, { x: "gib", y: "time", fill: "kind", r: 5, title: "told", tip: true }),
+        ...(usable === null ? [] : [Plot.ruleX([usable / GIB], { strokeDasharray: "4 3" })]),
+      ],
+    });
+    return element("div", {}, key(kinds), chart("seconds a step against memory of a device, by layout", make));
+  }
+
+  function detail(entry) {
+    // What is drawn beside the chosen one: the advised one and the fastest.
+    const beside = [...new Set([entry, entries.find(isAdvised), plan.plans[0]])].filter(Boolean);
+    const name = (each) => each.notation || "1 device";
+    const names = beside.map((each, at) => (beside.findIndex((other) => name(other) === name(each)) === at ? name(each) : `${name(each)} (${entries.indexOf(each) + 1})`));
+    const bars = (of) => beside.map((each, at) => ({ name: names[at], parts: of(each) }));
+    const limit = usable === null ? [] : [Plot.ruleX([usable / GIB], { strokeDasharray: "4 3" })];
+    return element(
+      "div",
+      { class: "parts" },
+      section("Where the time of a step goes", stackedBars({ label: "parts of a step", bars: bars(timeParts), unit: seconds, axis: "seconds" })),
+      section(
+        "What fills the fullest device",
+        stackedBars({ label: "memory by class", bars: bars(memoryParts), unit: gib, axis: "GiB; dashed: what may be used", scale: GIB, marks: () => limit }),
+      ),
+      section("Time against memory", timeAgainstMemory(entry)),
+      gains(),
+    );
+  }
+
+  /** What a tenth more of each number of the hardware gives the advised layout. */
+  function gains() {
+    const felt = (plan.explanation?.sensitivities ?? []).filter((each) => Math.abs(each.gained_share) > 5e-4).slice(0, 12);
+    if (felt.length === 0) return null;
+    const rows = felt.map((each) => ({ name: each.field, gained: 100 * each.gained_share, told: `${each.field}\n${short(each.from)} to ${short(each.to)} (${each.origin.replace("_", " ")})\n${percent(each.gained_share, 2)} of a step` }));
+    const make = (width) => ({
+      marginLeft: Math.min(7 * Math.max(...rows.map((row) => row.name.length)) + 16, width / 2.2),
+      height: 26 * rows.length + 46,
+      x: { label: "% of a step saved (left of 0: lost)", grid: true, nice: true, ticks: Math.max(3, width / 110) },
+      y: { label: null, domain: rows.map((row) => row.name) },
+      marks: [Plot.barX(rows, { x: "gained", y: "name", fill: COLOURS[0], title: "told", tip: true, insetTop: 3, insetBottom: 3 }), Plot.ruleX([0])],
+    });
+    return section("A tenth more of a number of the hardware", chart("share of a step saved by a tenth more of each number of the hardware", make));
+  }
+
+  function reasons() {
+    const explained = plan.explanation;
+    const changes = explained && [
+      { title: "One choice changed", value: (each) => each.change, words: true },
+      { title: "Step", value: (each) => each.time_s, text: seconds },
+      { title: "Saved", value: (each) => each.gained_s, text: seconds },
+      { title: "Memory", value: (each) => each.memory_bytes, text: gib },
+    ];
+    const refusals = [
+      { title: "Refused", value: (each) => each.example || each.rule, words: true },
+      { title: "Grids", value: (each) => each.grids, text: plain },
+      { title: "Configurations", value: (each) => each.configurations, text: plain },
+    ];
+    return [
+      explained?.changes.length ? section("What another choice would give", table({ label: "other choices", columns: changes, rows: explained.changes, filter: true })) : null,
+      plan.refusals.length ? section("What rules refuse", table({ label: "refusals", columns: refusals, rows: plan.refusals })) : null,
+    ];
+  }
+
+  /** The advised layout in the words of frameworks, to copy. */
+  function exported() {
+    const text = element("pre", { tabindex: "0", class: "wide" });
+    const gaps = element("ul", { class: "soft" });
+    const said = element("span", { role: "status", class: "soft" });
+    const show = ({ text: flags, refused, cannot_express: missing }) => {
+      text.textContent = refused ?? flags;
+      gaps.replaceChildren(...(missing ?? []).map((part) => element("li", {}, `cannot be said: ${part}`)));
+      said.textContent = "";
+    };
+    const options = plan.exports.map(({ framework }, at) => element("option", { value: String(at) }, framework));
+    const select = element("select", { id: "framework", change: (event) => show(plan.exports[event.target.value]) }, options);
+    const copy = async () => {
+      try {
+        await navigator.clipboard.writeText(text.textContent);
+        said.textContent = "copied";
+      } catch {
+        getSelection().selectAllChildren(text);
+        said.textContent = "selected: copy it by keyboard";
+      }
+    };
+    show(plan.exports[0]);
+    const line = element("p", {}, element("label", { for: "framework" }, "Framework "), select, " ", element("button", { class: "action", click: copy }, "Copy"), " ", said);
+    return section("The advised layout in a framework's words", line, text, gaps);
+  }
+
+  function counts() {
+    const { legal_grids: grids, legal, priced, too_large: large, too_slow: slow } = plan.counts;
+    const left = `${plain(large)} are too large and ${plain(slow)} too slow by bounds`;
+    return element("p", { class: "soft" }, `${plain(legal)} legal configurations on ${plain(grids)} grids in ${seconds(plan.seconds)}: ${plain(priced)} priced by their programs, ${left}.`);
+  }
+
+  const chosenPart = element("div", {}, detail(entries.find(isAdvised)));
+  return [
+    ...headline(),
+    section("Layouts: the advised one, then the fastest", ranking((entry) => chosenPart.replaceChildren(detail(entry)))),
+    element("section", {}, chosenPart),
+    exported(),
+    ...reasons(),
+    counts(),
+  ].filter(Boolean);
+}

@@ -1,0 +1,108 @@
+// The planner: what is asked, kept in the page's address, and the newest answer below it.
+"use strict";
+
+const choices = JSON.parse(document.getElementById("data").textContent);
+
+/** Fields of the question: their names are those of the address and of the request. */
+const FIELDS = [
+  { name: "model", title: "Model", options: choices.models, start: "gpt3-175b" },
+  { name: "cluster", title: "Cluster", options: choices.clusters, start: "selene" },
+  { name: "gpus", title: "Devices", kind: "number", start: "1024" },
+  { name: "global_batch", title: "Sequences a step", kind: "number", start: "1536" },
+  { name: "seq_len", title: "Tokens a sequence", kind: "number", hint: "the model's" },
+  { name: "framework", title: "Framework", options: choices.frameworks, start: "megatron" },
+  { name: "products", title: "Products in", options: ["", ...choices.products], none: "16 bits" },
+  { name: "max_x", title: "TP at most", options: ["", "1", "2", "4", "8", "16", "32"], none: "any" },
+  { name: "max_pipe", title: "PP at most", options: ["", "1", "2", "4", "8", "16", "32"], none: "any" },
+  { name: "reserve", title: "Memory kept free", options: ["", "0", "5%", "10%", "20%", "runs:90%", "runs:97%"], none: "as usual" },
+  { name: "tokens", title: "Tokens to train on", hint: "e.g. 300e9" },
+  { name: "price_per_hour", title: "Price of a device-hour", hint: "e.g. 2.5" },
+];
+
+const inputs = {};
+const status = element("p", { role: "status", class: "soft" });
+const answer = element("div", {});
+
+function field({ name, title, options, kind, hint, none }) {
+  const id = `ask-${name}`;
+  const made = options
+    ? element("select", { id }, options.map((value) => element("option", { value }, value || none)))
+    : element("input", { id, type: kind ?? "text", min: kind && "1", placeholder: hint, inputmode: kind ? "numeric" : "decimal", autocomplete: "off" });
+  made.addEventListener("input", changed);
+  inputs[name] = made;
+  return element("div", {}, element("label", { for: id }, title), made);
+}
+
+const config = element("textarea", { id: "ask-config", rows: "6", spellcheck: "false", input: changed });
+inputs.config = config;
+const pasted = element("details", {}, element("summary", {}, "A model of Hugging Face in place of that one"), element("label", { for: "ask-config" }, "The text of its config.json"), config);
+
+/** What the fields say, without those that say nothing. */
+function asked() {
+  return Object.fromEntries(Object.entries(inputs).map(([name, input]) => [name, input.value.trim()]).filter(([, value]) => value !== ""));
+}
+
+function fill() {
+  const said = new URLSearchParams(location.hash.slice(1));
+  const isEmpty = [...said].length === 0;
+  for (const { name, start } of FIELDS) inputs[name].value = said.get(name) ?? (isEmpty ? (start ?? "") : "");
+  config.value = said.get("config") ?? "";
+  pasted.open = config.value !== "";
+}
+
+let waiting = null, timer = 0;
+
+function changed() {
+  clearTimeout(timer);
+  timer = setTimeout(ask, 20);
+}
+
+/** A message of the server, with its keys as words. */
+const inWords = (message) => message.replaceAll(/`(?:search|layout|run|space|model)\.([a-z_.]+)`/g, (_, name) => name.replaceAll(/[_.]/g, " "));
+
+async function ask() {
+  waiting?.abort();
+  const mine = (waiting = new AbortController());
+  const question = asked();
+  history.replaceState(null, "", `#${new URLSearchParams(question)}`);
+  const begin = performance.now();
+  status.className = "soft";
+  status.textContent = "Searching …";
+  try {
+    const response = await fetch("plan", { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(question), signal: mine.signal });
+    const found = await response.json();
+    if (mine !== waiting) return;
+    if (!response.ok) throw new Error(inWords(found.error));
+    answer.replaceChildren(...drawPlan(found));
+    answer.classList.remove("old");
+    status.textContent = `Answered in ${seconds((performance.now() - begin) / 1000)}.`;
+  } catch (error) {
+    if (mine !== waiting) return;
+    answer.classList.add("old");
+    status.className = "warn";
+    status.textContent = error instanceof TypeError ? "The server does not answer: is it still running?" : error.message;
+  }
+}
+
+const link = element("button", { class: "action", type: "button", click: copyLink }, "Copy link");
+async function copyLink() {
+  try {
+    await navigator.clipboard.writeText(location.href);
+    link.textContent = "Copied";
+  } catch {
+    link.textContent = "Copy it from the address";
+  }
+  setTimeout(() => (link.textContent = "Copy link"), 2000);
+}
+
+document.getElementById("page").append(
+  element("form", { class: "ask", "aria-label": "question", submit: (event) => event.preventDefault() }, FIELDS.map(field), pasted, element("div", { class: "end" }, link)),
+  status,
+  answer,
+);
+addEventListener("hashchange", () => {
+  fill();
+  ask();
+});
+fill();
+ask();

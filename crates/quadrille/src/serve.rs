@@ -1,0 +1,40 @@
+//! `quadrille serve`: the planner as a page.
+
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
+
+use clap::Args;
+
+use crate::failure::Failure;
+use crate::output::{print_text, remark};
+
+/// The planner as a page on this machine: every change of the question is answered at once, and the page's address holds the whole
+/// question. Nothing is read from other machines, and no request reads or writes files.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ServeArguments {
+    /// Where to listen; other machines can ask where it is none of this machine alone
+    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    pub host: IpAddr,
+    /// The port; 0: any that is free
+    #[arg(long, value_name = "PORT", default_value_t = 8321)]
+    pub port: u16,
+}
+
+const EXAMPLES: &str = "Examples:
+  quadrille serve
+  quadrille serve --port 0
+  quadrille serve --host 0.0.0.0 --port 80";
+
+/// Says where the page is, and serves it until the process is ended.
+pub fn run(arguments: &ServeArguments) -> Result<(), Failure> {
+    let ServeArguments { host, port } = *arguments;
+    let listener = TcpListener::bind((host, port)).map_err(|error| {
+        Failure::run(format!("cannot listen on --host {host} --port {port}: {error}; --port 0 takes one that is free"))
+    })?;
+    let address = listener.local_addr().map_err(|error| Failure::run(format!("cannot listen: {error}")))?;
+    if !host.is_loopback() {
+        remark("warning", "other machines can ask this planner");
+    }
+    print_text(&format!("the planner is at http://{address}/ until Ctrl-C\n"))?;
+    quadrille_serve::serve(listener).map_err(|error| Failure::run(format!("the server has failed: {error}")))
+}

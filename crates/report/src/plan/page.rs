@@ -1,0 +1,38 @@
+//! What the page of a plan shows.
+
+use quadrille_cost::native::Numbers;
+use quadrille_plan::export::{Export, Framework, Precision, Target, export};
+use quadrille_plan::native::Answer;
+use quadrille_spec::{ElementType, SpecError};
+use serde_json::{Value, json};
+
+use super::document;
+
+/// All that was found, for [`page`](super::page): the [`document`] with the advised layout in the words of each framework
+/// (`exports`); `numbers` are what was said of the plan's numbers.
+///
+/// # Errors
+/// None for what a search has found.
+pub fn page_document(answer: &Answer, numbers: Numbers) -> Result<Value, SpecError> {
+    let mut document = document(answer)?;
+    document["exports"] = exports(answer, numbers)?;
+    Ok(document)
+}
+
+/// The advised layout as each framework says it, or why it cannot.
+fn exports(answer: &Answer, numbers: Numbers) -> Result<Value, SpecError> {
+    let layout = answer.question.layout(&answer.advised)?;
+    let precision = if answer.question.framework.is_own() { Precision::F32 } else { Precision::Bf16 };
+    let numbers =
+        Numbers { gradients: (layout.gradients == ElementType::Bf16).then_some(ElementType::Bf16), ..numbers };
+    let target = Target { gpus_per_node: layout.per_node, precision, numbers };
+    let of = |(name, framework)| match export(framework, &answer.question.model, &layout, &target) {
+        Ok(Export { text, cannot_express }) => json!({
+            "framework": name,
+            "text": text,
+            "cannot_express": cannot_express,
+        }),
+        Err(error) => json!({ "framework": name, "refused": error.to_string() }),
+    };
+    Ok(Framework::ALL.into_iter().map(of).collect())
+}

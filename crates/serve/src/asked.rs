@@ -1,0 +1,157 @@
+//! A question as the page asks it.
+
+use std::fmt::Display;
+use std::str::FromStr;
+use std::time::Duration;
+
+use quadrille_cost::native::Numbers;
+use quadrille_plan::native::{Answer, Bound, Question, TOLERANCE, Wanted};
+use quadrille_report::plan::page_document;
+use quadrille_run::{SaidLayout, SearchSpec};
+use quadrille_spec::{Cluster, Field, LayoutFile, Model};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// Layouts that the page shows.
+const TOP: usize = 10;
+
+/// The fields of the page's question, as they were typed; those that say nothing are left out.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Asked {
+    model: Option<String>,
+    /// The text of a `config.json`, in place of `model`.
+    config: Option<String>,
+    cluster: Option<String>,
+    gpus: Option<String>,
+    global_batch: Option<String>,
+    seq_len: Option<String>,
+    framework: Option<String>,
+    products: Option<String>,
+    max_x: Option<String>,
+    max_pipe: Option<String>,
+    reserve: Option<String>,
+    tokens: Option<String>,
+    price_per_hour: Option<String>,
+}
+
+impl Asked {
+    /// Searches for at most so long; what was found as a page shows it, or why nothing was.
+    pub(crate) fn answer(&self, limit: Duration) -> Result<Value, String> {
+        let numbers = Numbers { products: parsed("products", self.products.as_ref())?, ..Numbers::default() };
+        let question = self.question(numbers)?;
+        let question = Question { time_limit: Some(limit), ..question };
+        let wanted = Wanted { top: TOP, tolerance: Some(TOLERANCE), explain: true, ..Wanted::default() };
+        let answer = Answer::new(&question, &wanted).map_err(text)?;
+        page_document(&answer, numbers).map_err(text)
+    }
+
+    fn question(&self, numbers: Numbers) -> Result<Question, String> {
+        let cluster = self.cluster.as_deref().unwrap_or(SearchSpec::CLUSTER);
+        // A name that is none of a preset would be that of a file.
+        Cluster::preset(cluster).map_err(text)?;
+        let size = |choices: LayoutFile, field: Field, said: &Option<String>| {
+            let size: Option<usize> = parsed(field.name(), said.as_ref())?;
+            Ok::<_, String>(size.map_or(choices.clone(), |size| choices.with(field, size.into())))
+        };
+        let choices = size(LayoutFile::default(), Field::GlobalBatch, &self.global_batch)?;
+        let choices = size(choices, Field::SeqLen, &self.seq_len)?;
+        let most = [("x", &self.max_x), ("pipe", &self.max_pipe)];
+        let most = most.into_iter().filter_map(|(axis, most)| Some((Bound::Max, format!("{axis}={}", most.as_ref()?))));
+        let spec = SearchSpec {
+            devices: parsed("devices", self.gpus.as_ref())?.map(|devices| vec![devices]),
+            framework: self.framework.clone(),
+            numbers,
+            constraints: most.collect(),
+            reserve: parsed("memory kept free", self.reserve.as_ref())?,
+            tokens: parsed("tokens", self.tokens.as_ref())?,
+            price_per_hour: parsed("price of a device-hour", self.price_per_hour.as_ref())?,
+            ..SearchSpec::default()
+        };
+        let layout = SaidLayout { cluster: Some(cluster.to_owned()), choices, ..SaidLayout::default() };
+        spec.question(self.described_model()?, &layout).map_err(text)
+    }
+
+    fn described_model(&self) -> Result<Model, String> {
+        match (&self.config, &self.model) {
+            (Some(config), _) => Model::from_hugging_face(config, &[]).map_err(|error| format!("config.json: {error}")),
+            (None, Some(name)) => Model::preset(name).map_err(text),
+            (None, None) => Err("no model is named; choose one, or paste a config.json".to_owned()),
+        }
+    }
+}
+
+fn text(error: impl Display) -> String {
+    error.to_string()
+}
+
+/// A value that was typed, of a field with that name.
+fn parsed<T: FromStr<Err: Display>>(name: &str, said: Option<&String>) -> Result<Option<T>, String> {
+    let parse = |said: &String| said.trim().parse().map_err(|error| format!("{name} {said}: {error}"));
+    said.map(parse).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(text: &str) -> Asked {
+        serde_json::from_str(text).unwrap()
+    }
+
+    fn refused(text: &str) -> String {
+        asked(text).answer(Duration::from_secs(60)).unwrap_err()
+    }
+
+    #[test]
+    fn a_question_has_the_answer_of_the_same_search() {
+        let document = asked(
+            r#"{"model":"gpt2-1558m","cluster":"dgx-a100","gpus":"16","global_batch":"64","max_x":"2","reserve":"10%",
+                "tokens":"1e9","price_per_hour":"2"}"#,
+        );
+        let document = document.answer(Duration::from_secs(60)).unwrap();
+        assert_eq!((document["gpus"].as_u64(), document["global_batch"].as_u64()), (Some(16), Some(64)));
+        let plans = document["plans"].as_array().unwrap();
+        let sizes = |plan: &Value| plan["layout"]["grid"].as_str().unwrap().to_owned();
+        assert!(plans.iter().all(|plan| ["x=1,", "x=2,"].iter().any(|size| sizes(plan).starts_with(size))));
+        let best = &document["advised"]["plan"];
+        assert!(best["cost"].as_f64().unwrap() > 0.0 && document["reserved_bytes"].as_u64().unwrap() > 4_000_000_000);
+        assert_eq!(document["exports"].as_array().unwrap().len(), 5);
+        assert!(document["explanation"]["sensitivities"].is_array());
+    }
+
+    #[test]
+    fn a_pasted_model_is_planned() {
+        let config = include_str!("../../spec/tests/data/hugging_face/gemma-2-2b.json");
+        let question =
+            serde_json::json!({ "config": config, "cluster": "dgx-h100", "gpus": "8", "global_batch": "64" });
+        let found = asked(&question.to_string()).answer(Duration::from_secs(60)).unwrap();
+        assert_eq!(found["devices"].as_u64().or(found["gpus"].as_u64()), Some(8));
+        assert!(refused(r#"{"config":"{}","gpus":"8"}"#).starts_with("config.json: "));
+    }
+
+    #[test]
+    fn names_are_no_files_and_what_was_typed_is_named() {
+        let folder = env!("CARGO_MANIFEST_DIR");
+        for (text, parts) in [
+            (
+                format!(r#"{{"model":"{folder}/../spec/presets/models/gpt2-124m.toml"}}"#),
+                ["unknown model", "gpt2-124m"],
+            ),
+            (
+                format!(r#"{{"model":"gpt2-124m","cluster":"{folder}/../spec/presets/clusters/selene.toml"}}"#),
+                ["unknown cluster", "selene"],
+            ),
+            (r#"{"gpus":"8"}"#.to_owned(), ["no model", "config.json"]),
+            (r#"{"model":"gpt2-124m","gpus":"eight"}"#.to_owned(), ["devices", "eight"]),
+            (r#"{"model":"gpt2-124m","gpus":"0"}"#.to_owned(), ["0", "at least one"]),
+            (r#"{"model":"gpt2-124m","gpus":"8","global_batch":"7x"}"#.to_owned(), ["global_batch", "7x"]),
+            (r#"{"model":"gpt2-124m","gpus":"8","reserve":"100%"}"#.to_owned(), ["memory kept free", "100%"]),
+            (r#"{"model":"gpt3-175b","gpus":"8","global_batch":"8"}"#.to_owned(), ["8 devices", "fit"]),
+        ] {
+            let reason = refused(&text);
+            assert!(parts.iter().all(|part| reason.contains(part)), "{text}: {reason}");
+        }
+        assert!(serde_json::from_str::<Asked>(r#"{"out":"file"}"#).is_err());
+    }
+}

@@ -1,0 +1,107 @@
+//! The planner as a page of a local server: the page asks, one search at a time answers.
+//!
+//! No request reads or writes a file: models and clusters are presets, or the text of a `config.json` that the request itself
+//! holds. A question is of at most [`LONGEST`] bytes, its search ends after [`SECONDS`], and of more than [`MOST_WAITING`]
+//! questions the others are refused.
+
+mod asked;
+
+use std::io;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use asked::Asked;
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, X_CONTENT_TYPE_OPTIONS};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use quadrille_cost::native::{Framework, NarrowFormat};
+use quadrille_pages::planner_page;
+use quadrille_spec::{Cluster, Model};
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+/// Bytes of a question at most: a model's `config.json` has a few thousand.
+pub const LONGEST: usize = 256 << 10;
+
+/// Seconds after which a search ends with what it has found.
+pub const SECONDS: f64 = 10.0;
+
+/// Questions that wait for a search, at most.
+pub const MOST_WAITING: usize = 16;
+
+/// What requests share.
+struct Searches {
+    /// One search uses all cores.
+    running: Semaphore,
+    waiting: Semaphore,
+}
+
+/// Answers requests until the process ends.
+///
+/// # Errors
+/// A listener that cannot be used.
+pub fn serve(listener: TcpListener) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        axum::serve(listener, router()).await
+    })
+}
+
+fn router() -> Router {
+    let searches = Arc::new(Searches { running: Semaphore::new(1), waiting: Semaphore::new(MOST_WAITING) });
+    Router::new()
+        .route("/", get(planner))
+        .route("/plan", post(plan))
+        .layer(DefaultBodyLimit::max(LONGEST))
+        .with_state(searches)
+}
+
+/// The page, with the names that it offers.
+async fn planner() -> Html<String> {
+    Html(planner_page(&json!({
+        "models": Model::preset_names().collect::<Vec<_>>(),
+        "clusters": Cluster::preset_names().collect::<Vec<_>>(),
+        "frameworks": Framework::ALL.map(|framework| framework.name),
+        "products": NarrowFormat::ALL.map(|(name, _)| name),
+    })))
+}
+
+/// The answer to a question, as `report` has it for pages.
+async fn plan(State(searches): State<Arc<Searches>>, asked: Result<Json<Asked>, JsonRejection>) -> Response {
+    let asked = match asked {
+        Ok(Json(asked)) => asked,
+        Err(rejection) => return refusal(rejection.status(), &rejection.body_text()),
+    };
+    let Ok(_waiting) = searches.waiting.try_acquire() else {
+        return refusal(StatusCode::SERVICE_UNAVAILABLE, "too many questions wait already; ask again");
+    };
+    let Ok(_running) = searches.running.acquire().await else {
+        return refusal(StatusCode::SERVICE_UNAVAILABLE, "the server ends");
+    };
+    let limit = Duration::from_secs_f64(SECONDS);
+    match tokio::task::spawn_blocking(move || asked.answer(limit)).await {
+        Ok(Ok(document)) => told(StatusCode::OK, &document),
+        Ok(Err(reason)) => refusal(StatusCode::UNPROCESSABLE_ENTITY, &reason),
+        Err(_) => refusal(StatusCode::INTERNAL_SERVER_ERROR, "the search failed, which is a fault of this program"),
+    }
+}
+
+fn refusal(status: StatusCode, reason: &str) -> Response {
+    told(status, &json!({ "error": reason }))
+}
+
+fn told(status: StatusCode, document: &Value) -> Response {
+    let header = |name: HeaderName, value| (name, HeaderValue::from_static(value));
+    let headers = [
+        header(CONTENT_TYPE, "application/json"),
+        header(CACHE_CONTROL, "no-store"),
+        header(X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    (status, headers, document.to_string()).into_response()
+}

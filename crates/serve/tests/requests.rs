@@ -1,0 +1,61 @@
+//! Requests as any client may send them.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread;
+
+/// The address of a server that ends with the tests.
+fn server() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(|| quadrille_serve::serve(listener));
+    address
+}
+
+/// Sends a request and reads the status line and all that follows.
+fn sent(address: SocketAddr, request: &str, kind: &str, body: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let length = body.len();
+    let head = format!("{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n");
+    // A server that refuses a long body need not read it.
+    let _ = stream.write_all(format!("{head}Content-Type: {kind}\r\n\r\n{body}").as_bytes());
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+const JSON: &str = "application/json";
+
+#[test]
+fn the_page_and_its_answers_are_served() {
+    let address = server();
+    let page = sent(address, "GET /", JSON, "");
+    assert!(page.starts_with("HTTP/1.1 200") && page.contains("text/html") && page.contains("gpt3-175b"));
+    let question = r#"{"model":"gpt2-124m","cluster":"dgx-a100","gpus":"8","global_batch":"64"}"#;
+    let answers: Vec<_> = (0..3).map(|_| thread::spawn(move || sent(address, "POST /plan", JSON, question))).collect();
+    for answer in answers {
+        let answer = answer.join().unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("\"advised\""), "{answer}");
+    }
+}
+
+#[test]
+fn what_is_no_question_is_refused_with_a_reason() {
+    let address = server();
+    for (request, kind, body, status, part) in [
+        ("POST /plan", JSON, r#"{"model":"gpt9"}"#.to_owned(), "422", "unknown model"),
+        ("POST /plan", JSON, r#"{"file":"/etc/passwd"}"#.to_owned(), "422", "unknown field"),
+        ("POST /plan", JSON, "{".to_owned(), "400", "error"),
+        // A form of another site is no question: browsers ask before they send JSON elsewhere.
+        ("POST /plan", "text/plain", r#"{"model":"gpt2-124m"}"#.to_owned(), "415", "error"),
+        ("POST /plan", JSON, format!(r#"{{"config":"{}"}}"#, "x".repeat(quadrille_serve::LONGEST)), "413", ""),
+        ("GET /plan", JSON, String::new(), "405", ""),
+        ("GET /../Cargo.toml", JSON, String::new(), "404", ""),
+    ] {
+        let answer = sent(address, request, kind, &body);
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status}")) && answer.contains(part),
+            "{request} {kind}: {answer}"
+        );
+    }
+}
