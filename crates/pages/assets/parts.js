@@ -9,8 +9,8 @@ function short(value) {
   return `${Number((value / scale).toPrecision(3))}${prefix && " "}${prefix}`;
 }
 
-/** A number with two decimals at most and separated thousands. */
-const plain = (value) => value.toLocaleString("en", { maximumFractionDigits: 2 });
+/** A number with two decimals at most and separated thousands; documents have null for what is not finite. */
+const plain = (value) => value === null ? "–" : value.toLocaleString("en", { maximumFractionDigits: 2 });
 const percent = (part, digits = 1) => `${(100 * part).toFixed(digits)}%`;
 
 /** So many digits of a number, with those zeros that count. */
@@ -100,11 +100,14 @@ function table({ label, columns, rows, filter = false, choose, chosen }) {
   return element("div", {}, element("input", { class: "filter", type: "search", placeholder: "Filter", "aria-label": `Filter ${label}`, input }), scrolled);
 }
 
-const COLOURS = ["#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#b07aa1", "#76b7b2", "#9c755f", "#edc948", "#ff9da7", "#8e8e8e"];
+const COLOURS = ["#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#b07aa1", "#76b7b2", "#9c755f", "#edc948", "#ff9da7", "#8e8e8e", "#2f4b7c", "#8cd17d", "#d37295"];
+
+/** The colour of a name: that of its place among all names that there may be. */
+const colour = (name, all) => COLOURS[all.indexOf(name) % COLOURS.length];
 
 /** The names of a chart's colours. */
-function key(names) {
-  const entry = (name, at) => element("span", {}, element("i", { style: `background:${COLOURS[at % COLOURS.length]}` }), name);
+function key(names, all = names) {
+  const entry = (name) => element("span", {}, element("i", { style: `background:${colour(name, all)}` }), name);
   return element("div", { class: "key" }, names.map(entry));
 }
 
@@ -112,17 +115,28 @@ function key(names) {
 function chart(label, make) {
   const place = element("div", { class: "chart", role: "img", "aria-label": label });
   let drawn = 0;
-  new ResizeObserver(([{ contentRect: { width } }]) => {
+  const draw = () => {
+    const width = place.clientWidth;
     if (Math.abs(width - drawn) < 1 || width < 40) return;
     drawn = width;
-    // Outside of the observer: what is drawn changes sizes that are observed.
-    requestAnimationFrame(() => place.replaceChildren(Plot.plot({ width, marginBottom: 42, style: { fontSize: "12px", background: "none" }, ...make(width) })));
-  }).observe(place);
+    place.replaceChildren(Plot.plot({ width, marginBottom: 42, style: { fontSize: "12px", background: "none" }, ...make(width) }));
+  };
+  // Once it is on the page; later changes outside of the observer, since what is drawn changes sizes that are observed.
+  setTimeout(draw);
+  new ResizeObserver(() => requestAnimationFrame(draw)).observe(place);
   return place;
 }
 
-/** Bars of several parts: `bars` are `{ name, parts: [[part, value]] }`; `unit` tells a value, `marks(width)` adds to them. */
-function stackedBars({ label, bars, unit, axis, scale = 1, marks = () => [] }) {
+/** The numbers of a chart, for those who do not see or hover. */
+function numbers(label, columns, rows) {
+  return element("details", {}, element("summary", {}, "Numbers"), table({ label, columns, rows }));
+}
+
+/**
+ * Bars of several parts: `bars` are `{ name, parts: [[part, value]] }`; `unit` tells a value, `marks(width)` adds to them, `colours`
+ * are all parts that there may be.
+ */
+function stackedBars({ label, bars, unit, axis, colours, scale = 1, marks = () => [] }) {
   const names = [...new Set(bars.flatMap((bar) => bar.parts.filter(([, value]) => value > 0).map(([name]) => name)))];
   const cells = bars.flatMap((bar) =>
     bar.parts.filter(([, value]) => value > 0).map(([part, value]) => ({ bar: bar.name, part, value: value / scale, told: `${part}: ${unit(value)}` })),
@@ -133,12 +147,14 @@ function stackedBars({ label, bars, unit, axis, scale = 1, marks = () => [] }) {
     height: 34 * bars.length + 46,
     x: { label: axis, grid: true, nice: true, ticks: Math.max(3, width / 110) },
     y: { label: null, domain: bars.map((bar) => bar.name) },
-    color: { domain: names, range: names.map((_, at) => COLOURS[at % COLOURS.length]) },
+    color: { domain: names, range: names.map((name) => colour(name, colours)) },
     marks: [
       Plot.barX(cells, Plot.stackX({ order: names, x: "value", y: "bar", fill: "part", z: "part", title: "told", tip: true, insetTop: 3, insetBottom: 3 })),
       Plot.ruleX([0]),
       ...marks(width),
     ],
   });
-  return element("div", {}, key(names), chart(label, make));
+  const of = (name) => (bar) => bar.parts.find(([part]) => part === name)?.[1] ?? 0;
+  const columns = [{ title: "Layout", value: (bar) => bar.name }, ...names.map((name) => ({ title: name, value: of(name), text: unit }))];
+  return element("div", {}, key(names, colours), chart(label, make), numbers(label, columns, bars));
 }

@@ -3,6 +3,9 @@
 
 const AXES = { x: "TP (x)", y: "y", z: "z", context: "CP", expert: "EP", data: "DP", pipe: "PP" };
 
+const TIME = ["compute", "memory-bound", "launch", ...Object.values(AXES).map((axis) => `communication ${axis}`), "bubble", "optimizer", "tokens"];
+const MEMORY = ["parameters", "gradients", "optimizer", "activations", "buffers", "framework"];
+
 /** The elements that show a plan, the document of `plan` with `exports`. */
 function drawPlan(plan) {
   const timeParts = ({ parts_s: parts }) => [
@@ -16,9 +19,12 @@ function drawPlan(plan) {
   ];
   const memoryParts = ({ memory: { stage, ...classes } }) => Object.entries(classes);
 
-  const isAdvised = (entry) => entry.notation === plan.advised.plan.notation && entry.time_s === plan.advised.plan.time_s;
   // The advised layout need not be among the fastest.
-  const entries = plan.plans.some(isAdvised) ? plan.plans : [plan.advised.plan, ...plan.plans];
+  const advised = plan.advised.index === null ? plan.advised.plan : plan.plans[plan.advised.index];
+  const isAdvised = (entry) => entry === advised;
+  const entries = [advised, ...plan.plans.filter((entry) => entry !== advised)];
+  const rank = (entry) => (plan.plans.includes(entry) ? plan.plans.indexOf(entry) + 1 : null);
+  const layoutOf = (entry) => (entry.devices === 1 ? "1 device" : entry.notation);
   const usable = plan.device_memory_bytes === null ? null : plan.device_memory_bytes - plan.reserved_bytes;
 
   function fact(title, value, more) {
@@ -28,32 +34,30 @@ function drawPlan(plan) {
   function headline() {
     const best = plan.advised.plan;
     const band = plan.error_band;
-    const between = band && `${seconds(band.low * best.time_s)} to ${seconds(band.high * best.time_s)} of 8 in 10 runs like it`;
-    const share = plan.assumed?.gained_share ?? 0;
+    const between = band && `${seconds(band.low * best.time_s)} to ${seconds(band.high * best.time_s)} for 8 in 10 runs like it`;
     return [
-      element("h1", {}, `${plan.model} on ${plain(plan.gpus)} devices of ${plan.cluster}`),
+      element("h1", {}, `${plan.model} on ${plain(best.devices)} ${best.devices === 1 ? "device" : "devices"} of ${plan.cluster}`),
       element("p", { class: "soft" }, `${plan.framework}, ${plain(plan.global_batch)} sequences of ${plain(plan.seq_len)} tokens a step`),
       element(
         "div",
         { class: "facts" },
-        fact("Layout", best.notation || "1 device", best.layout.grid),
-        fact("Step", seconds(best.time_s), between),
+        fact("Layout", layoutOf(best), best.layout.grid),
+        fact("Step", seconds(best.time_s), between ?? "without published runs to compare"),
         fact("Tokens a second", short(best.tokens_per_s), `${short(best.tokens_per_s / best.devices)} a device`),
         fact("Model FLOPs", percent(best.mfu), "of the devices' peak"),
         fact("Memory", gib(best.memory_bytes), usable === null ? "of a device" : `of ${gib(usable)} that may be used`),
-        best.days === undefined ? null : fact("Training", `${plain(best.days)} days`, best.cost === undefined ? "" : `${plain(Math.round(best.cost))} ${best.currency}`),
+        best.days == null ? null : fact("Training", `${plain(best.days)} days`, best.cost == null ? "" : `${plain(Math.round(best.cost))} ${best.currency}`),
       ),
       plan.stopped ? element("p", { class: "warn" }, "The time limit ended the search: there may be faster layouts.") : null,
-      share > 0.005
-        ? element("p", { class: "warn" }, `Assumed numbers carry this: a tenth more of ${plan.assumed.fields.join(", ")} changes the step by ${percent(share)}.`)
-        : null,
+      ...(plan.told ?? []).map((words) => element("p", { class: words.startsWith("warning") ? "warn" : "soft" }, words)),
     ];
   }
 
   function ranking(choose) {
     const layout = (field) => (entry) => entry.layout[field];
     const columns = [
-      { title: "Layout", value: (entry) => (entry.notation || "1 device") + (isAdvised(entry) ? " (advised)" : "") },
+      { title: "Layout", value: (entry) => layoutOf(entry) + (isAdvised(entry) ? " (advised)" : "") },
+      { title: "Rank", value: rank },
       { title: "Step", value: (entry) => entry.time_s, text: (time) => seconds(time, 4) },
       { title: "MFU", value: (entry) => entry.mfu, text: percent },
       { title: "Memory", value: (entry) => entry.memory_bytes, text: gib },
@@ -64,7 +68,7 @@ function drawPlan(plan) {
       { title: "ZeRO", value: layout("zero") },
       { title: "Grid", value: layout("grid") },
     ];
-    return table({ label: "layouts", columns, rows: entries, filter: true, choose, chosen: entries.find(isAdvised) });
+    return table({ label: "layouts", columns, rows: entries, filter: true, choose, chosen: advised });
   }
 
   function timeAgainstMemory(chosen) {
@@ -72,7 +76,7 @@ function drawPlan(plan) {
       gib: entry.memory_bytes / GIB,
       time: entry.time_s,
       kind: isAdvised(entry) ? "advised" : entry === chosen ? "chosen" : "others",
-      told: `${entry.notation}\n${seconds(entry.time_s)}, ${gib(entry.memory_bytes)}`,
+      told: `${layoutOf(entry)}\n${seconds(entry.time_s)}, ${gib(entry.memory_bytes)}`,
     }));
     const kinds = ["advised", "others", "chosen"];
     const make = (width) => ({
@@ -86,23 +90,24 @@ function drawPlan(plan) {
         ...(usable === null ? [] : [Plot.ruleX([usable / GIB], { strokeDasharray: "4 3" })]),
       ],
     });
+    // Its numbers are those of the table of layouts.
     return element("div", {}, key(kinds), chart("seconds a step against memory of a device, by layout", make));
   }
 
   function detail(entry) {
-    // What is drawn beside the chosen one: the advised one and the fastest.
-    const beside = [...new Set([entry, entries.find(isAdvised), plan.plans[0]])].filter(Boolean);
-    const name = (each) => each.notation || "1 device";
-    const names = beside.map((each, at) => (beside.findIndex((other) => name(other) === name(each)) === at ? name(each) : `${name(each)} (${entries.indexOf(each) + 1})`));
+    // The chosen one beside the advised one and the fastest; of equal names the rank tells which.
+    const beside = [...new Set([entry, advised, plan.plans[0]])].filter(Boolean);
+    const name = (each) => layoutOf(each) + (isAdvised(each) ? " (advised)" : rank(each) === null ? "" : ` (rank ${rank(each)})`);
+    const names = beside.map(name);
     const bars = (of) => beside.map((each, at) => ({ name: names[at], parts: of(each) }));
     const limit = usable === null ? [] : [Plot.ruleX([usable / GIB], { strokeDasharray: "4 3" })];
     return element(
       "div",
       { class: "parts" },
-      section("Where the time of a step goes", stackedBars({ label: "parts of a step", bars: bars(timeParts), unit: seconds, axis: "seconds" })),
+      section("Where the time of a step goes", stackedBars({ label: "parts of a step", bars: bars(timeParts), unit: seconds, axis: "seconds", colours: TIME })),
       section(
         "What fills the fullest device",
-        stackedBars({ label: "memory by class", bars: bars(memoryParts), unit: gib, axis: "GiB; dashed: what may be used", scale: GIB, marks: () => limit }),
+        stackedBars({ label: "memory by class", bars: bars(memoryParts), unit: gib, axis: "GiB; dashed: what may be used", scale: GIB, marks: () => limit, colours: MEMORY }),
       ),
       section("Time against memory", timeAgainstMemory(entry)),
       gains(),
@@ -121,7 +126,15 @@ function drawPlan(plan) {
       y: { label: null, domain: rows.map((row) => row.name) },
       marks: [Plot.barX(rows, { x: "gained", y: "name", fill: COLOURS[0], title: "told", tip: true, insetTop: 3, insetBottom: 3 }), Plot.ruleX([0])],
     });
-    return section("A tenth more of a number of the hardware", chart("share of a step saved by a tenth more of each number of the hardware", make));
+    const columns = [
+      { title: "Number", value: (each) => each.field },
+      { title: "From", value: (each) => each.from, text: short },
+      { title: "To", value: (each) => each.to, text: short },
+      { title: "Origin", value: (each) => each.origin.replace("_", " ") },
+      { title: "Of a step", value: (each) => each.gained_share, text: (share) => percent(share, 2) },
+    ];
+    const drawn = chart("share of a step saved by a tenth more of each number of the hardware", make);
+    return section("A tenth more of a number of the hardware", drawn, numbers("gains", columns, felt));
   }
 
   function reasons() {
@@ -145,11 +158,13 @@ function drawPlan(plan) {
 
   /** The advised layout in the words of frameworks, to copy. */
   function exported() {
-    const text = element("pre", { tabindex: "0", class: "wide" });
+    const text = element("pre", { tabindex: "0", class: "wide", role: "region", "aria-label": "the layout in the framework's words" });
+    const copying = element("button", { class: "action", click: () => copy() }, "Copy");
     const gaps = element("ul", { class: "soft" });
     const said = element("span", { role: "status", class: "soft" });
     const show = ({ text: flags, refused, cannot_express: missing }) => {
       text.textContent = refused ?? flags;
+      copying.disabled = refused !== undefined;
       gaps.replaceChildren(...(missing ?? []).map((part) => element("li", {}, `cannot be said: ${part}`)));
       said.textContent = "";
     };
@@ -165,7 +180,7 @@ function drawPlan(plan) {
       }
     };
     show(plan.exports[0]);
-    const line = element("p", {}, element("label", { for: "framework" }, "Framework "), select, " ", element("button", { class: "action", click: copy }, "Copy"), " ", said);
+    const line = element("p", {}, element("label", { for: "framework" }, "Framework "), select, " ", copying, " ", said);
     return section("The advised layout in a framework's words", line, text, gaps);
   }
 
@@ -175,7 +190,7 @@ function drawPlan(plan) {
     return element("p", { class: "soft" }, `${plain(legal)} legal configurations on ${plain(grids)} grids in ${seconds(plan.seconds)}: ${plain(priced)} priced by their programs, ${left}.`);
   }
 
-  const chosenPart = element("div", {}, detail(entries.find(isAdvised)));
+  const chosenPart = element("div", {}, detail(advised));
   return [
     ...headline(),
     section("Layouts: the advised one, then the fastest", ranking((entry) => chosenPart.replaceChildren(detail(entry)))),

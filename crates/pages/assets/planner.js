@@ -7,9 +7,9 @@ const choices = JSON.parse(document.getElementById("data").textContent);
 const FIELDS = [
   { name: "model", title: "Model", options: choices.models, start: "gpt3-175b" },
   { name: "cluster", title: "Cluster", options: choices.clusters, start: "selene" },
-  { name: "gpus", title: "Devices", kind: "number", start: "1024" },
-  { name: "global_batch", title: "Sequences a step", kind: "number", start: "1536" },
-  { name: "seq_len", title: "Tokens a sequence", kind: "number", hint: "the model's" },
+  { name: "gpus", title: "Devices", kind: "numeric", start: "1024" },
+  { name: "global_batch", title: "Sequences a step", kind: "numeric", start: "1536" },
+  { name: "seq_len", title: "Tokens a sequence", kind: "numeric", hint: "the model's" },
   { name: "framework", title: "Framework", options: choices.frameworks, start: "megatron" },
   { name: "products", title: "Products in", options: ["", ...choices.products], none: "16 bits" },
   { name: "max_x", title: "TP at most", options: ["", "1", "2", "4", "8", "16", "32"], none: "any" },
@@ -27,7 +27,7 @@ function field({ name, title, options, kind, hint, none }) {
   const id = `ask-${name}`;
   const made = options
     ? element("select", { id }, options.map((value) => element("option", { value }, value || none)))
-    : element("input", { id, type: kind ?? "text", min: kind && "1", placeholder: hint, inputmode: kind ? "numeric" : "decimal", autocomplete: "off" });
+    : element("input", { id, type: "text", placeholder: hint, inputmode: kind ?? "decimal", autocomplete: "off" });
   made.addEventListener("input", changed);
   inputs[name] = made;
   return element("div", {}, element("label", { for: id }, title), made);
@@ -45,7 +45,12 @@ function asked() {
 function fill() {
   const said = new URLSearchParams(location.hash.slice(1));
   const isEmpty = [...said].length === 0;
-  for (const { name, start } of FIELDS) inputs[name].value = said.get(name) ?? (isEmpty ? (start ?? "") : "");
+  for (const { name, start, options } of FIELDS) {
+    const value = said.get(name) ?? (isEmpty || (options && start) ? (start ?? "") : "");
+    // What is not known stays in sight: the server says why it is refused.
+    if (options && !options.includes(value)) inputs[name].append(element("option", { value }, value));
+    inputs[name].value = value;
+  }
   config.value = said.get("config") ?? "";
   pasted.open = config.value !== "";
 }
@@ -54,34 +59,43 @@ let waiting = null, timer = 0;
 
 function changed() {
   clearTimeout(timer);
-  timer = setTimeout(ask, 20);
+  timer = setTimeout(ask, 60);
 }
 
 /** A message of the server, with its keys as words. */
-const inWords = (message) => message.replaceAll(/`(?:search|layout|run|space|model)\.([a-z_.]+)`/g, (_, name) => name.replaceAll(/[_.]/g, " "));
+const inWords = (message) => message.replaceAll(/`(?:search|layout|run|space|model)\.([a-z0-9_.]+)`/g, (_, name) => name.replaceAll(/[_.]/g, " "));
 
 async function ask() {
   waiting?.abort();
   const mine = (waiting = new AbortController());
   const question = asked();
-  history.replaceState(null, "", `#${new URLSearchParams(question)}`);
-  const begin = performance.now();
-  status.className = "soft";
-  status.textContent = "Searching …";
   try {
-    const response = await fetch("plan", { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(question), signal: mine.signal });
-    const found = await response.json();
-    if (mine !== waiting) return;
-    if (!response.ok) throw new Error(inWords(found.error));
-    answer.replaceChildren(...drawPlan(found));
-    answer.classList.remove("old");
-    status.textContent = `Answered in ${seconds((performance.now() - begin) / 1000)}.`;
-  } catch (error) {
-    if (mine !== waiting) return;
-    answer.classList.add("old");
-    status.className = "warn";
-    status.textContent = error instanceof TypeError ? "The server does not answer: is it still running?" : error.message;
+    history.replaceState(null, "", `#${new URLSearchParams(question)}`);
+  } catch {
+    // A browser may refuse a long address, or too many: the answer is the same without.
   }
+  const begin = performance.now();
+  const say = (words, kind) => {
+    status.className = kind;
+    status.textContent = words;
+  };
+  say("Searching …", "soft");
+  answer.classList.add("old");
+  let response, found;
+  try {
+    response = await fetch("plan", { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(question), signal: mine.signal });
+    found = await response.json();
+  } catch {
+    if (mine === waiting) say("The server does not answer: is it still running?", "warn");
+    return;
+  }
+  if (mine !== waiting) return;
+  if (!response.ok) return say(inWords(found.error), "warn");
+  for (const each of found.refusals) each.example = inWords(each.example);
+  for (const each of found.exports) if (each.refused) each.refused = inWords(each.refused);
+  answer.replaceChildren(...drawPlan(found));
+  answer.classList.remove("old");
+  say(`Answered in ${seconds((performance.now() - begin) / 1000)}.`, "soft");
 }
 
 const link = element("button", { class: "action", type: "button", click: copyLink }, "Copy link");

@@ -31,9 +31,12 @@ pub fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     let listener = TcpListener::bind((host, port)).map_err(|error| {
         Failure::run(format!("cannot listen on --host {host} --port {port}: {error}; --port 0 takes one that is free"))
     })?;
-    let address = listener.local_addr().map_err(|error| Failure::run(format!("cannot listen: {error}")))?;
+    let mut address = listener.local_addr().map_err(|error| Failure::run(format!("cannot listen: {error}")))?;
     if !host.is_loopback() {
-        remark("warning", "other machines can ask this planner");
+        remark("warning", "other machines can ask this planner, by the name of this one");
+    }
+    if host.is_unspecified() {
+        address.set_ip(Ipv4Addr::LOCALHOST.into());
     }
     print_text(&format!("the planner is at http://{address}/ until Ctrl-C\n"))?;
     quadrille_serve::serve(listener).map_err(|error| Failure::run(format!("the server has failed: {error}")))

@@ -56,7 +56,15 @@ impl SearchSpec {
     /// # Errors
     /// Names that are not known, files that cannot be read; choices that the search makes itself; what breaks a rule.
     pub fn question(&self, model: Model, layout: &SaidLayout) -> Result<Question, RunError> {
-        let mut cluster = described::cluster(layout.cluster.as_deref().unwrap_or(Self::CLUSTER))?;
+        let cluster = described::cluster(layout.cluster.as_deref().unwrap_or(Self::CLUSTER))?;
+        self.question_on(cluster, model, layout)
+    }
+
+    /// The same on a cluster that is known, whatever the layout names.
+    ///
+    /// # Errors
+    /// As [`Self::question`], but for the cluster's.
+    pub fn question_on(&self, mut cluster: Cluster, model: Model, layout: &SaidLayout) -> Result<Question, RunError> {
         if let Some(devices) = self.fast_domain {
             cluster = hardware::with(&cluster, "tiers.0.devices", devices as f64)?;
         }

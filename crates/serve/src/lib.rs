@@ -1,8 +1,8 @@
 //! The planner as a page of a local server: the page asks, one search at a time answers.
 //!
 //! No request reads or writes a file: models and clusters are presets, or the text of a `config.json` that the request itself
-//! holds. A question is of at most [`LONGEST`] bytes, its search ends after [`SECONDS`], and of more than [`MOST_WAITING`]
-//! questions the others are refused.
+//! holds. A question is of at most [`LONGEST`] bytes, its search ends after [`SECONDS`] (what explains the answer comes after it), and
+//! while [`MOST_WAITING`] questions wait others are refused.
 
 mod asked;
 
@@ -14,8 +14,9 @@ use std::time::Duration;
 use asked::Asked;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, X_CONTENT_TYPE_OPTIONS};
+use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderValue, StatusCode};
+use axum::middleware::map_response;
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -37,8 +38,9 @@ pub const MOST_WAITING: usize = 16;
 /// What requests share.
 struct Searches {
     /// One search uses all cores.
-    running: Semaphore,
-    waiting: Semaphore,
+    running: Arc<Semaphore>,
+    /// Of the search and of the questions that wait.
+    places: Arc<Semaphore>,
 }
 
 /// Answers requests until the process ends.
@@ -54,12 +56,14 @@ pub fn serve(listener: TcpListener) -> io::Result<()> {
 }
 
 fn router() -> Router {
-    let searches = Arc::new(Searches { running: Semaphore::new(1), waiting: Semaphore::new(MOST_WAITING) });
+    let places = Arc::new(Semaphore::new(1 + MOST_WAITING));
+    let searches = Searches { running: Arc::new(Semaphore::new(1)), places };
     Router::new()
         .route("/", get(planner))
         .route("/plan", post(plan))
+        .layer(map_response(careful))
         .layer(DefaultBodyLimit::max(LONGEST))
-        .with_state(searches)
+        .with_state(Arc::new(searches))
 }
 
 /// The page, with the names that it offers.
@@ -78,14 +82,18 @@ async fn plan(State(searches): State<Arc<Searches>>, asked: Result<Json<Asked>, 
         Ok(Json(asked)) => asked,
         Err(rejection) => return refusal(rejection.status(), &rejection.body_text()),
     };
-    let Ok(_waiting) = searches.waiting.try_acquire() else {
+    let Ok(place) = searches.places.clone().try_acquire_owned() else {
         return refusal(StatusCode::SERVICE_UNAVAILABLE, "too many questions wait already; ask again");
     };
-    let Ok(_running) = searches.running.acquire().await else {
+    let Ok(running) = searches.running.clone().acquire_owned().await else {
         return refusal(StatusCode::SERVICE_UNAVAILABLE, "the server ends");
     };
-    let limit = Duration::from_secs_f64(SECONDS);
-    match tokio::task::spawn_blocking(move || asked.answer(limit)).await {
+    // A search goes on when its client has gone, and with it what it was allowed.
+    let search = move || {
+        let _allowed = (place, running);
+        asked.answer(Duration::from_secs_f64(SECONDS))
+    };
+    match tokio::task::spawn_blocking(search).await {
         Ok(Ok(document)) => told(StatusCode::OK, &document),
         Ok(Err(reason)) => refusal(StatusCode::UNPROCESSABLE_ENTITY, &reason),
         Err(_) => refusal(StatusCode::INTERNAL_SERVER_ERROR, "the search failed, which is a fault of this program"),
@@ -97,11 +105,16 @@ fn refusal(status: StatusCode, reason: &str) -> Response {
 }
 
 fn told(status: StatusCode, document: &Value) -> Response {
-    let header = |name: HeaderName, value| (name, HeaderValue::from_static(value));
+    (status, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], document.to_string()).into_response()
+}
+
+/// Nothing is kept, taken for something else, or shown within other pages.
+async fn careful(mut response: Response) -> Response {
     let headers = [
-        header(CONTENT_TYPE, "application/json"),
-        header(CACHE_CONTROL, "no-store"),
-        header(X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (CACHE_CONTROL, "no-store"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (CONTENT_SECURITY_POLICY, "frame-ancestors 'none'"),
     ];
-    (status, headers, document.to_string()).into_response()
+    response.headers_mut().extend(headers.map(|(name, value)| (name, HeaderValue::from_static(value))));
+    response
 }

@@ -40,6 +40,21 @@ fn the_page_and_its_answers_are_served() {
 }
 
 #[test]
+fn more_questions_than_may_wait_are_refused() {
+    let address = server();
+    // Long enough that all are there together.
+    let question = r#"{"model":"gpt3-175b","cluster":"selene","gpus":"3072","global_batch":"1536"}"#;
+    let clients = 3 * (1 + quadrille_serve::MOST_WAITING);
+    let asking = |_| thread::spawn(move || sent(address, "POST /plan", JSON, question));
+    let answers: Vec<_> =
+        (0..clients).map(asking).collect::<Vec<_>>().into_iter().map(|each| each.join().unwrap()).collect();
+    let with = |status: &str| answers.iter().filter(|answer| answer.starts_with(&format!("HTTP/1.1 {status}"))).count();
+    assert_eq!(with("200") + with("503"), clients);
+    assert!(with("200") > quadrille_serve::MOST_WAITING && with("503") > 0, "{} and {}", with("200"), with("503"));
+    assert!(answers.iter().all(|answer| answer.contains("no-store") && answer.contains("frame-ancestors 'none'")));
+}
+
+#[test]
 fn what_is_no_question_is_refused_with_a_reason() {
     let address = server();
     for (request, kind, body, status, part) in [
@@ -50,7 +65,7 @@ fn what_is_no_question_is_refused_with_a_reason() {
         ("POST /plan", "text/plain", r#"{"model":"gpt2-124m"}"#.to_owned(), "415", "error"),
         ("POST /plan", JSON, format!(r#"{{"config":"{}"}}"#, "x".repeat(quadrille_serve::LONGEST)), "413", ""),
         ("GET /plan", JSON, String::new(), "405", ""),
-        ("GET /../Cargo.toml", JSON, String::new(), "404", ""),
+        ("GET /Cargo.toml", JSON, String::new(), "404", ""),
     ] {
         let answer = sent(address, request, kind, &body);
         assert!(

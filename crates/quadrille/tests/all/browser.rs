@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use crate::common::run;
 
@@ -46,9 +46,16 @@ fn drawn(address: &str, width: usize) -> Option<(String, Vec<String>)> {
 fn assert_plan(page: &str, console: &[String]) {
     assert!(console.is_empty(), "{console:?}");
     assert_eq!(page.matches("<svg").count(), 4, "charts of time, memory, both, and the hardware");
-    for part in
-        ["(advised)", "aria-pressed=\"true\"", "tensor-model-parallel-size", "What rules refuse", "<rect", "<circle"]
-    {
+    for part in [
+        "(advised)",
+        "aria-pressed=\"true\"",
+        "tensor-model-parallel-size",
+        "What rules refuse",
+        "runs most like it",
+        "<summary>Numbers</summary>",
+        "<rect",
+        "<circle",
+    ] {
         assert!(page.contains(part), "{part} is not drawn");
     }
 }
@@ -69,27 +76,44 @@ fn a_plan_in_a_file_is_drawn_at_every_width() {
         assert_plan(&page, &console);
     }
     // A script that fails is seen.
-    fs::write(&path, page.replace("drawPlan(plan)", "drawPlan(other)")).unwrap();
+    fs::write(&path, page.replace("function drawPlan(plan)", "function drawPlan(other)")).unwrap();
     let (page, console) = drawn(&format!("file://{}", path.display()), 900).unwrap();
     assert!(console.iter().any(|line| line.contains("plan is not defined")) && !page.contains("<svg"), "{console:?}");
 }
 
+/// A process that ends with the test, however that ends.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
 fn the_planner_answers_what_its_address_asks() {
-    let mut server = Command::new(Path::new(env!("CARGO_BIN_EXE_quadrille")))
+    let child = Command::new(Path::new(env!("CARGO_BIN_EXE_quadrille")))
         .args(["serve", "--port", "0"])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
+    let mut server = Ended(child);
     let mut line = String::new();
-    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let address = line.split_whitespace().find(|word| word.starts_with("http")).unwrap().to_owned();
     let good = drawn(&format!("{address}#model=gpt2-1558m&cluster=dgx-a100&gpus=16&global_batch=64"), 900);
-    let bad = drawn(&format!("{address}#model=gpt2-1558m&cluster=dgx-a100&gpus=none"), 900);
-    server.kill().unwrap();
-    server.wait().unwrap();
-    let (Some((good, console)), Some((bad, _))) = (good, bad) else { return };
+    let Some((good, console)) = good else { return };
     assert_plan(&good, &console);
     assert!(good.contains("gpt2-1558m on 16 devices of dgx-a100") && good.contains("Answered in"));
-    assert!(bad.contains("devices none: invalid digit") && !bad.contains("<svg"));
+    for (asked, reason) in [
+        ("model=gpt2-1558m&gpus=none", "devices none: invalid digit"),
+        ("model=gpt9&gpus=8", "unknown model"),
+        ("model=gpt2-1558m&cluster=nowhere&gpus=8", "unknown cluster"),
+        ("model=gpt2-1558m&gpus=8&max_x=three", "three"),
+    ] {
+        let (page, _) = drawn(&format!("{address}#{asked}"), 900).unwrap();
+        let status = page.split("role=\"status\"").nth(1).and_then(|rest| rest.split("</p>").next()).unwrap();
+        assert!(status.contains(reason) && !page.contains("<svg"), "{asked}: {status}");
+    }
 }

@@ -6,16 +6,22 @@ use quadrille_plan::native::Answer;
 use quadrille_spec::{ElementType, SpecError};
 use serde_json::{Value, json};
 
+use super::assumed::assumed_text;
+use super::band::band_text;
 use super::document;
 
 /// All that was found, for [`page`](super::page): the [`document`] with the advised layout in the words of each framework
-/// (`exports`); `numbers` are what was said of the plan's numbers.
+/// (`exports`), and how sure its time is, in words (`told`); `numbers` are what was said of the plan's numbers.
 ///
 /// # Errors
 /// None for what a search has found.
 pub fn page_document(answer: &Answer, numbers: Numbers) -> Result<Value, SpecError> {
     let mut document = document(answer)?;
     document["exports"] = exports(answer, numbers)?;
+    let Answer { question, advised, sensitivities, .. } = answer;
+    let told = [band_text(question, &advised.candidate), assumed_text(sensitivities, advised.price.seconds)];
+    document["told"] =
+        told.iter().filter(|text| !text.is_empty()).map(|text| text.trim_end().replace('\n', " ")).collect();
     Ok(document)
 }
 
