@@ -119,7 +119,10 @@ function chart(label, make) {
     const width = place.clientWidth;
     if (Math.abs(width - drawn) < 1 || width < 40) return;
     drawn = width;
-    place.replaceChildren(Plot.plot({ width, marginBottom: 42, style: { fontSize: "12px", background: "none" }, ...make(width) }));
+    const drawing = Plot.plot({ width, marginBottom: 42, style: { fontSize: "12px", background: "none" }, ...make(width) });
+    // The place says what it is; groups without a role may not.
+    for (const group of drawing.querySelectorAll("g[aria-label]")) group.removeAttribute("aria-label");
+    place.replaceChildren(drawing);
   };
   // Once it is on the page; later changes outside of the observer, since what is drawn changes sizes that are observed.
   setTimeout(draw);

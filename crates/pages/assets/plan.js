@@ -95,9 +95,9 @@ function drawPlan(plan) {
   }
 
   function detail(entry) {
-    // The chosen one beside the advised one and the fastest; of equal names the rank tells which.
+    // The chosen one beside the advised one and the fastest.
     const beside = [...new Set([entry, advised, plan.plans[0]])].filter(Boolean);
-    const name = (each) => layoutOf(each) + (isAdvised(each) ? " (advised)" : rank(each) === null ? "" : ` (rank ${rank(each)})`);
+    const name = (each) => (isAdvised(each) ? "advised" : `rank ${rank(each)}`);
     const names = beside.map(name);
     const bars = (of) => beside.map((each, at) => ({ name: names[at], parts: of(each) }));
     const limit = usable === null ? [] : [Plot.ruleX([usable / GIB], { strokeDasharray: "4 3" })];
