@@ -42,8 +42,8 @@ fn the_page_and_its_answers_are_served() {
 #[test]
 fn more_questions_than_may_wait_are_refused() {
     let address = server();
-    // Long enough that all are there together.
-    let question = r#"{"model":"gpt3-175b","cluster":"selene","gpus":"3072","global_batch":"1536"}"#;
+    // Of a search long enough that all are there together.
+    let question = r#"{"model":"gpt3-175b","cluster":"selene","gpus":"1024","global_batch":"1536"}"#;
     let clients = 3 * (1 + quadrille_serve::MOST_WAITING);
     let asking = |_| thread::spawn(move || sent(address, "POST /plan", JSON, question));
     let answers: Vec<_> =
