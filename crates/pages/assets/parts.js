@@ -9,8 +9,13 @@ function short(value) {
   return `${Number((value / scale).toPrecision(3))}${prefix && " "}${prefix}`;
 }
 
-/** A number with two decimals at most and separated thousands; documents have null for what is not finite. */
-const plain = (value) => value === null ? "–" : value.toLocaleString("en", { maximumFractionDigits: 2 });
+/** A number with two decimals at most and separated thousands, or an exponent; documents have null for what is not finite. */
+function plain(value) {
+  if (value === null) return "–";
+  const isExtreme = value !== 0 && (Math.abs(value) >= 1e15 || Math.abs(value) < 0.005);
+  return isExtreme ? value.toExponential(2) : value.toLocaleString("en", { maximumFractionDigits: 2 });
+}
+
 const percent = (part, digits = 1) => `${(100 * part).toFixed(digits)}%`;
 
 /** So many digits of a number, with those zeros that count. */

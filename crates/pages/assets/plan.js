@@ -46,7 +46,7 @@ function drawPlan(plan) {
         fact("Tokens a second", short(best.tokens_per_s), `${short(best.tokens_per_s / best.devices)} a device`),
         fact("Model FLOPs", percent(best.mfu), "of the devices' peak"),
         fact("Memory", gib(best.memory_bytes), usable === null ? "of a device" : `of ${gib(usable)} that may be used`),
-        best.days == null ? null : fact("Training", `${plain(best.days)} days`, best.cost == null ? "" : `${plain(Math.round(best.cost))} ${best.currency}`),
+        best.days === undefined ? null : fact("Training", `${plain(best.days)} days`, best.cost === undefined ? "" : `${plain(best.cost)} ${best.currency}`),
       ),
       plan.stopped ? element("p", { class: "warn" }, "The time limit ended the search: there may be faster layouts.") : null,
       ...(plan.told ?? []).map((words) => element("p", { class: words.startsWith("warning") ? "warn" : "soft" }, words)),

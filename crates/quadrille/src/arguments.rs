@@ -112,8 +112,8 @@ pub struct ModelArguments {
     /// A preset's name or a TOML file [default: gpt-demo]
     #[arg(long, value_name = "NAME|FILE")]
     pub model: Option<String>,
-    /// A Hugging Face configuration (model_type deepseek_v3, gemma, gemma2, gemma3_text, gpt2, gpt_neox, llama, mistral, mixtral,
-    /// olmo2, olmoe, phi3, qwen2, qwen3, qwen3_moe or starcoder2) in place of --model
+    /// A Hugging Face configuration (model_type deepseek_v3, gemma, gemma2, gemma3_text, gpt2, gpt_neox, kimi_k2, llama, mistral,
+    /// mixtral, olmo2, olmoe, phi3, qwen2, qwen3, qwen3_moe or starcoder2) in place of --model
     #[arg(long, value_name = "CONFIG.json", conflicts_with = "model")]
     pub from_hf: Option<PathBuf>,
     /// Replace a field of the model or of training, e.g. --set layers=4 --set weight_decay=0

@@ -70,16 +70,25 @@ fn router() -> Router {
 async fn planner() -> Html<String> {
     Html(planner_page(&json!({
         "models": Model::preset_names().collect::<Vec<_>>(),
-        "clusters": Cluster::preset_names().collect::<Vec<_>>(),
+        "clusters": Cluster::preset_names().filter(is_priced).collect::<Vec<_>>(),
         "frameworks": Framework::ALL.map(|framework| framework.name),
         "products": NarrowFormat::ALL.map(|(name, _)| name),
     })))
+}
+
+/// Whether a cluster has devices that are described: `local` has what a calibration finds.
+fn is_priced(name: &&str) -> bool {
+    Cluster::preset(name).is_ok_and(|cluster| cluster.device.is_some())
 }
 
 /// The answer to a question, as `report` has it for pages.
 async fn plan(State(searches): State<Arc<Searches>>, asked: Result<Json<Asked>, JsonRejection>) -> Response {
     let asked = match asked {
         Ok(Json(asked)) => asked,
+        Err(rejection) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+            let reason = format!("the question has more than {LONGEST} bytes: paste the text of a config.json alone");
+            return refusal(rejection.status(), &reason);
+        }
         Err(rejection) => return refusal(rejection.status(), &rejection.body_text()),
     };
     let Ok(place) = searches.places.clone().try_acquire_owned() else {

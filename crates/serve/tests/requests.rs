@@ -31,6 +31,7 @@ fn the_page_and_its_answers_are_served() {
     let address = server();
     let page = sent(address, "GET /", JSON, "");
     assert!(page.starts_with("HTTP/1.1 200") && page.contains("text/html") && page.contains("gpt3-175b"));
+    assert!(page.contains("\"selene\"") && !page.contains("\"local\""), "a cluster without devices is offered");
     let question = r#"{"model":"gpt2-124m","cluster":"dgx-a100","gpus":"8","global_batch":"64"}"#;
     let answers: Vec<_> = (0..3).map(|_| thread::spawn(move || sent(address, "POST /plan", JSON, question))).collect();
     for answer in answers {
@@ -63,7 +64,13 @@ fn what_is_no_question_is_refused_with_a_reason() {
         ("POST /plan", JSON, "{".to_owned(), "400", "error"),
         // A form of another site is no question: browsers ask before they send JSON elsewhere.
         ("POST /plan", "text/plain", r#"{"model":"gpt2-124m"}"#.to_owned(), "415", "error"),
-        ("POST /plan", JSON, format!(r#"{{"config":"{}"}}"#, "x".repeat(quadrille_serve::LONGEST)), "413", ""),
+        (
+            "POST /plan",
+            JSON,
+            format!(r#"{{"config":"{}"}}"#, "x".repeat(quadrille_serve::LONGEST)),
+            "413",
+            "262144 bytes",
+        ),
         ("GET /plan", JSON, String::new(), "405", ""),
         ("GET /Cargo.toml", JSON, String::new(), "404", ""),
     ] {

@@ -196,8 +196,8 @@ pub struct ResultArguments {
     #[arg(long, value_name = "FILE.toml")]
     pub out: Option<PathBuf>,
     /// Write a page of all this to this file, with charts, explanations and the flags of each framework; it opens in a browser
-    /// without a network
-    #[arg(long, value_name = "FILE.html")]
+    /// without a network; of one number of GPUs
+    #[arg(long, value_name = "FILE.html", conflicts_with = "pareto")]
     pub html: Option<PathBuf>,
 }
 
