@@ -53,10 +53,10 @@ fn narrow_products_take_half_of_the_arithmetic_and_their_casts() {
     let mut cluster = Cluster::preset("dgx-h100").unwrap();
     let device = cluster.device.as_mut().unwrap();
     device.narrow_products = None;
-    let on = |narrow: Option<NarrowFormat>, memory_bandwidth: f64| {
+    let on = |products: Option<NarrowFormat>, memory_bandwidth: f64| {
         let mut cluster = cluster.clone();
         cluster.device.as_mut().unwrap().memory_bandwidth = memory_bandwidth;
-        let framework = Framework { narrow, ..BASE };
+        let framework = BASE.in_formats(Numbers { products, ..Numbers::default() });
         let problem = Problem::new(&model(), &cluster, framework, BATCH, 512).unwrap();
         problem.price_layout(&layout("data=2", 1)).unwrap()
     };
@@ -70,7 +70,8 @@ fn narrow_products_take_half_of_the_arithmetic_and_their_casts() {
     let memory = |narrow| on(Some(narrow), 1e11).parts.memory_bound;
     assert!(memory(NarrowFormat::Fp8) > memory(NarrowFormat::Fp8Block));
     assert!(memory(NarrowFormat::Fp8Block) > 0.0);
-    let refused = Problem::new(&model(), &cluster, Framework { narrow: Some(NarrowFormat::Nvfp4), ..BASE }, BATCH, 512);
+    let nvfp4 = BASE.in_formats(Numbers { products: Some(NarrowFormat::Nvfp4), ..Numbers::default() });
+    let refused = Problem::new(&model(), &cluster, nvfp4, BATCH, 512);
     let text = refused.unwrap_err().to_string();
     assert!(text.contains("peak.fp4") && text.contains("h100"), "{text}");
 }

@@ -50,7 +50,7 @@ impl Likeness {
         Self {
             device: cluster.device.as_ref().map_or(String::new(), |device| device.name.clone()),
             sharded: framework.gathers_blocks,
-            narrow: framework.narrow.is_some(),
+            narrow: framework.numbers.products.is_some(),
             parameters: model.parameters() as f64,
             devices: candidate.devices() as f64,
             tokens: seq_len as f64,

@@ -32,21 +32,20 @@ function drawPlan(plan) {
   }
 
   function headline() {
-    const best = plan.advised.plan;
     const band = plan.error_band;
-    const between = band && `${seconds(band.low * best.time_s)} to ${seconds(band.high * best.time_s)} for 8 in 10 runs like it`;
+    const between = band && `${seconds(band.low * advised.time_s)} to ${seconds(band.high * advised.time_s)} for 8 in 10 runs like it`;
     return [
-      element("h1", {}, `${plan.model} on ${plain(best.devices)} ${best.devices === 1 ? "device" : "devices"} of ${plan.cluster}`),
+      element("h1", {}, `${plan.model} on ${plain(advised.devices)} ${advised.devices === 1 ? "device" : "devices"} of ${plan.cluster}`),
       element("p", { class: "soft" }, `${plan.framework}, ${plain(plan.global_batch)} sequences of ${plain(plan.seq_len)} tokens a step`),
       element(
         "div",
         { class: "facts" },
-        fact("Layout", layoutOf(best), best.layout.grid),
-        fact("Step", seconds(best.time_s), between ?? "without published runs to compare"),
-        fact("Tokens a second", short(best.tokens_per_s), `${short(best.tokens_per_s / best.devices)} a device`),
-        fact("Model FLOPs", percent(best.mfu), "of the devices' peak"),
-        fact("Memory", gib(best.memory_bytes), usable === null ? "of a device" : `of ${gib(usable)} that may be used`),
-        best.days === undefined ? null : fact("Training", `${plain(best.days)} days`, best.cost === undefined ? "" : `${plain(best.cost)} ${best.currency}`),
+        fact("Layout", layoutOf(best), advised.layout.grid),
+        fact("Step", seconds(advised.time_s), between ?? "without published runs to compare"),
+        fact("Tokens a second", short(advised.tokens_per_s), `${short(advised.tokens_per_s / advised.devices)} a device`),
+        fact("Model FLOPs", percent(advised.mfu), "of the devices' peak"),
+        fact("Memory", gib(advised.memory_bytes), usable === null ? "of a device" : `of ${gib(usable)} that may be used`),
+        advised.days === undefined ? null : fact("Training", `${plain(advised.days)} days`, advised.cost === undefined ? "" : `${plain(advised.cost)} ${advised.currency}`),
       ),
       plan.stopped ? element("p", { class: "warn" }, "The time limit ended the search: there may be faster layouts.") : null,
       ...(plan.told ?? []).map((words) => element("p", { class: words.startsWith("warning") ? "warn" : "soft" }, words)),
@@ -98,8 +97,7 @@ function drawPlan(plan) {
     // The chosen one beside the advised one and the fastest.
     const beside = [...new Set([entry, advised, plan.plans[0]])].filter(Boolean);
     const name = (each) => (isAdvised(each) ? "advised" : `rank ${rank(each)}`);
-    const names = beside.map(name);
-    const bars = (of) => beside.map((each, at) => ({ name: names[at], parts: of(each) }));
+    const bars = (of) => beside.map((each) => ({ name: name(each), parts: of(each) }));
     const limit = usable === null ? [] : [Plot.ruleX([usable / GIB], { strokeDasharray: "4 3" })];
     return element(
       "div",

@@ -41,8 +41,8 @@ pub fn planner_page(choices: &Value) -> String {
 /// A page of a plain title that `scripts` draw from the document, within a policy.
 fn page(title: &str, document: &Value, policy: &str, scripts: &[&str]) -> String {
     let title = title.replace('&', "&amp;").replace('<', "&lt;");
-    // Within a script only a `<` can end it or begin a comment.
     let scripts = scripts.join("\n");
+    // Within a script only a `<` can end it or begin a comment.
     let data = document.to_string().replace('<', "\\u003c");
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\

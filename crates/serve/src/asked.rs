@@ -38,15 +38,14 @@ pub(crate) struct Asked {
 impl Asked {
     /// Searches for at most so long; what was found as a page shows it, or why nothing was.
     pub(crate) fn answer(&self, limit: Duration) -> Result<Value, String> {
-        let numbers = Numbers { products: parsed("products", self.products.as_ref())?, ..Numbers::default() };
-        let question = self.question(numbers)?;
+        let question = self.question()?;
         let question = Question { time_limit: Some(limit), ..question };
         let wanted = Wanted { top: TOP, tolerance: Some(TOLERANCE), explain: true, ..Wanted::default() };
         let answer = Answer::new(&question, &wanted).map_err(text)?;
-        page_document(&answer, numbers).map_err(text)
+        page_document(&answer).map_err(text)
     }
 
-    fn question(&self, numbers: Numbers) -> Result<Question, String> {
+    fn question(&self) -> Result<Question, String> {
         // A preset, whatever files have its name.
         let cluster = Cluster::preset(self.cluster.as_deref().unwrap_or(SearchSpec::CLUSTER)).map_err(text)?;
         let size = |choices: LayoutFile, field: Field, said: &Option<String>| {
@@ -60,7 +59,7 @@ impl Asked {
         let spec = SearchSpec {
             devices: parsed("devices", self.gpus.as_ref())?.map(|devices| vec![devices]),
             framework: self.framework.clone(),
-            numbers,
+            numbers: Numbers { products: parsed("products", self.products.as_ref())?, ..Numbers::default() },
             constraints: most.collect(),
             reserve: parsed("memory kept free", self.reserve.as_ref())?,
             tokens: parsed("tokens", self.tokens.as_ref())?,
@@ -142,7 +141,7 @@ mod tests {
         let before = std::env::current_dir().unwrap();
         std::env::set_current_dir(&folder).unwrap();
         let question = asked(r#"{"model":"gpt2-124m","cluster":"selene","gpus":"8","global_batch":"64"}"#);
-        let answer = question.question(Numbers::default());
+        let answer = question.question();
         std::env::set_current_dir(before).unwrap();
         std::fs::remove_dir_all(&folder).unwrap();
         assert_eq!(answer.unwrap().cluster.name, "selene");

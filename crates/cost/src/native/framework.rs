@@ -21,8 +21,8 @@ pub struct Framework {
     pub states: StateBytes,
     /// Bytes of an activation and of what is sent of it; also of the operands of products.
     pub activation_bytes: u64,
-    /// What operands of products of blocks are cast to, where they are not what is stored; the head's are not cast.
-    pub narrow: Option<NarrowFormat>,
+    /// What was said of the types of its numbers: gradients and states above follow them.
+    pub numbers: Numbers,
     /// Bytes of a logit while the loss is taken, and of its gradient.
     pub logit_bytes: u64,
     /// Bytes of a logit and its copies at the worst moment of the loss.
@@ -82,8 +82,13 @@ pub struct Numbers {
     pub gradients: Option<ElementType>,
     /// What the optimizer's moments are stored in.
     pub moments: Option<Moments>,
-    /// What operands of products are cast to.
+    /// What operands of products of blocks are cast to, where they are not what is stored; the head's are not cast.
     pub products: Option<NarrowFormat>,
+}
+
+impl Numbers {
+    /// [`Self::default`], in constants.
+    const USUAL: Self = Self { gradients: None, moments: None, products: None };
 }
 
 /// Bytes per parameter: of a matrix or a table.
@@ -184,7 +189,7 @@ impl Framework {
         sparsity: None,
         states: StateBytes { weight: 4, gradient: 4, optimizer: 8, gathered_weight: 4, sent_gradient: 4 },
         activation_bytes: 4,
-        narrow: None,
+        numbers: Numbers::USUAL,
         logit_bytes: 4,
         loss_bytes: 4,
         mask_bytes: 0,
@@ -220,7 +225,7 @@ impl Framework {
         sparsity: None,
         states: StateBytes { weight: 2, gradient: 4, optimizer: 12, gathered_weight: 2, sent_gradient: 4 },
         activation_bytes: 2,
-        narrow: None,
+        numbers: Numbers::USUAL,
         logit_bytes: 4,
         loss_bytes: 6,
         mask_bytes: 1,
@@ -330,7 +335,7 @@ impl Framework {
 
     /// FLOP/s of a device in most of its products, at best: what utilisation is a part of.
     pub fn product_peak(&self, device: &Device) -> f64 {
-        self.narrow.and_then(|narrow| narrow.peak(&device.peak)).unwrap_or_else(|| self.peak(device))
+        self.numbers.products.and_then(|narrow| narrow.peak(&device.peak)).unwrap_or_else(|| self.peak(device))
     }
 
     /// What products of the framework's operands reach of that peak.
@@ -365,7 +370,7 @@ impl Framework {
         if let Some(moments) = numbers.moments {
             states.optimizer = states.optimizer - Moments::F32.bytes() + moments.bytes();
         }
-        Self { states, gradients: numbers.gradients.unwrap_or(self.gradients), narrow: numbers.products, ..self }
+        Self { states, gradients: numbers.gradients.unwrap_or(self.gradients), numbers, ..self }
     }
 
     /// The framework of that name.

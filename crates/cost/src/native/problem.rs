@@ -155,7 +155,7 @@ impl Problem {
 
 /// Makes sure that the device has products of the operands that the framework casts to.
 fn check_narrow(device: &Device, framework: &Framework) -> Result<(), SpecError> {
-    match framework.narrow {
+    match framework.numbers.products {
         Some(narrow) if narrow.peak(&device.peak).is_none() => {
             let rule = format!("{} says nothing of products of operands in {narrow}", device.name);
             let remedy = "name a device that has them, or leave products in the type of values";

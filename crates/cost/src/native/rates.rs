@@ -83,7 +83,7 @@ impl Rates {
             attention: device.attention.clone(),
             attention_rate: framework.attention_rate * of_attention / peak,
             element_bytes: framework.activation_bytes as f64,
-            narrow: framework.narrow.and_then(|format| {
+            narrow: framework.numbers.products.and_then(|format| {
                 let products = device.narrow_products.as_ref().unwrap_or_else(|| framework.products(device)).clone();
                 Some(NarrowRates { format, product: 1.0 / (format.peak(&device.peak)? * share), products })
             }),

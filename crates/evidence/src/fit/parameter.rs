@@ -80,7 +80,7 @@ impl Generation {
                 of_curve(&mut device(run).filter(is_one)?.attention, 0)
             }),
             Parameter::new(format!("narrow_products.ceiling of {name}"), [0.2, 0.65, 1.0], move |run| {
-                run.framework.narrow?;
+                run.framework.numbers.products?;
                 of_curve(device(run).filter(is_one)?.narrow_products.as_mut()?, 0)
             }),
             Parameter::new(format!("tiers[0].efficiency of {name}"), [0.3, 0.7, 1.0], move |run| {

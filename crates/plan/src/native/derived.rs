@@ -11,7 +11,7 @@ impl Setting<'_> {
     /// FLOP/s of a device in the products of the framework's type, what MFU and HFU are taken of, and the type; `None` where
     /// the cluster's device is not described.
     pub fn peak(&self) -> Option<(f64, &'static str)> {
-        let name = match (self.framework.narrow, self.framework.activation_bytes) {
+        let name = match (self.framework.numbers.products, self.framework.activation_bytes) {
             (Some(NarrowFormat::Nvfp4), _) => "4-bit",
             (Some(_), _) => "8-bit",
             (None, ..=2) => "16-bit",

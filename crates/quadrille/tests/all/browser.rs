@@ -5,6 +5,8 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use serde_json::Value;
+
 use crate::common::run;
 
 const BROWSER: &str = "chromium";
@@ -79,6 +81,25 @@ fn a_plan_in_a_file_is_drawn_at_every_width() {
     fs::write(&path, page.replace("function drawPlan(plan)", "function drawPlan(other)")).unwrap();
     let (page, console) = drawn(&format!("file://{}", path.display()), 900).unwrap();
     assert!(console.iter().any(|line| line.contains("plan is not defined")) && !page.contains("<svg"), "{console:?}");
+}
+
+#[test]
+fn layouts_of_a_page_are_in_the_numbers_of_the_plan() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = "plan --model llama3-8b --gpus 16 --cluster dgx-h100 --fix data=8,x=2,zero=1 --html plan.html";
+    let exported = |numbers: &str| {
+        let output = run(folder.path(), &format!("{plan} {numbers}"));
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let page = fs::read_to_string(folder.path().join("plan.html")).unwrap();
+        let data = page.split("id=\"data\">").nth(1).and_then(|rest| rest.split("</script>").next()).unwrap();
+        let document: Value = serde_json::from_str(data).unwrap();
+        document["exports"][0]["text"].as_str().unwrap().to_owned()
+    };
+    let said = ["--fp8-recipe tensorwise", "--grad-reduce-in-bf16", "--exp-avg-dtype bf16"];
+    let (usual, narrow) = (exported(""), exported("--products fp8 --gradients bf16 --moments bf16"));
+    for flag in said {
+        assert!(narrow.contains(flag) && !usual.contains(flag), "{flag}: {narrow}");
+    }
 }
 
 /// A process that ends with the test, however that ends.

@@ -1,9 +1,8 @@
 //! What the page of a plan shows.
 
-use quadrille_cost::native::Numbers;
 use quadrille_plan::export::{Export, Framework, Precision, Target, export};
 use quadrille_plan::native::Answer;
-use quadrille_spec::{ElementType, SpecError};
+use quadrille_spec::SpecError;
 use serde_json::{Value, json};
 
 use super::assumed::assumed_text;
@@ -11,13 +10,13 @@ use super::band::band_text;
 use super::document;
 
 /// All that was found, for [`page`](super::page): the [`document`] with the advised layout in the words of each framework
-/// (`exports`), and how sure its time is, in words (`told`); `numbers` are what was said of the plan's numbers.
+/// (`exports`), and how sure its time is, in words (`told`).
 ///
 /// # Errors
 /// None for what a search has found.
-pub fn page_document(answer: &Answer, numbers: Numbers) -> Result<Value, SpecError> {
+pub fn page_document(answer: &Answer) -> Result<Value, SpecError> {
     let mut document = document(answer)?;
-    document["exports"] = exports(answer, numbers)?;
+    document["exports"] = exports(answer)?;
     let Answer { question, advised, sensitivities, .. } = answer;
     let told = [band_text(question, &advised.candidate), assumed_text(sensitivities, advised.price.seconds)];
     document["told"] =
@@ -26,12 +25,10 @@ pub fn page_document(answer: &Answer, numbers: Numbers) -> Result<Value, SpecErr
 }
 
 /// The advised layout as each framework says it, or why it cannot.
-fn exports(answer: &Answer, numbers: Numbers) -> Result<Value, SpecError> {
+fn exports(answer: &Answer) -> Result<Value, SpecError> {
     let layout = answer.question.layout(&answer.advised)?;
     let precision = if answer.question.framework.is_own() { Precision::F32 } else { Precision::Bf16 };
-    let numbers =
-        Numbers { gradients: (layout.gradients == ElementType::Bf16).then_some(ElementType::Bf16), ..numbers };
-    let target = Target { gpus_per_node: layout.per_node, precision, numbers };
+    let target = Target { gpus_per_node: layout.per_node, precision, numbers: answer.question.framework.numbers };
     let of = |(name, framework)| match export(framework, &answer.question.model, &layout, &target) {
         Ok(Export { text, cannot_express }) => json!({
             "framework": name,

@@ -48,7 +48,7 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
         write_file("--csv", path, csv(rows(&answer)?)?.as_bytes())?;
     }
     if let Some(path) = &results.html {
-        let mut shown = page_document(&answer, arguments.question.numbers.said())?;
+        let mut shown = page_document(&answer)?;
         spell(&mut shown);
         write_file("--html", path, page(&shown).as_bytes())?;
         // Of that page alone unless it was asked for.
