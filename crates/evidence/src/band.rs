@@ -2,6 +2,7 @@
 //! their source.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use quadrille_cost::native::{Candidate, Framework};
 use quadrille_spec::{Axis, Cluster, Model};
@@ -96,12 +97,13 @@ pub struct Known {
 }
 
 impl Known {
-    /// The table that comes with the program.
-    pub fn all() -> Vec<Self> {
-        csv::Reader::from_reader(TABLE.as_bytes())
-            .deserialize::<Line>()
-            .filter_map(|line| line.ok().map(Self::from))
-            .collect()
+    /// The table that comes with the program, read once.
+    pub fn all() -> &'static [Self] {
+        static ALL: LazyLock<Vec<Known>> = LazyLock::new(|| {
+            let lines = csv::Reader::from_reader(TABLE.as_bytes()).into_deserialize::<Line>();
+            lines.filter_map(|line| line.ok().map(Known::from)).collect()
+        });
+        &ALL
     }
 
     /// Samples with what was predicted of them.

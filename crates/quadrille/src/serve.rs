@@ -7,7 +7,7 @@ use clap::Args;
 use crate::failure::Failure;
 use crate::output::{print_text, remark};
 
-/// The planner as a page on this machine: every change of the question is answered at once, and the page's address holds the whole
+/// The planner as a page on this machine: every change of the question is answered by a search, and the page's address holds the whole
 /// question. Nothing is read from other machines, and no request reads or writes files.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]

@@ -90,7 +90,7 @@ pub fn text(evaluation: &Evaluation, summary: &Summary) -> String {
     text += &errors_table(&summary.times);
     text += "\nseconds of a step, by numbers that were fitted without the source (all rows of the table that comes with the \
              program)\n";
-    text += &crossed(&Known::all());
+    text += &crossed(Known::all());
     text += "\nbytes of a device\n";
     text += &errors_table(&summary.memory);
     let fits = summary.fits;

@@ -8,7 +8,7 @@ use quadrille_plan::native::Question;
 pub(super) fn band(question: &Question, candidate: &Candidate) -> Option<Band> {
     let Question { model, cluster, framework, seq_len, .. } = question;
     let planned = Likeness::of(model, cluster, framework, candidate, *seq_len);
-    Band::around(&planned, framework, &Known::all())
+    Band::around(&planned, framework, Known::all())
 }
 
 /// The same for people.
