@@ -34,6 +34,8 @@ pub enum Rule {
     Data,
     /// Pieces of layers have a block.
     Pieces,
+    /// The passes of all stages together can be listed.
+    Passes,
     /// Several chunks, and the groups of microbatches of the interleaved schedule.
     Interleaved,
     /// Microbatches cut the share of a data rank, and are cut by z, y, x and overlap chunks.
@@ -59,6 +61,7 @@ impl fmt::Display for Rule {
             Self::Context => "context cuts sequences into two equal pieces a rank",
             Self::Data => "data, and expert with it, divides the global batch",
             Self::Pieces => "every piece of layers has a block",
+            Self::Passes => "not too many passes are listed",
             Self::Interleaved => "interleaved chunks and groups of microbatches",
             Self::Microbatch => "the microbatch is cut evenly",
             Self::Summa => "SUMMA cuts evenly into panels",

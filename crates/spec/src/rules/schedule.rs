@@ -5,7 +5,7 @@ use super::{Check, Rule};
 use crate::remedy::{Broken, Change, Values, Way};
 use crate::{Axis, Field, Layout, Model, Offload, Recompute, Schedule};
 
-pub(super) const CHECKS: [Check; 4] = [PIECES, SEVERAL, MICROBATCHES, GROUPS];
+pub(super) const CHECKS: [Check; 5] = [PIECES, PASSES, SEVERAL, MICROBATCHES, GROUPS];
 
 /// Of the list of pieces, and of what the search does not vary.
 pub(super) const LISTED: [Check; 3] = [SUM, BLOCKS, BUCKETS];
@@ -33,6 +33,27 @@ pub(super) const PIECES: Check = Check {
             Way::Choice(Change::Set(Field::Chunks, 1.into())),
         ];
         Broken::new(Axis::Pipe, pieces, rule, ways)
+    },
+};
+
+impl Layout {
+    /// Most passes of all stages together, three for every microbatch and piece: their lists are held in memory.
+    pub const MOST_PASSES: usize = 1 << 24;
+}
+
+/// A schedule lists every pass of every stage.
+const PASSES: Check = Check {
+    rule: Rule::Passes,
+    keeps: |layout, _| {
+        let pieces = 3 * layout.grid.size(Axis::Pipe).saturating_mul(layout.chunks);
+        pieces.saturating_mul(layout.microbatches()) <= Layout::MOST_PASSES
+    },
+    tell: |layout, _| {
+        let (microbatches, most) = (layout.microbatches(), Layout::MOST_PASSES);
+        let rule = format!(
+            "a schedule lists at most {most} passes (3 * pipe * chunks * microbatches), and has {microbatches} microbatches"
+        );
+        cut_unevenly(layout, rule, vec![Way::Choice(Change::Set(Field::Chunks, 1.into()))])
     },
 };
 

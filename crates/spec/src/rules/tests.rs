@@ -262,6 +262,22 @@ fn loads_that_biases_follow_can_be_counted() {
 }
 
 #[test]
+fn no_more_passes_are_listed_than_memory_holds() {
+    // Two passes of a microbatch on each of two stages, and room for weight gradients of their own: 6 of 2^24.
+    let model = model().reshaped(|m| m.layers = 2);
+    let of = |grid: &str, microbatch, batch| {
+        Layout::new(&model, &LayoutRequest { microbatch: Some(microbatch), ..request(grid, batch) })
+    };
+    let most = Layout::MOST_PASSES / 6;
+    assert!(of("pipe=2", 1, most).is_ok());
+    let message = of("pipe=2", 1, most + 1).unwrap_err().to_string();
+    assert!(message.contains("at most 16777216 passes") && message.contains("2796203 microbatches"), "{message}");
+    assert!(of("pipe=2", 2, 2 * most).is_ok());
+    let message = of("pipe=2", 1, 2 * most).unwrap_err().to_string();
+    assert!(message.ends_with("try `layout.microbatch` 2"), "{message}");
+}
+
+#[test]
 fn generation_has_no_groups() {
     let model = experts(&[("capacity_group", "16")]);
     let layout = Layout::new(&model, &request("data=2", 2)).unwrap();

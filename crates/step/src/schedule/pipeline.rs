@@ -4,9 +4,6 @@ use quadrille_spec::{Axis, Layout, Schedule};
 
 use super::{Action, Pass, ScheduleError};
 
-/// Most passes of all stages together: beyond it the lists would fill memory.
-const MOST_PASSES: usize = 1 << 24;
-
 /// What a schedule is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Pipeline {
@@ -88,8 +85,9 @@ impl Pipeline {
                 return Err(invalid(field, value, "a pipeline has at least 1", "use 1 or more"));
             }
             passes = passes.saturating_mul(value);
-            if passes > MOST_PASSES {
-                let rule = format!("a schedule lists at most {MOST_PASSES} passes, 3 * stages * chunks * microbatches");
+            if passes > Layout::MOST_PASSES {
+                let most = Layout::MOST_PASSES;
+                let rule = format!("a schedule lists at most {most} passes, 3 * stages * chunks * microbatches");
                 return Err(invalid(field, value, rule, "use fewer stages, chunks or microbatches"));
             }
         }
