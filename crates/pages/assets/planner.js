@@ -81,21 +81,35 @@ async function ask() {
   };
   say("Searching …", "soft");
   answer.classList.add("old");
-  let response, found;
-  try {
-    response = await fetch("plan", { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(question), signal: mine.signal });
-    found = await response.json();
-  } catch {
-    if (mine === waiting) say("The server does not answer: is it still running?", "warn");
-    return;
+  const show = (found) => {
+    for (const each of found.refusals) each.example = inWords(each.example);
+    for (const each of found.exports) if (each.refused) each.refused = inWords(each.refused);
+    answer.replaceChildren(...drawPlan(found));
+  };
+  const after = () => seconds((performance.now() - begin) / 1000);
+  // What a moment finds is shown at once, the whole answer when it is there.
+  for (const first of [true, false]) {
+    const [isFound, found] = await posted({ ...question, first }, mine.signal);
+    if (mine !== waiting) return;
+    if (!isFound && first && found) continue;
+    if (!isFound) return say(found ? inWords(found.error) : "The server does not answer: is it still running?", "warn");
+    const isWhole = !(first && found.stopped);
+    show({ ...found, stopped: found.stopped && isWhole });
+    if (isWhole) break;
+    say(`The best after ${after()}; searching on …`, "soft");
   }
-  if (mine !== waiting) return;
-  if (!response.ok) return say(inWords(found.error), "warn");
-  for (const each of found.refusals) each.example = inWords(each.example);
-  for (const each of found.exports) if (each.refused) each.refused = inWords(each.refused);
-  answer.replaceChildren(...drawPlan(found));
   answer.classList.remove("old");
-  say(`Answered in ${seconds((performance.now() - begin) / 1000)}.`, "soft");
+  say(`Answered in ${after()}.`, "soft");
+}
+
+/** Whether a question was answered, and what the server says; nothing where it is silent. */
+async function posted(question, signal) {
+  try {
+    const response = await fetch("plan", { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(question), signal });
+    return [response.ok, await response.json()];
+  } catch {
+    return [false, null];
+  }
 }
 
 const link = element("button", { class: "action", type: "button", click: copyLink }, "Copy link");

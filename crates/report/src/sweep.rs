@@ -275,7 +275,7 @@ fn significant(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use quadrille_cost::native::Framework;
-    use quadrille_plan::native::{Budget, Nothing, Reserve, Space};
+    use quadrille_plan::native::{Budget, Cancel, Nothing, Reserve, Space};
     use quadrille_spec::{Cluster, Imbalance, Model};
 
     use super::*;
@@ -297,6 +297,7 @@ mod tests {
             price_per_hour: None,
             budget: Budget::default(),
             time_limit: None,
+            cancel: Cancel::default(),
         };
         Sweep::new(question, first.parse().unwrap(), second.map(|second| second.parse().unwrap())).unwrap()
     }

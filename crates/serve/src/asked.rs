@@ -5,12 +5,15 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use quadrille_cost::native::Numbers;
-use quadrille_plan::native::{Answer, Bound, Question, TOLERANCE, Wanted};
+use quadrille_plan::native::{Answer, Bound, Cancel, Question, TOLERANCE, Wanted};
 use quadrille_report::plan::page_document;
 use quadrille_run::{SaidLayout, SearchSpec};
 use quadrille_spec::{Cluster, Field, LayoutFile, Model};
 use serde::Deserialize;
 use serde_json::Value;
+
+/// What a first answer may take to be there at once for who changes a question.
+const MOMENT: Duration = Duration::from_millis(50);
 
 /// Layouts that the page shows.
 const TOP: usize = 10;
@@ -33,15 +36,22 @@ pub(crate) struct Asked {
     reserve: Option<String>,
     tokens: Option<String>,
     price_per_hour: Option<String>,
+    /// Whether the best that a moment finds is wanted now: the whole answer where that is all there is to find.
+    #[serde(default)]
+    first: bool,
 }
 
 impl Asked {
-    /// Searches for at most so long; what was found as a page shows it, or why nothing was.
-    pub(crate) fn answer(&self, limit: Duration) -> Result<Value, String> {
-        let question = self.question()?;
-        let question = Question { time_limit: Some(limit), ..question };
-        let wanted = Wanted { top: TOP, tolerance: Some(TOLERANCE), explain: true, ..Wanted::default() };
-        let answer = Answer::new(&question, &wanted).map_err(text)?;
+    /// Searches for at most so long, and until that is cancelled; what was found as a page shows it, or why nothing was. A first
+    /// answer that is not the whole one is not explained.
+    pub(crate) fn answer(&self, limit: Duration, cancel: Cancel) -> Result<Value, String> {
+        let limit = if self.first { limit.min(MOMENT) } else { limit };
+        let question = Question { time_limit: Some(limit), cancel, ..self.question()? };
+        let wanted = Wanted { top: TOP, tolerance: Some(TOLERANCE), ..Wanted::default() };
+        let mut answer = Answer::new(&question, &wanted).map_err(text)?;
+        if !(self.first && answer.found.stopped) {
+            answer.explain().map_err(text)?;
+        }
         page_document(&answer).map_err(text)
     }
 
@@ -98,7 +108,7 @@ mod tests {
     }
 
     fn refused(text: &str) -> String {
-        asked(text).answer(Duration::from_secs(60)).unwrap_err()
+        asked(text).answer(Duration::from_secs(60), Cancel::default()).unwrap_err()
     }
 
     #[test]
@@ -107,7 +117,7 @@ mod tests {
             r#"{"model":"gpt2-1558m","cluster":"dgx-a100","gpus":"16","global_batch":"64","max_x":"2","reserve":"10%",
                 "tokens":"1e9","price_per_hour":"2"}"#,
         );
-        let document = document.answer(Duration::from_secs(60)).unwrap();
+        let document = document.answer(Duration::from_secs(60), Cancel::default()).unwrap();
         assert_eq!((document["gpus"].as_u64(), document["global_batch"].as_u64()), (Some(16), Some(64)));
         let plans = document["plans"].as_array().unwrap();
         let sizes = |plan: &Value| plan["layout"]["grid"].as_str().unwrap().to_owned();
@@ -123,7 +133,7 @@ mod tests {
         let config = include_str!("../../spec/tests/data/hugging_face/gemma-2-2b.json");
         let question =
             serde_json::json!({ "config": config, "cluster": "dgx-h100", "gpus": "8", "global_batch": "64" });
-        let found = asked(&question.to_string()).answer(Duration::from_secs(60)).unwrap();
+        let found = asked(&question.to_string()).answer(Duration::from_secs(60), Cancel::default()).unwrap();
         assert_eq!((found["model"].as_str(), found["gpus"].as_u64()), (Some("gemma2"), Some(8)));
         // Of the published 2,614,341,888 weights, each read once in a step at least.
         assert!(found["plans"][0]["model_flops"].as_f64().unwrap() > 6.0 * 2.6e9 * 64.0 * 4096.0);

@@ -1,8 +1,8 @@
 //! The planner as a page of a local server: the page asks, one search at a time answers.
 //!
 //! No request reads or writes a file: models and clusters are presets, or the text of a `config.json` that the request itself
-//! holds. A question is of at most [`LONGEST`] bytes, its search ends after [`SECONDS`] (what explains the answer comes after it), and
-//! while [`MOST_WAITING`] questions wait others are refused.
+//! holds. A question is of at most [`LONGEST`] bytes, its search ends after [`SECONDS`] (what explains the answer comes after it) and
+//! when its client goes, and while [`MOST_WAITING`] questions wait others are refused.
 
 mod asked;
 
@@ -22,6 +22,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use quadrille_cost::native::{Framework, NarrowFormat};
 use quadrille_pages::planner_page;
+use quadrille_plan::native::Cancel;
 use quadrille_spec::{Cluster, Model};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -97,15 +98,26 @@ async fn plan(State(searches): State<Arc<Searches>>, asked: Result<Json<Asked>, 
     let Ok(running) = searches.running.clone().acquire_owned().await else {
         return refusal(StatusCode::SERVICE_UNAVAILABLE, "the server ends");
     };
-    // A search goes on when its client has gone, and with it what it was allowed.
+    let cancel = Cancel::default();
+    // This function ends early where the client has gone.
+    let _wanted = Wanted(cancel.clone());
     let search = move || {
         let _allowed = (place, running);
-        asked.answer(Duration::from_secs_f64(SECONDS))
+        asked.answer(Duration::from_secs_f64(SECONDS), cancel)
     };
     match tokio::task::spawn_blocking(search).await {
         Ok(Ok(document)) => told(StatusCode::OK, &document),
         Ok(Err(reason)) => refusal(StatusCode::UNPROCESSABLE_ENTITY, &reason),
         Err(_) => refusal(StatusCode::INTERNAL_SERVER_ERROR, "the search failed, which is a fault of this program"),
+    }
+}
+
+/// Cancels a search when nobody waits for it any more.
+struct Wanted(Cancel);
+
+impl Drop for Wanted {
+    fn drop(&mut self) {
+        self.0.cancel();
     }
 }
 

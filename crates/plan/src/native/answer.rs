@@ -3,11 +3,13 @@
 use std::cmp::Reverse;
 use std::time::Instant;
 
+use quadrille_cost::native::PriceError;
+
 use super::explain::{Sensitivity, sensitivities};
 use super::explanation::Explanation;
-use super::front::front;
+use super::front::{front, grain};
 use super::nothing::Nothing;
-use super::question::{Question, share_of, stop_at};
+use super::question::{Question, share_of};
 use super::ranking::Ranked;
 use super::search::{Found, Search};
 
@@ -49,7 +51,7 @@ pub struct Answer<'a> {
     pub seconds: f64,
     /// What a tenth more of each number of the hardware gives the advised layout.
     pub sensitivities: Vec<Sensitivity>,
-    /// Of the advised layout, where it was asked for.
+    /// Of the advised layout, where it was asked for, or after [`Self::explain`].
     pub explanation: Option<Explanation>,
 }
 
@@ -78,12 +80,12 @@ impl<'a> Answer<'a> {
         let search = Search { one_per_grid, front: wanted.front_over.is_some(), tolerance, ..search };
         let mut others = wanted.front_over.clone().unwrap_or_default();
         others.retain(|devices| *devices != question.devices);
-        let mut found = search.run(&stop_at(share_of(end, 1 + others.len())))?;
+        let mut found = search.run(&question.stop_at(share_of(end, 1 + others.len())))?;
         let mut layouts = found.front.clone();
         let mut incomplete: Vec<usize> = found.stopped.then_some(question.devices).into_iter().collect();
         for (index, devices) in others.iter().enumerate() {
             let other = Search { devices: *devices, top: 0, ..search.clone() };
-            let other = other.run(&stop_at(share_of(end, others.len() - index)))?;
+            let other = other.run(&question.stop_at(share_of(end, others.len() - index)))?;
             found.stopped |= other.stopped;
             incomplete.extend(other.stopped.then_some(*devices));
             layouts.extend(other.front);
@@ -93,11 +95,14 @@ impl<'a> Answer<'a> {
         let best =
             |ranked: &[Ranked], layouts: &[Ranked]| ranked.first().or_else(|| layouts.iter().min_by(fastest)).copied();
         let Some(quickest) = best(&found.ranked, &layouts) else {
-            return Err(search.why_nothing(&found, &stop_at(end)));
+            return Err(search.why_nothing(&found, &question.stop_at(end)));
         };
         if let Some(deadline) = search.deadline {
             found.ranked.retain(|ranked| deadline.is_kept(ranked));
             layouts.retain(|ranked| deadline.is_kept(ranked));
+        }
+        if question.cancel.is_cancelled() {
+            return Err(Nothing::Stopped { devices: question.devices });
         }
         let best = match (best(&found.ranked, &layouts), &search.deadline) {
             (Some(best), _) => best,
@@ -106,14 +111,28 @@ impl<'a> Answer<'a> {
         };
         let seconds = start.elapsed().as_secs_f64();
         let advised = found.simplest.unwrap_or(best);
+        let sensitivities = sensitivities(&search.setting, &question.layout(&advised)?)?;
+        let (front, explanation) = (front(&layouts, grain(search.setting.capacity)), None);
+        let mut answer =
+            Self { question, search, found, best, advised, front, incomplete, seconds, sensitivities, explanation };
+        if wanted.explain {
+            answer.explain()?;
+        }
+        Ok(answer)
+    }
+
+    /// Explains the advised layout.
+    ///
+    /// # Errors
+    /// None for what a search has found.
+    pub fn explain(&mut self) -> Result<(), PriceError> {
+        let Self { question, search, found, best, advised, sensitivities, .. } = &*self;
         // Beside what is not the fastest the fastest is of most interest.
-        let other = if advised == best { found.ranked.get(1).copied() } else { Some(best) };
-        let layout = question.layout(&advised)?;
-        let sensitivities = sensitivities(&search.setting, &layout)?;
-        let explain = || Explanation::new(&search.setting, &layout, advised, sensitivities.clone(), other);
-        let explanation = wanted.explain.then(explain).transpose()?;
-        let front = front(&layouts);
-        Ok(Self { question, search, found, best, advised, front, incomplete, seconds, sensitivities, explanation })
+        let other = if advised == best { found.ranked.get(1).copied() } else { Some(*best) };
+        let layout = question.layout(advised)?;
+        let explanation = Explanation::new(&search.setting, &layout, *advised, sensitivities.clone(), other)?;
+        self.explanation = Some(explanation);
+        Ok(())
     }
 
     /// What each rule refused, most grids first.

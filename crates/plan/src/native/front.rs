@@ -2,11 +2,19 @@
 
 use super::ranking::{Ranked, comparable};
 
-/// The layouts than which none has at most as many devices, at most their time and at most their memory, and less of one
-/// of them; fewest devices first, then fastest first. Of equal ones the first stays.
-pub fn front(layouts: &[Ranked]) -> Vec<Ranked> {
-    let point =
-        |ranked: &Ranked| (ranked.candidate.devices(), comparable(ranked.price.seconds), ranked.price.memory.total());
+/// Memory is told apart by this part of what a device has for a layout: a front of smaller differences would be long, and no more use.
+const GRAINS: u64 = 32;
+
+/// The bytes by which memory is told apart on devices with so much of it; 1 GiB where it is not known.
+pub fn grain(capacity: Option<u64>) -> u64 {
+    capacity.map_or(1 << 30, |capacity| (capacity / GRAINS).max(1))
+}
+
+/// The layouts than which none has at most as many devices, at most their time and at most their memory in whole grains, and less of
+/// one of them; fewest devices first, then fastest first. Of equal ones the first stays.
+pub fn front(layouts: &[Ranked], grain: u64) -> Vec<Ranked> {
+    let grains = |ranked: &Ranked| ranked.price.memory.total().div_ceil(grain);
+    let point = |ranked: &Ranked| (ranked.candidate.devices(), comparable(ranked.price.seconds), grains(ranked));
     let is_beaten = |at: usize| {
         let (devices, seconds, bytes) = point(&layouts[at]);
         layouts.iter().enumerate().any(|(other, ranked)| {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::budget::Deadline;
 use super::nothing::Nothing;
-use super::question::{Question, share_of, stop_at};
+use super::question::{Question, share_of};
 use super::ranking::Ranked;
 
 /// So many times as many devices are tried where a number of them is not done in time.
@@ -85,7 +85,7 @@ impl Question {
         let mut looked = Looked::default();
         for (index, count) in devices.iter().enumerate() {
             let question = Self { devices: *count, ..self.clone() };
-            let stop = stop_at(share_of(end, devices.len() - index));
+            let stop = self.stop_at(share_of(end, devices.len() - index));
             let search = question.search(1)?;
             let found = search.run(&stop)?;
             looked.searched.extend((!found.stopped).then_some(*count));

@@ -1,6 +1,8 @@
 //! What is asked of a search.
 
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use quadrille_cost::native::{Candidate, Framework, Price, PriceError};
@@ -46,6 +48,32 @@ pub struct Question {
     pub budget: Budget,
     /// After so long searches end with what they have found.
     pub time_limit: Option<Duration>,
+    /// Ends them whenever whoever asked does not want the answer any more.
+    pub cancel: Cancel,
+}
+
+/// A word to searches that nobody waits for them any more; every copy of it says the same.
+///
+/// ```
+/// # use quadrille_plan::native::Cancel;
+/// let (asked, searching) = (Cancel::default(), Cancel::default());
+/// let copy = searching.clone();
+/// copy.cancel();
+/// assert!(searching.is_cancelled() && !asked.is_cancelled());
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Cancel(Arc<AtomicBool>);
+
+impl Cancel {
+    /// Ends all searches of the question, and of its copies.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was said.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// Memory of a device that a plan leaves free.
@@ -148,6 +176,7 @@ impl Question {
             price_per_hour: None,
             budget: Budget::default(),
             time_limit: None,
+            cancel: Cancel::default(),
         };
         question.reserved()?;
         Ok(question)
@@ -220,6 +249,12 @@ impl Question {
         self.time_limit.and_then(|limit| Instant::now().checked_add(limit))
     }
 
+    /// Whether a search of this question is to stop that ends at `end`, for [`Search::run`].
+    pub fn stop_at(&self, end: Option<Instant>) -> impl Fn() -> bool + Sync + use<> {
+        let cancel = self.cancel.clone();
+        move || cancel.is_cancelled() || end.is_some_and(|end| Instant::now() >= end)
+    }
+
     /// The layout of what a search has found.
     ///
     /// # Errors
@@ -235,11 +270,6 @@ impl Question {
     pub fn layout_file(&self, ranked: &Ranked) -> Result<String, SpecError> {
         LayoutFile::of(&self.layout(ranked)?).to_toml()
     }
-}
-
-/// Whether a search is to stop that ends at `end`, for [`Search::run`].
-pub fn stop_at(end: Option<Instant>) -> impl Fn() -> bool + Sync {
-    move || end.is_some_and(|end| Instant::now() >= end)
 }
 
 /// The end of the first of `searches` searches that begin now and share the time until `end` equally.

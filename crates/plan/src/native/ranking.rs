@@ -92,16 +92,20 @@ impl Fastest {
         Self { top, one_per_grid, ranked: Vec::new() }
     }
 
-    /// The time above which nothing is kept any more.
-    pub fn limit(&self) -> f32 {
-        match self.ranked.last() {
-            Some(last) if self.ranked.len() >= self.top => comparable(last.price.seconds),
-            _ => f32::INFINITY,
-        }
+    /// The time above which a layout is not kept: that of the last where there are enough, or of what is known of its grid.
+    pub fn limit(&self, candidate: &Candidate) -> f32 {
+        let last = self.ranked.last().filter(|_| self.ranked.len() >= self.top);
+        let seconds = |ranked: &Ranked| comparable(ranked.price.seconds);
+        last.into_iter().chain(self.of_grid(candidate)).map(seconds).fold(f32::INFINITY, f32::min)
+    }
+
+    /// What is kept of a layout's grid, where it is one.
+    fn of_grid(&self, candidate: &Candidate) -> Option<&Ranked> {
+        self.ranked.iter().find(|other| self.one_per_grid && other.candidate.sizes == candidate.sizes)
     }
 
     pub fn offer(&mut self, offered: Ranked) {
-        if comparable(offered.price.seconds) > self.limit() {
+        if comparable(offered.price.seconds) > self.limit(&offered.candidate) {
             return;
         }
         if self.one_per_grid
@@ -119,22 +123,33 @@ impl Fastest {
     }
 }
 
-/// The layouts than which none is both faster and smaller, fastest first: so each needs less memory than the one before.
-#[derive(Debug, Clone, Default)]
+/// The layouts than which none is both faster and smaller by whole grains of memory, fastest first: so each needs fewer grains than
+/// the one before.
+#[derive(Debug, Clone)]
 struct Front {
+    /// Bytes that make a difference, at least 1.
+    grain: u64,
     ranked: Vec<Ranked>,
 }
 
 impl Front {
+    pub fn new(grain: u64) -> Self {
+        Self { grain, ranked: Vec::new() }
+    }
+
     /// Whether something found is at least as fast and as small as these bounds, and faster or smaller.
     pub fn beats(&self, seconds: f32, bytes: u64) -> bool {
         // The slowest one that is no slower is the smallest of those.
         let faster = self.ranked.partition_point(|ranked| comparable(ranked.price.seconds) < seconds);
-        self.ranked[..faster].last().is_some_and(|ranked| ranked.price.memory.total() <= bytes)
+        self.ranked[..faster].last().is_some_and(|ranked| self.grains(ranked) <= bytes.div_ceil(self.grain))
+    }
+
+    fn grains(&self, ranked: &Ranked) -> u64 {
+        ranked.price.memory.total().div_ceil(self.grain)
     }
 
     pub fn offer(&mut self, offered: Ranked) {
-        let bytes = |ranked: &Ranked| ranked.price.memory.total();
+        let bytes = |ranked: &Ranked| self.grains(ranked);
         // What several parts of a search kept is offered several times.
         let Err(at) = self.ranked.binary_search_by(|other| other.order(&offered)) else { return };
         // The last that is no slower is the smallest of those.
@@ -158,9 +173,10 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    pub fn new(top: usize, one_per_grid: bool, front: bool) -> Self {
+    /// With a front that tells memory apart by so many bytes, if one is wanted.
+    pub fn new(top: usize, one_per_grid: bool, front: Option<u64>) -> Self {
         let fastest = (top > 0).then(|| Fastest::new(top, one_per_grid));
-        Self { fastest, front: front.then(Front::default), smallest: None, simplest: None }
+        Self { fastest, front: front.map(Front::new), smallest: None, simplest: None }
     }
 
     pub fn smallest() -> Self {
@@ -193,7 +209,7 @@ impl Kept {
     pub fn is_worthless(&self, simplest: &Candidate, seconds: f64, bytes: u64) -> bool {
         let seconds = comparable(seconds);
         self.simplest.as_ref().is_none_or(|found| found.is_worthless(simplest, seconds))
-            && self.fastest.as_ref().is_none_or(|fastest| seconds > fastest.limit())
+            && self.fastest.as_ref().is_none_or(|fastest| seconds > fastest.limit(simplest))
             && self.front.as_ref().is_none_or(|front| front.beats(seconds, bytes))
             && self.smallest.is_none_or(|smallest| smallest.is_some_and(|found| found.price.memory.total() < bytes))
     }
@@ -252,9 +268,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn fronts_hold_what_nothing_dominates(points in prop::collection::vec((0..20_u8, 0..20_u8, 1..4_usize), 0..60)) {
+        fn fronts_hold_what_nothing_dominates(
+            points in prop::collection::vec((0..20_u8, 0..20_u8, 1..4_usize), 0..60),
+            grain in 1..6_u64,
+        ) {
             let all: Vec<Ranked> = points.into_iter().map(|(s, b, data)| ranked(s, b, data)).collect();
-            let point = |ranked: &Ranked| (comparable(ranked.price.seconds), ranked.price.memory.total());
+            let point = |ranked: &Ranked| (comparable(ranked.price.seconds), ranked.price.memory.total().div_ceil(grain));
             let dominates = |one: &Ranked, other: &Ranked| {
                 let ((seconds, bytes), (others, other_bytes)) = (point(one), point(other));
                 seconds <= others && bytes <= other_bytes && one.order(other).is_lt()
@@ -263,7 +282,7 @@ mod tests {
                 all.iter().filter(|ranked| !all.iter().any(|other| dominates(other, ranked))).copied().collect();
             expected.sort_by(Ranked::order);
             expected.dedup();
-            let mut front = Front::default();
+            let mut front = Front::new(grain);
             all.iter().for_each(|ranked| front.offer(*ranked));
             prop_assert_eq!(front.ranked, expected);
         }

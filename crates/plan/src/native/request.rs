@@ -8,7 +8,7 @@ use quadrille_spec::{Cluster, Imbalance, Layout, LayoutFile, Model, SpecError};
 use super::budget::Budget;
 use super::count::Counts;
 use super::nothing::Nothing;
-use super::question::{Question, Reserve, stop_at};
+use super::question::{Cancel, Question, Reserve};
 use super::space::Space;
 
 /// What is to be planned.
@@ -70,7 +70,7 @@ impl<'a> PlanRequest<'a> {
     pub fn plan(&self) -> Result<Plan, Nothing> {
         let question = self.question()?;
         let search = question.search(self.top)?;
-        let stop = stop_at(question.end());
+        let stop = question.stop_at(question.end());
         let found = search.run(&stop)?;
         if found.ranked.is_empty() && self.top > 0 {
             return Err(search.why_nothing(&found, &stop));
@@ -105,6 +105,7 @@ impl<'a> PlanRequest<'a> {
             price_per_hour: None,
             budget: Budget::default(),
             time_limit: self.time_limit,
+            cancel: Cancel::default(),
         })
     }
 }

@@ -15,6 +15,7 @@ use rayon::prelude::*;
 use super::budget::Deadline;
 use super::count::{Counts, Refused, Tally};
 use super::cuts::{Cut, Cuts, Outer, Place, cuts};
+use super::front::grain;
 use super::placement::node;
 use super::pool::Pool;
 use super::ranking::{Kept, Ranked, comparable};
@@ -37,7 +38,7 @@ pub struct Search<'a> {
     pub top: usize,
     /// Whether they are on different grids.
     pub one_per_grid: bool,
-    /// Whether the front of time against memory is wanted.
+    /// Whether the front of time against memory is wanted, which tells memory apart by a 32nd of what a device has for layouts.
     pub front: bool,
     /// Beside them the simplest is wanted of those that are slower than the fastest by at most this fraction of its time;
     /// `None`: it is not.
@@ -110,7 +111,9 @@ impl Search<'_> {
     /// # Errors
     /// A model, cluster, batch or sequence that cannot be priced.
     pub fn run(&self, stop: &(dyn Fn() -> bool + Sync)) -> Result<Found, PriceError> {
-        self.of_model().run_keeping(Kept::new(self.top, self.one_per_grid, self.front), stop).map(|(found, _)| found)
+        self.of_model()
+            .run_keeping(Kept::new(self.top, self.one_per_grid, self.front.then(|| grain(self.setting.capacity))), stop)
+            .map(|(found, _)| found)
     }
 
     /// The layout that needs the least memory, whether or not it fits.

@@ -6,13 +6,13 @@ use quadrille_cost::native::PriceError;
 use quadrille_spec::SpecError;
 
 pub use self::variable::Variable;
-use super::{InDays, Nothing, Question, Ranked, stop_at};
+use super::{InDays, Nothing, Question, Ranked};
 
 /// The best layouts by one number or two.
 ///
 /// ```
 /// use quadrille_cost::native::Framework;
-/// use quadrille_plan::native::{Budget, Question, Reserve, Space, Sweep};
+/// use quadrille_plan::native::{Budget, Cancel, Question, Reserve, Space, Sweep};
 /// use quadrille_spec::{Cluster, Imbalance, Model};
 ///
 /// let model = Model::preset("gpt2-124m")?;
@@ -31,6 +31,7 @@ use super::{InDays, Nothing, Question, Ranked, stop_at};
 ///     price_per_hour: None,
 ///     budget: Budget::default(),
 ///     time_limit: None,
+///     cancel: Cancel::default(),
 /// };
 /// let sweep = Sweep::new(question, "gpus=1,2,4".parse()?, None)?;
 /// let seconds = |at: usize| sweep.points[at].best.as_ref().ok().map(|best| best.price.seconds);
@@ -99,7 +100,7 @@ impl Sweep {
 
 impl Point {
     fn new(values: [f64; 2], question: Question) -> Result<Self, PriceError> {
-        let (search, stop) = (question.search(1)?, stop_at(question.end()));
+        let (search, stop) = (question.search(1)?, question.stop_at(question.end()));
         let found = search.run(&stop)?;
         let best = match (found.ranked.first().copied(), &search.deadline) {
             (Some(best), Some(deadline)) if !deadline.is_kept(&best) => {

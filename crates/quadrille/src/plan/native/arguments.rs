@@ -180,8 +180,8 @@ pub struct ResultArguments {
     /// Show the best layout of every grid instead of the best of all
     #[arg(long)]
     pub one_per_grid: bool,
-    /// Show the layouts than which none has fewer devices, less time and less memory: over all divisors of --gpus, or over
-    /// a list or range of them
+    /// Show the layouts than which none has fewer devices, less time and less memory, in steps of a 32nd of a device: over all
+    /// divisors of --gpus, or over a list or range of them
     #[arg(long)]
     pub pareto: bool,
     /// Advise the fastest layout, however unusual; else the simplest of those whose predicted times do not differ from it by
