@@ -26,6 +26,7 @@ use crate::reproduce::ReproduceArguments;
 use crate::serve::ServeArguments;
 use crate::shell::{CompletionsArguments, ManArguments};
 use crate::sweep::SweepArguments;
+use crate::terminal::OutputArguments;
 use crate::train::arguments::TrainArguments;
 use crate::validate::ValidateArguments;
 use crate::verify::VerifyArguments;
@@ -36,6 +37,8 @@ use crate::verify::VerifyArguments;
 pub struct Arguments {
     #[command(subcommand)]
     pub command: Command,
+    #[command(flatten)]
+    pub output: OutputArguments,
 }
 
 const EXAMPLES: &str = "Examples:

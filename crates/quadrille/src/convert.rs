@@ -77,7 +77,7 @@ fn from_hugging_face(folder: &Path, arguments: &ConvertArguments) -> Result<(), 
     if arguments.json {
         return print_json(&json!({ "model": source.model(), "imported": done }));
     }
-    print_text(&imported_text(folder, source.model(), &done))
+    print_text(imported_text(folder, source.model(), &done))
 }
 
 fn to_hugging_face(folder: &Path, arguments: &ConvertArguments) -> Result<(), Failure> {
@@ -92,7 +92,7 @@ fn to_hugging_face(folder: &Path, arguments: &ConvertArguments) -> Result<(), Fa
     if arguments.json {
         return print_json(&json!({ "checkpoint": path, "folder": folder, "exported": done, "notes": notes }));
     }
-    print_text(&exported_text(&path, folder, &done))
+    print_text(exported_text(&path, folder, &done))
 }
 
 fn warn_not_finite(count: u64) {

@@ -74,7 +74,7 @@ pub fn run(arguments: &EvalArguments, launch: &Launch) -> Result<(), Failure> {
     let report = EvaluationReport { evaluation: &evaluation, outcome: &outcome };
     tell(&outcome, || match arguments.json {
         true => print_json(&report.document()),
-        false => print_text(&report.text()),
+        false => print_text(report.text()),
     })
 }
 

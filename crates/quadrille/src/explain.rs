@@ -85,5 +85,5 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
         rank: arguments.rank,
         simulation: simulation.as_ref(),
     };
-    if arguments.json { print_json(&explained.document()?) } else { print_text(&explained.text()?) }
+    if arguments.json { print_json(&explained.document()?) } else { print_text(explained.text()?) }
 }

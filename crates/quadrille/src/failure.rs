@@ -11,14 +11,14 @@ use quadrille_measure::{self as measure, MeasureError};
 use quadrille_papers::megatron::UnknownDevice;
 use quadrille_plan::NoGrid;
 use quadrille_plan::native::Nothing;
-use quadrille_report::{ReportError, plain};
+use quadrille_report::{ReportError, Role, plain};
 use quadrille_run::{Refusal, RunError};
 use quadrille_spec::{Blame, LedgerDifference, SpecError};
 use quadrille_step::StepError;
 use quadrille_study::StudyError;
 
 use crate::flags;
-use crate::output::tell;
+use crate::output::complain;
 
 /// Why a command did not succeed.
 #[derive(Debug)]
@@ -73,9 +73,11 @@ impl Failure {
 
     /// Prints the message and its causes to standard error.
     pub fn report(&self) {
-        // Where nobody listens any more, the exit code still tells.
-        let kind = if matches!(self, Self::Stopped(_)) { "stopped" } else { "error" };
-        tell(&format!("{kind}: {}\n", self.message()));
+        let (role, kind) = match self {
+            Self::Stopped(_) => (Role::Warning, "stopped"),
+            _ => (Role::Error, "error"),
+        };
+        complain(role, kind, &self.message());
     }
 
     /// The error, then its causes; what they quote may be of files, and is made fit to be shown.

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 use indicatif::ProgressDrawTarget;
 use quadrille_comm::Launched;
 use quadrille_run::Processes;
@@ -12,6 +12,7 @@ use crate::arguments::{Arguments, Command};
 use crate::bench::arguments::Bench;
 use crate::device::Named;
 use crate::failure::Failure;
+use crate::terminal;
 use crate::validate::Validate;
 
 /// The processes of the job, as they were started.
@@ -29,7 +30,11 @@ impl Deref for Launch {
 
 /// Reads the command line. Of several processes only the first tells what is wrong with it.
 pub fn arguments() -> Arguments {
-    Arguments::try_parse().unwrap_or_else(|error| refuse(&error))
+    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    let mut command = Arguments::command().color(terminal::color(words));
+    let read = command.try_get_matches_from_mut(std::env::args_os());
+    let read = read.and_then(|mut matches| Arguments::from_arg_matches_mut(&mut matches));
+    read.unwrap_or_else(|error| refuse(&error.with_cmd(&command)))
 }
 
 /// Ends the process because of its command line; the first of several tells what is wrong.
@@ -96,7 +101,7 @@ impl Launch {
 
     /// Where progress is shown: to who watches the first process.
     pub fn progress(&self) -> ProgressDrawTarget {
-        if self.is_first() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() }
+        if self.is_first() { terminal::progress() } else { ProgressDrawTarget::hidden() }
     }
 
     /// Ends the process: the failure is printed by the rank that found it first, all end with its code.

@@ -36,6 +36,7 @@ mod reproduce;
 mod serve;
 mod shell;
 mod sweep;
+mod terminal;
 mod timeline;
 mod train;
 mod validate;
@@ -43,17 +44,25 @@ mod verify;
 mod weights;
 
 use std::process::ExitCode;
+use std::time::Instant;
 
-use crate::arguments::Command;
+use quadrille_run::units::seconds;
+
+use crate::arguments::{Arguments, Command};
 use crate::failure::Failure;
 use crate::launch::Launch;
 
 fn main() -> ExitCode {
     quadrille_files::allow_open_files();
-    let command = launch::arguments().command;
+    let Arguments { command, output } = launch::arguments();
+    terminal::set(output);
+    let begun = Instant::now();
     ExitCode::from(match Launch::of(&command) {
         Ok(launch) => {
             let result = run(command, &launch);
+            if launch.is_first() {
+                output::detail(&format!("took {}", seconds(begun.elapsed().as_secs_f64())));
+            }
             launch.end(result)
         }
         Err(failure) if launch::is_first() => launch::report(Err(failure)),

@@ -3,10 +3,11 @@
 use std::io::{Write, stderr};
 use std::path::Path;
 
-use quadrille_report::plain;
+use quadrille_report::{Role, Text, plain};
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::terminal;
 
 pub use quadrille_run::units::bytes;
 
@@ -16,9 +17,9 @@ pub fn print_json(document: &impl Serialize) -> Result<(), Failure> {
     print_exactly(&format!("{}\n", plain::json(&text)))
 }
 
-/// Prints text for people to standard output.
-pub fn print_text(text: &str) -> Result<(), Failure> {
-    print_exactly(&plain::plain(text))
+/// Prints text for people to standard output: fitted to a terminal, in full to a pipe or a file.
+pub fn print_text(text: impl Into<Text>) -> Result<(), Failure> {
+    print_exactly(&text.into().shown(terminal::output()))
 }
 
 /// Prints text as it is to standard output, whatever is in it; a closed pipe ends the output, not the program.
@@ -31,14 +32,38 @@ pub fn print_exactly(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Writes progress to standard error; the work goes on where nobody reads it.
+/// Writes progress to standard error, unless nothing but results was asked for; the work goes on where nobody reads it.
 pub fn tell(text: &str) {
-    let _ = stderr().write_all(plain::plain(text).as_bytes());
+    if !terminal::is_quiet() {
+        let shown = terminal::errors().wrapped(&plain::plain(text));
+        let _ = stderr().write_all(shown.as_bytes());
+    }
 }
 
 /// Writes one message of a kind ("warning") to standard error: `warning: text`.
 pub fn remark(kind: &str, text: &str) {
-    tell(&format!("{kind}: {}\n", plain::message(text)));
+    if !terminal::is_quiet() {
+        complain(Role::Warning, kind, text);
+    }
+}
+
+/// Writes what was read or done to standard error, if more than usual was asked for.
+pub fn detail(text: &str) {
+    if terminal::is_verbose() {
+        let style = terminal::errors();
+        for line in style.wrapped(&plain::message(text)).lines() {
+            let _ = stderr().write_all((style.paint(Role::Aside, line) + "\n").as_bytes());
+        }
+    }
+}
+
+/// Writes one message of a kind ("error") to standard error, whatever was asked for. Where nobody listens any more, the exit
+/// code still tells.
+pub fn complain(role: Role, kind: &str, text: &str) {
+    let style = terminal::errors();
+    let message = style.wrapped(&format!("{kind}: {}\n", plain::message(text)));
+    let behind = message.strip_prefix(kind).unwrap_or(&message);
+    let _ = stderr().write_all((style.paint(role, kind) + behind).as_bytes());
 }
 
 /// Makes sure that a file can be written, before the work that fills it; leaves nothing and changes nothing.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use quadrille_checkpoint::{Checkpoint, EarlyBird, Folder, Pruning, Scope};
+use quadrille_report::Text;
 use quadrille_report::checkpoint::{distances_text, pruned_table, settled_at};
 use quadrille_spec::Sparsity;
 use serde_json::json;
@@ -106,7 +107,7 @@ fn prune(from: &Path, out: &Path, pruning: Pruning, arguments: &PruneArguments) 
         Some(rewound) => format!(", with the weights of step {}", rewound.about().step),
     };
     let step = checkpoint.about().step;
-    print_text(&format!("{}\n{}: pruned by step {step}{weights}\n", pruned_table(&pruned), path.display()))
+    print_text(Text::from(pruned_table(&pruned)) + format!("\n{}: pruned by step {step}{weights}\n", path.display()))
 }
 
 /// Distances of the masks of all checkpoints of a folder, and the first at which they have settled.
@@ -117,5 +118,5 @@ fn when(folder: &Path, pruning: Pruning, as_json: bool) -> Result<(), Failure> {
     if as_json {
         return print_json(&json!({ "near": EarlyBird::NEAR, "steps": steps, "settled_at": settled_at(&steps) }));
     }
-    print_text(&distances_text(&steps))
+    print_text(distances_text(&steps))
 }

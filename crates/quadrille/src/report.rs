@@ -51,5 +51,5 @@ pub fn run(arguments: &ReportArguments) -> Result<(), Failure> {
     // The reason quotes files.
     prediction.times = prediction.times.map_err(|reason| plain::message(&flags::spelled(&reason)));
     write_file("--out", &path, page(&run, &prediction).as_bytes())?;
-    print_text(&format!("{}\n", path.display()))
+    print_text(format!("{}\n", path.display()))
 }

@@ -37,5 +37,5 @@ pub fn run(arguments: &ReproduceArguments) -> Result<(), Failure> {
     let wanted = PARTS.into_iter().filter(|part| [part.name, ALL_PARTS].contains(&arguments.part.as_str()));
     let computed = wanted.map(|part| Ok((part, part.points()?))).collect::<Result<Vec<_>, Failure>>()?;
     write_rows("--csv", arguments.csv.as_deref(), || reproduce::rows(&computed))?;
-    if arguments.json { print_json(&reproduce::document(&computed)) } else { print_text(&reproduce::text(&computed)) }
+    if arguments.json { print_json(&reproduce::document(&computed)) } else { print_text(reproduce::text(&computed)) }
 }

@@ -38,6 +38,6 @@ pub fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     if host.is_unspecified() {
         address.set_ip(Ipv4Addr::LOCALHOST.into());
     }
-    print_text(&format!("the planner is at http://{address}/ until Ctrl-C\n"))?;
+    print_text(format!("the planner is at http://{address}/ until Ctrl-C\n"))?;
     quadrille_serve::serve(listener).map_err(|error| Failure::run(format!("the server has failed: {error}")))
 }

@@ -6,16 +6,17 @@ use clap::{Args, value_parser};
 use quadrille_plan::native::Question;
 use quadrille_plan::native::sweep::{Sweep, Variable};
 use quadrille_report::sweep::{PlotFormat, SweepReport};
+use quadrille_report::sweep_text;
 
 use crate::arguments::ModelArguments;
 use crate::failure::Failure;
 use crate::layout_arguments::LayoutArguments;
 use crate::output::{csv, print_text, write_file};
 use crate::plan::native::arguments::{Machines, QuestionArguments, question};
-use crate::{flags, paths};
+use crate::{flags, paths, terminal};
 
-/// Searches the best layout, as `plan` does, for every value of one number, or every pair of values of two, and writes a
-/// table of comma-separated values with the fields of `plan --json`.
+/// Searches the best layout, as `plan` does, for every value of one number, or every pair of values of two. A terminal gets a
+/// table; a pipe, or the file of --out, comma-separated values with the fields of `plan --json`.
 #[derive(Debug, Args)]
 #[command(allow_negative_numbers = true, after_help = EXAMPLES)]
 pub struct SweepArguments {
@@ -35,7 +36,7 @@ pub struct SweepArguments {
     /// GPUs of a fast domain, unless they vary [default: the cluster's own]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1 << 24))]
     pub nvs: Option<u32>,
-    /// Write the table to this file, in place of what it holds [default: standard output]
+    /// Write the values to this file, in place of what it holds [default: standard output]
     #[arg(long, value_name = "FILE.csv")]
     pub out: Option<PathBuf>,
     /// Draw the sweep into this file, in place of what it holds: the parts of a step as stacked bars, or with two variables
@@ -73,10 +74,10 @@ pub fn run(arguments: &SweepArguments) -> Result<(), Failure> {
     if let Some((path, format)) = drawn {
         write_file("--plot", path, report.picture(format, &rows).as_bytes())?;
     }
-    let table = csv(rows)?;
     match &arguments.out {
-        Some(path) => write_file("--out", path, table.as_bytes()),
-        None => print_text(&table),
+        Some(path) => write_file("--out", path, csv(rows)?.as_bytes()),
+        None if terminal::is_for_people() => print_text(sweep_text(&sweep)?.map(flags::spelled)),
+        None => print_text(csv(rows)?),
     }
 }
 

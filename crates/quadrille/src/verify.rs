@@ -123,7 +123,7 @@ pub fn run(arguments: &VerifyArguments, launch: &Launch) -> Result<(), Failure> 
     if arguments.json {
         print_json(&report.document())?;
     } else {
-        print_text(&report.text())?;
+        print_text(report.text())?;
     }
     match (report.failed(), verified.len()) {
         (0, _) => Ok(()),

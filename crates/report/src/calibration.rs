@@ -6,7 +6,7 @@ use quadrille_run::units::{bytes, decimal, percent};
 use quadrille_spec::{Algorithm, Cluster, RateUnit, Tier};
 use serde_json::{Value, json};
 
-use crate::table;
+use crate::{Table, Text, table};
 
 /// Runs that scatter more, as a fraction, are marked.
 const MUCH: f64 = 0.2;
@@ -23,10 +23,17 @@ pub struct CalibrationReport<'a> {
 
 impl CalibrationReport<'_> {
     /// For people: the rates of a device, then tables.
-    pub fn text(&self) -> String {
+    pub fn text(&self) -> Text {
         let Self { measured, fitted, cluster } = self;
-        let tables = [operations(measured), collectives(measured, fitted), tiers(fitted), algorithms(measured)];
-        format!("{}\n{}", head(measured, cluster), tables.join("\n"))
+        Text::from(head(measured, cluster))
+            + "\n"
+            + operations(measured)
+            + "\n"
+            + collectives(measured, fitted)
+            + "\n"
+            + tiers(fitted)
+            + "\n"
+            + algorithms(measured)
     }
 
     /// What is to be minded.
@@ -99,7 +106,7 @@ fn spread(spread: f64) -> String {
 }
 
 /// One line for each type and shape of products and attention, all layouts or directions side by side; the largest spread.
-fn operations(measured: &Measurements) -> String {
+fn operations(measured: &Measurements) -> Table {
     let mut lines: Vec<(String, String, Vec<String>, f64)> = Vec::new();
     for Measured { case, runs } in &measured.cases {
         if matches!(case, Case::Collective { .. }) {
@@ -135,7 +142,7 @@ fn operations(measured: &Measurements) -> String {
 }
 
 /// One line for each collective, group and size, with what the fitted tiers give for it.
-fn collectives(measured: &Measurements, fitted: &Fitted) -> String {
+fn collectives(measured: &Measurements, fitted: &Fitted) -> Table {
     let row = |Measured { case, runs }: &Measured| {
         let Case::Collective { kind, algorithm, group, bytes: size } = *case else { return None };
         if algorithm != Algorithm::Native {
@@ -156,7 +163,7 @@ fn collectives(measured: &Measurements, fitted: &Fitted) -> String {
 }
 
 /// The fitted tiers and what the fit leaves.
-fn tiers(fitted: &Fitted) -> String {
+fn tiers(fitted: &Fitted) -> Text {
     let row = |(tier, error): (&Tier, &Deviation)| {
         vec![
             tier.name.clone(),
@@ -170,8 +177,8 @@ fn tiers(fitted: &Fitted) -> String {
     };
     let rows: Vec<Vec<String>> = fitted.tiers.iter().zip(&fitted.errors).map(row).collect();
     let kinds = fitted.by_kind.iter().map(|(kind, error)| format!("{} {}", kind.name(), percent(error.mean)));
-    table(&["tier", "rate", "latency us", "half bytes", "mean error", "largest", "typical ratio"], &rows)
-        + &format!(
+    Text::from(table(&["tier", "rate", "latency us", "half bytes", "mean error", "largest", "typical ratio"], &rows))
+        + format!(
             "mean error of all {}: {}; {}\n",
             fitted.error.samples,
             percent(fitted.error.mean),
@@ -180,7 +187,7 @@ fn tiers(fitted: &Fitted) -> String {
 }
 
 /// Algorithms beside what the transport brings.
-fn algorithms(measured: &Measurements) -> String {
+fn algorithms(measured: &Measurements) -> Table {
     let row = |one: &Compared| {
         let [small, large] = [one.small, one.large].map(|ratio| format!("{ratio:.2}"));
         vec![one.algorithm.to_string(), one.collective.name().to_owned(), small, large]

@@ -4,7 +4,7 @@ use quadrille_data::Contents;
 use quadrille_run::units::bytes;
 use serde_json::{Value, json};
 
-use crate::table;
+use crate::{Table, table};
 
 /// All of it, as `data info --json` prints it.
 pub fn document(files: &[Contents]) -> Value {
@@ -12,7 +12,7 @@ pub fn document(files: &[Contents]) -> Value {
 }
 
 /// A table for people, a row for each file.
-pub fn text(files: &[Contents]) -> String {
+pub fn text(files: &[Contents]) -> Table {
     let header =
         ["file", "format", "size", "tokens", "documents", "vocabulary", "tokenizer", "largest token", "checksum"];
     table(&header, &files.iter().map(row).collect::<Vec<_>>())

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::recomputation::Recomputation;
 use crate::summary::summary;
-use crate::{crowds::crowds, ledger, simulation};
+use crate::{Text, crowds::crowds, ledger, simulation};
 
 /// A program, and what is told of it.
 pub struct Explained<'a> {
@@ -66,27 +66,28 @@ impl Explained<'_> {
     ///
     /// # Errors
     /// As [`Self::document`].
-    pub fn text(&self) -> Result<String, StepError> {
+    pub fn text(&self) -> Result<Text, StepError> {
         let grid = &self.program.layout.grid;
-        let mut text = String::new();
+        let mut text = Text::new();
         if self.operations {
-            text += &print_program(self.program);
+            text += print_program(self.program);
         }
         if self.ledgers {
             let chosen = self.rank.map_or(0..grid.ranks(), |rank| rank..rank + 1);
             text.extend(chosen.map(|rank| self.ledger(rank)));
         }
         if !self.operations && !self.ledgers {
-            text += &summary(self.program);
-            text += &self.ledger(self.rank.unwrap_or(0));
-            text += &self.recomputation()?.map_or(String::new(), |memory| memory.text());
+            text += summary(self.program);
+            text += self.ledger(self.rank.unwrap_or(0));
+            text.extend(self.recomputation()?.map(|memory| memory.text()));
         }
-        Ok(text + &self.simulation.map_or(String::new(), simulation::text))
+        text.extend(self.simulation.map(simulation::text));
+        Ok(text)
     }
 
-    fn ledger(&self, rank: usize) -> String {
+    fn ledger(&self, rank: usize) -> Text {
         let text = ledger::text(&self.program.layout.grid, &predict_rank(self.program, rank));
-        text + &crowds(self.program, rank).map_or(String::new(), |crowds| crowds.text())
+        text + crowds(self.program, rank).map_or(String::new(), |crowds| crowds.text())
     }
 
     /// The memory of a rank for other choices of what is recomputed, of this program's own engine.

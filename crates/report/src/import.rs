@@ -6,7 +6,7 @@ use quadrille_measure::step_fit::{Matched, Scaled};
 use quadrille_run::units::{decimal, percent};
 use quadrille_spec::Tier;
 
-use crate::table;
+use crate::{Text, table};
 
 /// A mean error after fitting that is warned of, as a fraction.
 const MUCH: f64 = 0.3;
@@ -18,9 +18,10 @@ pub struct ImportReport<'a>(pub &'a Imported);
 
 impl ImportReport<'_> {
     /// For people: before and after.
-    pub fn text(&self) -> String {
-        let tiers = if self.0.refits.is_empty() { String::new() } else { self.tiers() };
-        tiers + &self.0.scaled.as_ref().map_or(String::new(), products)
+    pub fn text(&self) -> Text {
+        let mut text = if self.0.refits.is_empty() { Text::new() } else { self.tiers() };
+        text.extend(self.0.scaled.as_ref().map(products));
+        text
     }
 
     /// What is to be minded.
@@ -28,7 +29,7 @@ impl ImportReport<'_> {
         self.0.refits.iter().filter_map(warning).collect()
     }
 
-    fn tiers(&self) -> String {
+    fn tiers(&self) -> Text {
         let rows = self.0.refits.iter().flat_map(|refit| {
             let before = (&refit.before, "before", &refit.error_before);
             [before, (&refit.after, "fitted", &refit.error)].map(|(tier, when, error)| {
@@ -45,7 +46,7 @@ impl ImportReport<'_> {
             })
         });
         let header = ["tier", "rate", "latency us", "half bytes", "times", "mean error", "largest"];
-        table(&header, &rows.collect::<Vec<_>>()) + "\n"
+        Text::from(table(&header, &rows.collect::<Vec<_>>())) + "\n"
     }
 
     /// What the cluster's source says from now on, behind what `source` has said; by how many logs of which tools.
@@ -81,12 +82,12 @@ fn warning(refit: &Refit) -> Option<String> {
     ))
 }
 
-fn products(Scaled { factor, most_before, most, steps }: &Scaled) -> String {
+fn products(Scaled { factor, most_before, most, steps }: &Scaled) -> Text {
     let (before, now) = (percent(*most_before), percent(*most));
     let rows = steps.iter().map(|Matched { step, measured_seconds, seconds_before, seconds }| {
         let seconds = [measured_seconds, seconds_before, seconds].map(|seconds| format!("{seconds:.6}"));
         [step.clone()].into_iter().chain(seconds).collect()
     });
     let table = table(&["step", "measured s", "before s", "now s"], &rows.collect::<Vec<_>>());
-    format!("products times {factor:.4}: at most {before} of the peak before, {now} now\n{table}\n")
+    Text::from(format!("products times {factor:.4}: at most {before} of the peak before, {now} now\n")) + table + "\n"
 }

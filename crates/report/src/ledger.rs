@@ -5,22 +5,23 @@ use quadrille_run::units::{bytes, decimal, percent};
 use quadrille_spec::{Axis, CollectiveKind, FlopsLedger, Grid, MemoryClass, RankLedger};
 use quadrille_step::{StepProgram, Verdict};
 
-use crate::table;
+use crate::{Text, table};
 
 /// A rank's ledger for people: a table of what it sends, its work, its memory.
-pub fn text(grid: &Grid, rank: &RankLedger) -> String {
-    format!("\n{}, one step\n{}{}{}", rank_name(grid, rank.rank), transfers(rank), work(&rank.flops), memory(rank))
+pub fn text(grid: &Grid, rank: &RankLedger) -> Text {
+    let heading = Text::heading(&format!("{}, one step", rank_name(grid, rank.rank)));
+    Text::from("\n") + heading + transfers(rank) + work(&rank.flops) + memory(rank)
 }
 
 /// What a training run says at its end: what was tuned, whether counts were as predicted, and the ledger of the last step.
-pub fn of_run(program: &StepProgram, outcome: &TrainOutcome) -> String {
+pub fn of_run(program: &StepProgram, outcome: &TrainOutcome) -> Text {
     let (changed, measured) = outcome.ranks[0].matmuls.changed();
     let mut told = String::new();
     if measured > 0 {
         told += &format!("{changed} of {measured} products run in another layout than their operands are stored in\n");
     }
     let Some(counted) = &outcome.counted else {
-        return told + "all steps were done already: none was counted\n";
+        return (told + "all steps were done already: none was counted\n").into();
     };
     let ranks = counted.ranks.len();
     told += &match outcome.difference {
@@ -31,7 +32,7 @@ pub fn of_run(program: &StepProgram, outcome: &TrainOutcome) -> String {
         told += &format!("updates: {}\n", repeats(&outcome.records));
     }
     told += &outcome.ranks[0].device_memory.map_or_else(String::new, |memory| format!("device: {}\n", device(memory)));
-    told + &text(&program.layout.grid, &counted.ranks[0])
+    Text::from(told) + text(&program.layout.grid, &counted.ranks[0])
 }
 
 /// What the first rank has on its device.
@@ -64,7 +65,7 @@ fn rank_name(grid: &Grid, rank: usize) -> String {
     }
 }
 
-fn transfers(rank: &RankLedger) -> String {
+fn transfers(rank: &RankLedger) -> Text {
     let mut rows = Vec::new();
     for (axes, kinds) in &rank.axes {
         for (kind, transfer) in kinds {
@@ -78,8 +79,8 @@ fn transfers(rank: &RankLedger) -> String {
         }
     }
     match rows.as_slice() {
-        [] => "no communication\n".to_owned(),
-        rows => table(&["axes", "collective", "calls", "payload", "on the wire"], rows),
+        [] => "no communication\n".into(),
+        rows => table(&["axes", "collective", "calls", "payload", "on the wire"], rows).into(),
     }
 }
 

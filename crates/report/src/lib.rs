@@ -10,8 +10,9 @@
 //! - [`run`]: a page of a run's folder; [`sweep`]: pictures of the best layouts by one or two numbers; [`shares`]: bars of shares.
 //!
 //! Pictures are [`drawing`]s, in pages that load nothing from elsewhere. [`summary`] tells models and layouts in words,
-//! [`candidate`] those that a search has found, [`table`](fn@table) sets what was found in columns, [`csv`](fn@csv) for other
-//! programs; [`plain`](mod@plain) makes text that quotes files fit for a terminal. Nothing here prints or writes a file.
+//! [`candidate`] those that a search has found. A [`Text`] is prose and [tables](fn@table), which are laid out when they are
+//! shown, for a terminal or in full ([`Style`]); [`csv`](fn@csv) is for other programs; [`plain`](mod@plain) makes text that
+//! quotes files fit for a terminal. Nothing here prints or writes a file.
 //!
 //! ```
 //! use std::ops::ControlFlow;
@@ -62,9 +63,15 @@ pub mod shares;
 pub mod simulation;
 pub mod summary;
 pub mod sweep;
+mod sweep_text;
+mod style;
 mod table;
+mod text;
 pub mod verification;
 
 pub use csv::csv;
 pub use error::ReportError;
-pub use table::table;
+pub use style::{Role, Style};
+pub use sweep_text::sweep_text;
+pub use table::{Table, table};
+pub use text::Text;

@@ -7,13 +7,13 @@ use quadrille_run::units::percent;
 use quadrille_spec::Axis;
 use serde_json::{Value, json};
 
-use crate::table;
+use crate::{Table, Text, table};
 
 /// Errors of predictions by numbers that were fitted without the source, by source; `numbers`: those that all rows ask for.
-pub fn crossed_text(known: &[Known], numbers: &[(String, f64)]) -> String {
+pub fn crossed_text(known: &[Known], numbers: &[(String, f64)]) -> Text {
     let rows: Vec<Vec<String>> =
         numbers.iter().map(|(name, number)| vec![name.clone(), format!("{number:.4e}")]).collect();
-    crossed(known) + "\nnumbers that all rows ask for\n" + &table(&["number", "value"], &rows)
+    Text::from(crossed(known)) + "\n" + Text::heading("numbers that all rows ask for") + table(&["number", "value"], &rows)
 }
 
 /// The same as `validate published --cross --json` prints it.
@@ -44,7 +44,7 @@ fn by_source(known: &[Known]) -> Vec<(&str, [Option<Errors>; 2])> {
         .collect()
 }
 
-fn crossed(known: &[Known]) -> String {
+fn crossed(known: &[Known]) -> Table {
     let row = |(source, [built_in, crossed]): (&str, [Option<Errors>; 2])| {
         let crossed = crossed?;
         Some(vec![
@@ -80,27 +80,29 @@ fn signed(fraction: f64) -> String {
 }
 
 /// For people.
-pub fn text(evaluation: &Evaluation, summary: &Summary) -> String {
-    let mut text = format!(
+pub fn text(evaluation: &Evaluation, summary: &Summary) -> Text {
+    let mut text = Text::from(format!(
         "{} of {} rows are predicted; fitted: parameters of devices or networks come from these step times, constants of \
-         frameworks from these bytes\n\nseconds of a step\n",
+         frameworks from these bytes\n",
         evaluation.entries.len(),
         evaluation.entries.len() + evaluation.unmapped.len()
+    ));
+    let headed = |heading: &str, table: Table| Text::from("\n") + Text::heading(heading) + table;
+    text += headed("seconds of a step", errors_table(&summary.times));
+    text += headed(
+        "seconds of a step, by numbers that were fitted without the source (all rows of the table that comes with the \
+         program)",
+        crossed(Known::all()),
     );
-    text += &errors_table(&summary.times);
-    text += "\nseconds of a step, by numbers that were fitted without the source (all rows of the table that comes with the \
-             program)\n";
-    text += &crossed(Known::all());
-    text += "\nbytes of a device\n";
-    text += &errors_table(&summary.memory);
+    text += headed("bytes of a device", errors_table(&summary.memory));
     let fits = summary.fits;
-    text += &format!(
+    text += format!(
         "\n{} of {} runs that were out of memory are called fitting; {} of {} that ran are called too large (what Hagemann's framework \
          takes beside tensors was chosen by these)\n",
         fits.called_fitting, fits.out_of_memory, fits.called_too_large, fits.ran
     );
     let Judged { of_all, out_of_memory, called_fitting, ran, called_too_large } = summary.judged;
-    text += &format!(
+    text += format!(
         "by what runs take beside tensors as a distribution ({:.1} GB, deviation {:.1} GB, on all tables), fitted without the table in \
          question, and {:.0}% of runs to fit: {called_fitting} of {out_of_memory} are called fitting, {called_too_large} of {ran} too \
          large\n",
@@ -108,13 +110,14 @@ pub fn text(evaluation: &Evaluation, summary: &Summary) -> String {
         of_all.deviation / 1e9,
         100.0 * Reserve::USUAL_RUNS,
     );
-    text += "\norder of the layouts of one model on one machine (tau: 1 is the measured order; regret: the chosen \
-             layout's time over the best, less 1)\n";
-    text += &order_table(summary.ranking.sources.iter().chain(&summary.ranking.all));
-    text += "\nnot predicted\n";
+    text += headed(
+        "order of the layouts of one model on one machine (tau: 1 is the measured order; regret: the chosen layout's time \
+         over the best, less 1)",
+        order_table(summary.ranking.sources.iter().chain(&summary.ranking.all)),
+    );
     let reasons: Vec<Vec<String>> =
         evaluation.reasons().iter().map(|(reason, rows)| vec![reason.to_string(), rows.to_string()]).collect();
-    text + &table(&["reason", "rows"], &reasons)
+    text + headed("not predicted", table(&["reason", "rows"], &reasons))
 }
 
 fn label(fitted: Fitted) -> &'static str {
@@ -125,7 +128,7 @@ fn label(fitted: Fitted) -> &'static str {
     }
 }
 
-fn errors_table(times: &[Times]) -> String {
+fn errors_table(times: &[Times]) -> Table {
     let rows: Vec<Vec<String>> = times
         .iter()
         .map(|Times { source, table, fitted, errors }| {
@@ -140,7 +143,7 @@ fn errors_table(times: &[Times]) -> String {
     table(&["source", "rows", "mean error", "bias", "largest"], &rows)
 }
 
-fn order_table<'a>(orders: impl Iterator<Item = &'a Order>) -> String {
+fn order_table<'a>(orders: impl Iterator<Item = &'a Order>) -> Table {
     let rows: Vec<Vec<String>> = orders
         .map(|order| {
             let name = order.source.unwrap_or("all");

@@ -7,7 +7,7 @@ use quadrille_spec::{Axis, MemoryClass, Recompute};
 use quadrille_step::{StepError, StepProgram, predict_rank};
 use serde::Serialize;
 
-use crate::table;
+use crate::{Text, table};
 
 /// Programs that are built at most; the `k` nearest to the optimum are looked at.
 const MAX_PROGRAMS: usize = 12;
@@ -75,7 +75,7 @@ impl Recomputation {
     }
 
     /// As a table.
-    pub fn text(&self) -> String {
+    pub fn text(&self) -> Text {
         let rows = self.choices.iter().map(|choice| {
             let marks = [
                 (choice.every == Some(self.optimum), "optimum of the equation"),
@@ -91,15 +91,12 @@ impl Recomputation {
                 bytes(choice.peak_bytes),
             ]
         });
-        format!(
-            "\nrecomputation from the inputs of every k-th of {} blocks, memory of rank {} at peak\n{}",
-            self.blocks,
-            self.rank,
-            table(
-                &["recompute", &format!("{}/k + 1 + k", self.layers), "activations", "all"],
-                &rows.collect::<Vec<_>>()
-            )
-        )
+        let heading = format!(
+            "recomputation from the inputs of every k-th of {} blocks, memory of rank {} at peak",
+            self.blocks, self.rank
+        );
+        let header = ["recompute", &format!("{}/k + 1 + k", self.layers), "activations", "all"];
+        Text::from("\n") + Text::heading(&heading) + table(&header, &rows.collect::<Vec<_>>())
     }
 }
 

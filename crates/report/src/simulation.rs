@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use quadrille_cost::simulation::{Lane, Simulation, timeline};
 use serde_json::{Value, json};
 
-use crate::table;
+use crate::{Text, table};
 
-/// Columns of a timeline.
-const WIDTH: usize = 100;
+/// Columns of a timeline, and of one for a narrow terminal.
+const WIDTHS: [usize; 2] = [100, 60];
 
 /// For people: the timeline, then a table of the stages.
-pub fn text(simulation: &Simulation) -> String {
+pub fn text(simulation: &Simulation) -> Text {
     let milliseconds = |seconds: f64| format!("{:.3} ms", 1e3 * seconds);
     // Of states that lie in the host's memory.
     let copied = simulation.events.iter().any(|event| event.lane == Lane::Host);
@@ -26,13 +26,13 @@ pub fn text(simulation: &Simulation) -> String {
     let copies = copied.then_some("waits for copies");
     let header = ["stage", "computes", "waits for collectives"].into_iter().chain(copies);
     let header: Vec<&str> = header.chain(["waits for stages", "of it the update"]).collect();
-    format!(
-        "\nsimulated step {}, bubble {:.1}% of all other time; drawn from the first stage's begin to the last's end\n{}\n{}",
+    let [wide, narrow] = WIDTHS.map(|width| timeline(simulation, width));
+    let head = format!(
+        "\nsimulated step {}, bubble {:.1}% of all other time; drawn from the first stage's begin to the last's end\n",
         milliseconds(simulation.step_seconds),
         100.0 * simulation.bubble(),
-        timeline(simulation, WIDTH),
-        table(&header, &rows.collect::<Vec<_>>())
-    )
+    );
+    Text::from(head) + Text::drawing(wide, narrow) + "\n" + table(&header, &rows.collect::<Vec<_>>())
 }
 
 /// The same numbers as a document; seconds.
@@ -51,6 +51,6 @@ pub fn document(simulation: &Simulation) -> Value {
         "step_s": simulation.step_seconds,
         "bubble": simulation.bubble(),
         "stages": stages.collect::<Vec<_>>(),
-        "timeline": timeline(simulation, WIDTH).lines().collect::<Vec<_>>(),
+        "timeline": timeline(simulation, WIDTHS[0]).lines().collect::<Vec<_>>(),
     })
 }

@@ -7,7 +7,7 @@ use quadrille_verify::{DecisionsReport, VerifyReport};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::table;
+use crate::{Text, table};
 
 /// A layout with how far it is from the serial model.
 #[derive(Debug, Clone)]
@@ -56,21 +56,22 @@ impl<'a> VerificationReport<'a> {
     }
 
     /// For people: a table, then every difference, then what was left out.
-    pub fn text(&self) -> String {
+    pub fn text(&self) -> Text {
         let header = ["grid", "activations", "loss", "gradients", "norm", "weights", "evaluation", "ledger", "result"];
         let pruned = self.sparsity.map(|sparsity| format!("{sparsity} of all matrices and tables pruned by chance\n"));
-        let mut text = pruned.unwrap_or_default() + &table(&header, &self.verified.iter().map(row).collect::<Vec<_>>());
+        let table = table(&header, &self.verified.iter().map(row).collect::<Vec<_>>());
+        let mut text = Text::from(pruned.unwrap_or_default()) + table.spare(&["activations"]);
         for Verified { report, .. } in self.verified {
             if let Some(DecisionsReport { made, differing, smallest_margin }) = report.decisions {
                 let least = format!("the least clear one by {smallest_margin:.1e} of the largest score");
-                text += &format!("{}: {made} choices of experts, {differing} other ones, {least}\n", report.grid);
+                text += format!("{}: {made} choices of experts, {differing} other ones, {least}\n", report.grid);
             }
             for failure in &report.failures {
-                text += &format!("{}: {failure}\n", report.grid);
+                text += format!("{}: {failure}\n", report.grid);
             }
         }
         for Skipped { grid, reason } in self.skipped {
-            text += &format!("skipped {grid}: {reason}\n");
+            text += format!("skipped {grid}: {reason}\n");
         }
         text
     }

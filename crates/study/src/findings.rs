@@ -2,7 +2,7 @@
 
 use quadrille_data::Goldfish;
 use quadrille_report::shares::{Bar, Series, Shares};
-use quadrille_report::table;
+use quadrille_report::{Text, table};
 use quadrille_run::layout_json;
 use quadrille_run::units::percent;
 use quadrille_spec::{Layout, Model};
@@ -158,7 +158,7 @@ impl Findings {
     }
 
     /// The table and how long it took.
-    pub fn text(&self) -> String {
+    pub fn text(&self) -> Text {
         let rows = self.rows();
         let header: Vec<&str> = rows[0].iter().map(String::as_str).collect();
         let seconds = |run: &Learned| {
@@ -170,7 +170,7 @@ impl Findings {
                 run.generation_seconds
             )
         };
-        table(&header, &rows[1..]) + &self.runs.iter().map(seconds).collect::<String>()
+        Text::from(table(&header, &rows[1..])) + self.runs.iter().map(seconds).collect::<String>()
     }
 
     /// All of it, as `memorize --json` prints it.
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn the_table_has_a_row_for_every_bucket() {
-        let text = findings(runs()).text();
+        let text = findings(runs()).text().to_string();
         let expected =
             "epochs  documents  memorised, plain loss  right tokens  memorised, goldfish k=2,h=13  right tokens
 0               4               0.0% (0)         50.0%                      0.0% (0)         50.0%

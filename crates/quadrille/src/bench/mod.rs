@@ -59,7 +59,7 @@ fn whole_step(arguments: &BenchStepArguments, launch: &Launch) -> Result<(), Fai
     resources::check(&program, options.threads, launch, &states, 0)?;
     let measured = step::measure(launch.device, &program, &options, !arguments.no_scaling)?;
     let report = StepReport { program: &program, measured: &measured };
-    if arguments.json { print_json(&report.document()) } else { print_text(&report.text()) }
+    if arguments.json { print_json(&report.document()) } else { print_text(report.text()) }
 }
 
 /// The products of a step beside the matrix library's own threads.
@@ -70,7 +70,7 @@ fn products(arguments: &BenchGemmArguments) -> Result<(), Failure> {
     let threads = arguments.threads.map_or_else(cores, usize::from);
     let measured = gemm::measure(&program, threads);
     let report = GemmReport { program: &program, threads, measured: &measured };
-    if arguments.json { print_json(&report.document()) } else { print_text(&report.text()) }
+    if arguments.json { print_json(&report.document()) } else { print_text(report.text()) }
 }
 
 /// Schedules against each other, where passes have given lengths.
@@ -81,7 +81,7 @@ fn schedules(arguments: &BenchPipelineArguments) -> Result<(), Failure> {
     bench.programs().iter().try_for_each(|program| resources::check(program, 1, &Launch::THREADS, &states, 0))?;
     let runs = bench.measure(arguments.steps)?;
     let report = PipelineReport { stages, microbatches, pass_ms: arguments.pass_ms, steps: arguments.steps, runs };
-    if arguments.json { print_json(&report) } else { print_text(&report.text()) }
+    if arguments.json { print_json(&report) } else { print_text(report.text()) }
 }
 
 /// Simulated against measured steps.
@@ -95,13 +95,13 @@ fn simulation(arguments: &BenchSimulationArguments) -> Result<(), Failure> {
     let measured = bench.measure(*steps, cores)?;
     let report =
         SimulationReport { model: &model, global_batch: *global_batch, cores, steps: *steps, measured: &measured };
-    if arguments.json { print_json(&report.document()) } else { print_text(&report.text()) }
+    if arguments.json { print_json(&report.document()) } else { print_text(report.text()) }
 }
 
 /// Configurations that complete searches settle in a second, on one core.
 fn plan(arguments: &BenchPlanArguments) -> Result<(), Failure> {
     let measured = searches::measure(arguments.runs)?;
-    if arguments.json { print_json(&measured) } else { print_text(&told::searches(&measured)) }
+    if arguments.json { print_json(&measured) } else { print_text(told::searches(&measured)) }
 }
 
 /// The layout that was asked for: one rank without `--grid` and `--ranks`.

@@ -40,7 +40,7 @@ pub fn run(arguments: &BenchOptimizerArguments) -> Result<(), Failure> {
     let place =
         states.folder().map_or("the host's memory".to_owned(), |folder| format!("files in {}", folder.display()));
     let report = OptimizerReport { program: &bench.program, place, measured: &measured };
-    if arguments.json { print_json(&report.document()) } else { print_text(&report.text()) }
+    if arguments.json { print_json(&report.document()) } else { print_text(report.text()) }
 }
 
 /// Refuses what is measured in all its values.

@@ -37,7 +37,7 @@ pub fn run(arguments: &CalibrateArguments) -> Result<(), Failure> {
         let (tiers, steps) = (&imported.refits, &imported.scaled);
         return print_json(&json!({ "out": out, "tiers": tiers, "steps": steps, "warnings": warnings }));
     }
-    print_text(&format!("{}written to {}\n", report.text(), out.display()))
+    print_text(report.text() + format!("written to {}\n", out.display()))
 }
 
 /// What must not be written over.

@@ -50,7 +50,7 @@ fn write(path: &Path, cluster: &Cluster) -> Result<(), Failure> {
 fn print(arguments: &CalibrateArguments, report: &CalibrationReport) -> Result<(), Failure> {
     let warnings = warn(report.warnings());
     if !arguments.json {
-        return print_text(&format!("{}\nwritten to {}\n", report.text(), arguments.out.display()));
+        return print_text(report.text() + format!("\nwritten to {}\n", arguments.out.display()));
     }
     let mut document = Map::from_iter([("out".to_owned(), json!(arguments.out))]);
     if let Value::Object(found) = report.document() {

@@ -27,7 +27,7 @@ fn info(arguments: &InfoArguments) -> Result<(), Failure> {
     if arguments.json {
         return print_json(&contents_document(&checkpoint)?);
     }
-    print_text(&contents_text(&checkpoint)?)
+    print_text(contents_text(&checkpoint)?)
 }
 
 /// Prints what was found of every byte; damage is a failure, after all checkpoints have been read.
@@ -36,7 +36,7 @@ fn verify(arguments: &VerifyArguments) -> Result<(), Failure> {
     if arguments.json {
         print_json(&verdicts_document(&verdicts))?;
     } else {
-        print_text(&verdicts_text(&verdicts))?;
+        print_text(verdicts_text(&verdicts))?;
     }
     match verdicts.iter().filter(|verdict| !verdict.is_sound()).count() {
         0 => Ok(()),
@@ -73,7 +73,7 @@ fn merge_tiles(arguments: &MergeArguments) -> Result<(), Failure> {
         return print_json(&json!({ "from": from, "path": path, "tensors": tensors, "bytes": size, "dtype": dtype }));
     }
     let (from, path) = (from.display(), path.display());
-    print_text(&format!("{from}: {tensors} whole tensors in {dtype}, {}, written to {path}\n", bytes(size)))
+    print_text(format!("{from}: {tensors} whole tensors in {dtype}, {}, written to {path}\n", bytes(size)))
 }
 
 /// Removes old checkpoints and lists what is gone and what is kept.
@@ -94,5 +94,5 @@ fn prune(arguments: &PruneArguments) -> Result<(), Failure> {
     }
     let parts = [("removed", &removed), ("kept", &kept), ("unfinished, kept without --partial", &unfinished)];
     let lines = parts.iter().flat_map(|(what, paths)| paths.iter().map(move |path| (what, path.display())));
-    print_text(&lines.map(|(what, path)| format!("{what}: {path}\n")).collect::<String>())
+    print_text(lines.map(|(what, path)| format!("{what}: {path}\n")).collect::<String>())
 }

@@ -53,5 +53,5 @@ pub struct InfoArguments {
 /// Prints a line, or an object, for every file.
 fn info(arguments: &InfoArguments) -> Result<(), Failure> {
     let found = inspect(&arguments.files, &arguments.text_field)?;
-    if arguments.json { print_json(&contents::document(&found)) } else { print_text(&contents::text(&found)) }
+    if arguments.json { print_json(&contents::document(&found)) } else { print_text(contents::text(&found)) }
 }

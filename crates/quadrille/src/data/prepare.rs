@@ -78,5 +78,5 @@ pub fn run(arguments: &PrepareArguments) -> Result<(), Failure> {
     })?;
     let seconds = start.elapsed().as_secs_f64();
     let report = TokensReport { converted: &converted, format: arguments.format, seconds };
-    if arguments.json { print_json(&report.document()) } else { print_text(&flags::spelled(&report.text())) }
+    if arguments.json { print_json(&report.document()) } else { print_text(flags::spelled(&report.text())) }
 }

@@ -44,7 +44,7 @@ pub fn run(arguments: &MemorizeArguments, launch: &Launch) -> Result<(), Failure
     write_drawings(arguments, &findings)?;
     match arguments.json {
         true => print_json(&findings.document())?,
-        false => print_text(&findings.text())?,
+        false => print_text(findings.text())?,
     }
     findings.check()?;
     Ok(())

@@ -29,5 +29,5 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     let found = plan(&model, &cluster, request.grid.ranks(), &request, dtype.bytes(), arguments.top as usize)?;
     let seconds = start.elapsed().as_secs_f64();
     let report = AxonnReport { model: &model.name, cluster: &cluster.name, found: &found, seconds };
-    if arguments.json { print_json(&report.document(&dtype.to_string())) } else { print_text(&report.text()) }
+    if arguments.json { print_json(&report.document(&dtype.to_string())) } else { print_text(report.text()) }
 }

@@ -50,7 +50,7 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     }
     let report = LbnlReport { model: &model, search: &search, found: &found, seconds };
     write_rows("--csv", arguments.csv.as_deref(), || report.rows())?;
-    if arguments.json { print_json(&report.document()) } else { print_text(&report.text()) }
+    if arguments.json { print_json(&report.document()) } else { print_text(report.text()) }
 }
 
 /// What flags say.

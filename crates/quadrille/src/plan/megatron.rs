@@ -34,7 +34,7 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     let (plan, cluster) = plan(arguments)?;
     let report = MegatronReport { plan: &plan, cluster: &cluster };
     write_rows("--csv", arguments.csv.as_deref(), || report.rows())?;
-    if arguments.json { print_json(&report.document()) } else { print_text(&report.text()) }
+    if arguments.json { print_json(&report.document()) } else { print_text(report.text()) }
 }
 
 /// What is advised for what flags say, and the name of the cluster.

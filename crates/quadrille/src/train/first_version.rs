@@ -40,7 +40,7 @@ pub fn spec(folder: &Path, description: &Description) -> Result<RunSpec, Failure
 fn arguments(folder: &Path, command: &[String]) -> Result<TrainArguments, Failure> {
     let words = ["quadrille".into(), "train".into()].into_iter().chain(command.iter().map(OsString::from));
     match Arguments::try_parse_from(words) {
-        Ok(Arguments { command: Command::Train(arguments) }) => Ok(*arguments),
+        Ok(Arguments { command: Command::Train(arguments), .. }) => Ok(*arguments),
         Ok(_) => Err(Failure::usage(format!("{}: its run.json is of no training run", folder.display()))),
         Err(error) => {
             let text = error.render().to_string();

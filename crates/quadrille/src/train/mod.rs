@@ -59,7 +59,7 @@ fn carry_out(prepared: Prepared, arguments: &TrainArguments, launch: &Launch) ->
     let Some(document) = &outcome.summary else { return stopped.map_or(Ok(()), Err) };
     match arguments.json {
         true => print_json(document)?,
-        false => print_text(&ledger::of_run(&program, &outcome.trained))?,
+        false => print_text(ledger::of_run(&program, &outcome.trained))?,
     }
     outcome.check()?;
     stopped.map_or(Ok(()), Err)
@@ -70,7 +70,7 @@ fn command() -> Result<Vec<String>, Failure> {
     let text = |word: OsString| {
         word.into_string().map_err(|word| Failure::usage(format!("{word:?}: a run's command line is UTF-8 text")))
     };
-    let words: Vec<String> = std::env::args_os().skip(2).map(text).collect::<Result<_, _>>()?;
+    let words: Vec<String> = std::env::args_os().skip_while(|word| word != "train").skip(1).map(text).collect::<Result<_, _>>()?;
     let mut kept = Vec::new();
     let mut words = words.into_iter();
     while let Some(word) = words.next() {

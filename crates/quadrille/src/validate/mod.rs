@@ -73,7 +73,7 @@ fn crossed(arguments: &ValidatePublishedArguments, evaluation: &Evaluation, laun
     if arguments.json {
         return print_json(&published::crossed_document(&known, &numbers));
     }
-    print_text(&published::crossed_text(&known, &numbers))
+    print_text(published::crossed_text(&known, &numbers))
 }
 
 /// Prices every run, compares and prints.
@@ -88,7 +88,7 @@ fn published_runs(arguments: &ValidatePublishedArguments, launch: &Launch) -> Re
     if arguments.json {
         return print_json(&published::document(&evaluation, &summary));
     }
-    print_text(&published::text(&evaluation, &summary))
+    print_text(published::text(&evaluation, &summary))
 }
 
 fn measured(path: Option<&Path>) -> Result<Vec<Row>, Failure> {

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::summary::summary;
-use crate::table;
+use crate::{Text, table};
 
 /// What was measured of a program's products.
 pub struct GemmReport<'a> {
@@ -40,14 +40,15 @@ impl GemmReport<'_> {
     }
 
     /// Model and layout, then a table for people.
-    pub fn text(&self) -> String {
+    pub fn text(&self) -> Text {
         let StepProducts { products, rates: all } = self.measured;
         let mut rows: Vec<Vec<String>> = products.iter().map(row).collect();
         let share: f64 = products.iter().map(|product| product.flops_share).sum();
         let empty = [(); 5].map(|()| String::new());
         rows.push(["all".to_owned()].into_iter().chain(empty).chain([percent(share)]).chain(rates(all)).collect());
         let header = ["gives", "storage", "m", "n", "k", "calls", "of FLOPs", "GFLOP/s", "library", "ratio"];
-        format!("{}threads {}\n\n{}", summary(self.program), self.threads, table(&header, &rows))
+        let table = table(&header, &rows).spare(&["storage", "calls"]);
+        Text::from(summary(self.program)) + format!("threads {}\n\n", self.threads) + table
     }
 }
 

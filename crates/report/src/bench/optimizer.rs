@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::summary::summary;
-use crate::table;
+use crate::{Text, table};
 
 /// What was measured of a program's states.
 pub struct OptimizerReport<'a> {
@@ -38,7 +38,7 @@ impl OptimizerReport<'_> {
     }
 
     /// Model and layout, the step with states on the device, and a row for each number of buckets.
-    pub fn text(&self) -> String {
+    pub fn text(&self) -> Text {
         let MeasuredOptimizer { threads, steps, compute_ms, compute_ms_each: [before, after], rows } = self.measured;
         let head = [
             ("threads", format!("{threads} per rank")),
@@ -52,7 +52,7 @@ impl OptimizerReport<'_> {
             "buckets", "elements", "overlap", "moved", "copy ms", "moves ms", "step ms", "bound ms", "of bound",
             "repeated",
         ];
-        summary(self.program) + &head + "\n" + &table(&columns, &rows)
+        Text::from(summary(self.program)) + head + "\n" + table(&columns, &rows).spare(&["copy ms", "elements"])
     }
 }
 

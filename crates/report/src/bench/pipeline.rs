@@ -5,7 +5,7 @@ use quadrille_run::units::percent;
 use quadrille_spec::Schedule;
 use serde::Serialize;
 
-use crate::table;
+use crate::{Text, table};
 
 /// What was measured, as `bench pipeline --json` prints it.
 #[derive(Serialize)]
@@ -24,7 +24,7 @@ pub struct PipelineReport {
 
 impl PipelineReport {
     /// A table for people, and what came of message-driven passes.
-    pub fn text(&self) -> String {
+    pub fn text(&self) -> Text {
         let Self { stages, microbatches, pass_ms, steps, runs } = self;
         let head = format!(
             "{stages} stages, {microbatches} microbatches, passes of {pass_ms} ms forward and {} ms backward; median of \
@@ -44,7 +44,7 @@ impl PipelineReport {
         let verdicts: Vec<String> =
             driven.map(|run| format!("{} {:+.1}%", run.scenario, 100.0 * (run.relative_to_1f1b - 1.0))).collect();
         let rows = table(&header, &runs.iter().map(row).collect::<Vec<_>>());
-        head + &rows + &format!("\nmessage-driven against 1f1b: {}\n", verdicts.join(", "))
+        Text::from(head) + rows + format!("\nmessage-driven against 1f1b: {}\n", verdicts.join(", "))
     }
 }
 

@@ -3,21 +3,22 @@
 use quadrille_measure::searches::{Bounded, Measured, Searches, Yardstick};
 use quadrille_run::units::decimal;
 
-use crate::table;
+use crate::{Text, table};
 
 /// A table for people, and how many layouts bounds leave out.
-pub fn text(searches: &Searches) -> String {
+pub fn text(searches: &Searches) -> Text {
     let header = ["search", "case", "settled", "time", "per second", "x LBNL solver", "x Calculon"];
     let yardsticks = searches
         .yardsticks
         .map(|Yardstick { planner, configurations_per_second }| format!("{planner} {configurations_per_second}/s"));
     let Bounded { case, legal, priced, seconds } = &searches.bounded;
-    format!(
-        "complete searches on one core; published planners on one core: {}\n\n{}\n\
-         native with bounds ({case}): the best of {legal} legal layouts in {seconds:.2} s, of which {priced} were priced\n",
-        yardsticks.join(", "),
-        table(&header, &searches.searches.iter().map(row).collect::<Vec<_>>())
-    )
+    let head =
+        format!("complete searches on one core; published planners on one core: {}\n\n", yardsticks.join(", "));
+    let table = table(&header, &searches.searches.iter().map(row).collect::<Vec<_>>());
+    let foot = format!(
+        "\nnative with bounds ({case}): the best of {legal} legal layouts in {seconds:.2} s, of which {priced} were priced\n"
+    );
+    Text::from(head) + table + foot
 }
 
 fn row(measured: &Measured) -> Vec<String> {

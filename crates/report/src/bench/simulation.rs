@@ -5,7 +5,7 @@ use quadrille_measure::simulation::{NOT_MODELLED, Simulated};
 use quadrille_spec::Model;
 use serde::Serialize;
 
-use crate::table;
+use crate::{Table, Text, table};
 
 /// What was simulated and measured of layouts of a model.
 pub struct SimulationReport<'a> {
@@ -40,27 +40,26 @@ impl SimulationReport<'_> {
     }
 
     /// Tables for people: the constants, then the layouts.
-    pub fn text(&self) -> String {
+    pub fn text(&self) -> Text {
         let Self { model, global_batch, cores, steps, measured } = self;
         let head = format!(
             "{}: {} layers, hidden {}, {} tokens a sequence, {global_batch} sequences a step; {cores} cores, one thread per \
-             rank; median of {steps} step(s)\n{}\n",
+             rank; median of {steps} step(s)\n",
             model.name,
             model.layers(),
             model.hidden,
             model.seq_len,
-            self.constants()
         );
         let foot = format!(
             "\nabsolute error: {:.1}% on average, {:.1}% at most\ncrowding: simulated ranks that compute at once over cores, \
              by which every rate is divided\nnot modelled: {NOT_MODELLED}\n",
             measured.mean_absolute_error_percent, measured.largest_absolute_error_percent
         );
-        head + &self.layouts() + &foot
+        Text::from(head) + self.constants() + "\n" + self.layouts() + foot
     }
 
     /// The measured constants; the simulation has the mean of both rows.
-    fn constants(&self) -> String {
+    fn constants(&self) -> Table {
         let row = |calibration: &Constants| {
             let rates = [calibration.product_gflops, calibration.attention_gflops, calibration.memory_gb_s];
             let ring = [calibration.operation_latency_us, calibration.ring_gb_s, calibration.message_latency_us];
@@ -80,7 +79,7 @@ impl SimulationReport<'_> {
         table(&header, &rows)
     }
 
-    fn layouts(&self) -> String {
+    fn layouts(&self) -> Table {
         let rows = self.measured.layouts.iter().map(|row| {
             let [simulated_ms, measured_ms] = [row.simulated_ms, row.measured_ms].map(|ms| format!("{ms:.1}"));
             let shares = [row.simulated_waiting_percent, row.waiting_percent].map(|share| format!("{share:.1}"));

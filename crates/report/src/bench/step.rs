@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::summary::summary;
-use crate::{ledger, table};
+use crate::{Text, ledger, table};
 
 /// What was measured of a program's step.
 pub struct StepReport<'a> {
@@ -35,14 +35,14 @@ impl StepReport<'_> {
     }
 
     /// Model and layout, the rates, and a table of what the step is spent on.
-    pub fn text(&self) -> String {
+    pub fn text(&self) -> Text {
         let mut shares: Vec<_> = self.measured.breakdown.iter().collect();
         shares.sort_by(|(_, a), (_, b)| b.seconds.total_cmp(&a.seconds));
         let rows: Vec<Vec<String>> = shares
             .into_iter()
             .map(|(name, share)| vec![name.clone(), format!("{:.6}", share.seconds), format!("{:.1}", share.percent)])
             .collect();
-        summary(self.program) + &self.rates() + "\n" + &table(&["operation", "s per step", "%"], &rows)
+        Text::from(summary(self.program)) + self.rates() + "\n" + table(&["operation", "s per step", "%"], &rows)
     }
 
     fn rates(&self) -> String {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{of_all_blocks, pruned_table};
 use crate::summary::sizes;
-use crate::table;
+use crate::{Table, Text, table};
 
 /// Ranks that are listed one by one.
 const LISTED_RANKS: usize = 32;
@@ -51,7 +51,7 @@ pub fn contents_document(checkpoint: &Checkpoint) -> Result<Value, CheckpointErr
 ///
 /// # Errors
 /// Damaged masks.
-pub fn contents_text(checkpoint: &Checkpoint) -> Result<String, CheckpointError> {
+pub fn contents_text(checkpoint: &Checkpoint) -> Result<Text, CheckpointError> {
     let about = checkpoint.about();
     let (layout, unit) = (&about.layout, about.model.sequence_unit());
     let held: Vec<String> = quantities(checkpoint).iter().map(|quantity| format!("{quantity}s")).collect();
@@ -74,17 +74,17 @@ pub fn contents_text(checkpoint: &Checkpoint) -> Result<String, CheckpointError>
         rows.push(("from", format!("a Hugging Face model, {config}")));
     }
     let text: String = rows.into_iter().map(|(name, value)| format!("{name:<12}{value}\n")).collect();
-    let mut parts = vec![text, tensors(checkpoint.tensors())];
+    let mut text = Text::from(text) + "\n" + tensors(checkpoint.tensors());
     let masks = masks(checkpoint)?;
     if !masks.is_empty() {
-        parts.push(pruned_table(&masks));
+        text += "\n";
+        text += pruned_table(&masks);
     }
-    parts.push(files(checkpoint));
-    Ok(parts.join("\n"))
+    Ok(text + "\n" + files(checkpoint))
 }
 
 /// The same tensors of several blocks are one row.
-fn tensors(shapes: &[TensorShape]) -> String {
+fn tensors(shapes: &[TensorShape]) -> Table {
     let mut rows: Vec<(String, usize, usize, usize)> = Vec::new();
     for TensorShape { name, rows: height, cols } in shapes {
         let name = of_all_blocks(name);
@@ -99,7 +99,7 @@ fn tensors(shapes: &[TensorShape]) -> String {
     table(&["tensor", "rows", "columns", "of them"], &cells.collect::<Vec<_>>())
 }
 
-fn files(checkpoint: &Checkpoint) -> String {
+fn files(checkpoint: &Checkpoint) -> Table {
     let mut files: Vec<(usize, u64, usize)> = checkpoint.files().collect();
     files.sort_unstable();
     let cells = |(rank, size, tiles): &(usize, u64, usize)| vec![rank.to_string(), tiles.to_string(), bytes(*size)];
@@ -114,5 +114,5 @@ fn files(checkpoint: &Checkpoint) -> String {
     let sizes = span(files.iter().map(|file| file.1).collect());
     let row = |at: usize, name: &str| vec![name.to_owned(), tiles[at].to_string(), bytes(sizes[at])];
     let header = format!("of {} ranks", files.len());
-    table(&[&header, "tiles", "size"], &[row(0, "least"), row(1, "median"), row(2, "most")])
+    table(&[header.as_str(), "tiles", "size"], &[row(0, "least"), row(1, "median"), row(2, "most")])
 }

@@ -3,10 +3,10 @@
 use quadrille_checkpoint::{Distances, EarlyBird, PrunedTensor};
 
 use super::of_all_blocks;
-use crate::table;
+use crate::{Table, Text, table};
 
 /// How many of each tensor's elements are kept, and of all; those of several blocks are one row.
-pub fn pruned_table(pruned: &[PrunedTensor]) -> String {
+pub fn pruned_table(pruned: &[PrunedTensor]) -> Table {
     let mut rows: Vec<(String, u64, u64)> = Vec::new();
     for PrunedTensor { tensor, elements, kept } in pruned {
         let name = of_all_blocks(tensor);
@@ -25,7 +25,7 @@ pub fn pruned_table(pruned: &[PrunedTensor]) -> String {
 }
 
 /// The distances of a run's masks, and the first checkpoint at which they have settled.
-pub fn distances_text(steps: &[Distances]) -> String {
+pub fn distances_text(steps: &[Distances]) -> Text {
     let cells = steps.iter().map(|found| {
         let distance = |at: usize| found.to_those_before.get(at).map_or(String::new(), |far| format!("{far:.4}"));
         std::iter::once(found.step.to_string()).chain((0..EarlyBird::MASKS - 1).map(distance)).collect()
@@ -41,8 +41,7 @@ pub fn distances_text(steps: &[Distances]) -> String {
     };
     let before = (1..masks).map(|before| format!("{before} before"));
     let header: Vec<String> = std::iter::once("step".to_owned()).chain(before).collect();
-    let header: Vec<&str> = header.iter().map(String::as_str).collect();
-    format!("{}\n{verdict}\n", table(&header, &cells))
+    Text::from(table(&header, &cells)) + format!("\n{verdict}\n")
 }
 
 /// The first step at which masks have settled.

@@ -3,10 +3,10 @@
 use quadrille_measure::collectives::Measured;
 use quadrille_run::units::{bytes, percent, shortest};
 
-use crate::table;
+use crate::{Text, table};
 
 /// A table; predictions where there are some.
-pub fn text(measured: &[Measured]) -> String {
+pub fn text(measured: &[Measured]) -> Text {
     let predicted = measured.iter().any(|row| row.predicted_seconds.is_some());
     let mut header = vec![
         "collective",
@@ -45,7 +45,8 @@ pub fn text(measured: &[Measured]) -> String {
         cells
     };
     let legend = "\nof native: the time of the native collective over this one's; above 1, this one is faster\n";
-    table(&header, &measured.iter().map(row).collect::<Vec<_>>()) + legend
+    let table = table(&header, &measured.iter().map(row).collect::<Vec<_>>());
+    Text::from(table.spare(&["copy GB/s", "bus / copy", "algorithm GB/s"])) + legend
 }
 
 /// Small messages move hundredths of a GB/s.

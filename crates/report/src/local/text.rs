@@ -7,6 +7,7 @@ use quadrille_run::units::seconds;
 use quadrille_spec::ElementType;
 
 use super::{LocalReport, name, not_predicted};
+use crate::Text;
 
 const HEADER: [&str; 11] = [
     "grid",
@@ -27,9 +28,10 @@ const NOISY: f64 = 0.05;
 
 impl LocalReport<'_> {
     /// All of it, for people.
-    pub fn text(&self) -> String {
+    pub fn text(&self) -> Text {
         let rows: Vec<Vec<String>> = self.comparison.rows.iter().map(cells).collect();
-        self.head() + "\n" + &crate::table(&HEADER, &rows) + "\n" + &summary(self.comparison) + &self.left_out()
+        let table = crate::table(&HEADER, &rows).spare(&["deviation"]);
+        Text::from(self.head()) + "\n" + table + "\n" + summary(self.comparison) + self.left_out()
     }
 
     /// What was run, and what it is held against.

@@ -6,7 +6,7 @@ use quadrille_spec::SpecError;
 use serde_json::{Value, json};
 
 use super::columns;
-use crate::table;
+use crate::{Text, table};
 
 /// What was searched, and what was found.
 pub struct AtpReport<'a> {
@@ -57,7 +57,7 @@ impl AtpReport<'_> {
     }
 
     /// For people.
-    pub fn text(&self) -> String {
+    pub fn text(&self) -> Text {
         let Self { search, found } = self;
         let Search { model, interconnect, batch, element_bytes, counts, all_reduce } = search;
         let by = match all_reduce {
@@ -69,7 +69,7 @@ impl AtpReport<'_> {
             Counts::Paper => "14h/d1 and 4h/d2 elements a token and layer, as published",
             Counts::Exact => "12h/d1 and 4h/d2 elements a token and layer, a backward pass over the other dimension",
         };
-        let mut text = format!(
+        let mut text = Text::from(format!(
             "{} on the {} devices of {}, batch {batch}, {} tokens, values of {element_bytes} bytes, by ATP's model\n\
              {}\n\
              communication time per step by {by}; computation is not in it\n\
@@ -82,12 +82,12 @@ impl AtpReport<'_> {
             interconnect.source.trim_end(),
             found.feasible,
             found.feasible + found.refusals.len(),
-        );
+        ));
         let header = ["mesh", "grid", "time", "over d1", "over d2", "B1", "B2", "reduced over d1", "reduced over d2"];
         let rows: Vec<_> = found.ranked.iter().map(|candidate| self.row(candidate)).collect();
-        text += &table(&header, &rows);
+        text += table(&header, &rows).spare(&["reduced over d2", "reduced over d1", "B2", "B1"]);
         for (mesh, error) in &found.refusals {
-            text += &format!("\nnot legal: {mesh}: {error}");
+            text += format!("\nnot legal: {mesh}: {error}");
         }
         if !found.refusals.is_empty() {
             text += "\n";

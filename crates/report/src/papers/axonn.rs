@@ -6,7 +6,7 @@ use quadrille_run::units::bytes;
 use quadrille_spec::{Axis, SpecError};
 use serde_json::{Map, Value, json};
 
-use crate::table;
+use crate::{Text, table};
 
 /// What was searched, and what was found.
 pub struct AxonnReport<'a> {
@@ -39,7 +39,7 @@ impl AxonnReport<'_> {
     }
 
     /// For people.
-    pub fn text(&self) -> String {
+    pub fn text(&self) -> Text {
         let Self { model, cluster, found, seconds } = self;
         let header = ["grid", "time", "x", "y", "z", "data", "sent per rank", "states"];
         let milliseconds = |seconds: f64| format!("{:.3} ms", seconds * 1e3);
@@ -56,22 +56,22 @@ impl AxonnReport<'_> {
                     .collect()
             })
             .collect();
-        let mut text = format!(
+        let mut text = Text::from(format!(
             "{model} on {cluster}: {} of {} grids are legal (searched in {:.0} us)\n\
              communication time per step by AxoNN's equations 1-7; computation is not in it\n\
              states: 16 bytes a parameter over x*y*z, without activations\n\n",
             found.feasible,
             found.grids,
             seconds * 1e6
-        );
-        text += &table(&header, &rows);
+        ));
+        text += table(&header, &rows).spare(&["x", "y", "z", "data", "states"]);
         let refusals = found.refusals.by_frequency();
         if !refusals.is_empty() {
             text += "\nnot legal, with an example each:\n";
         }
         for (grids, rule, example) in refusals {
             let grids = format!("{grids} grid{}", if grids == 1 { "" } else { "s" });
-            text += &format!("{grids}: {rule} ({example})\n");
+            text += format!("{grids}: {rule} ({example})\n");
         }
         text
     }

@@ -6,11 +6,14 @@ use quadrille_spec::Model;
 use serde_json::{Value, json};
 
 use super::columns;
-use crate::table;
+use crate::{Text, table};
 
 /// Of the table for people.
 const HEADER: &str =
     "step,dp,tp1,tp2,pp,microbatch,panels,in domain,compute,memory,tp comm,dp comm,pp comm,bubble,holds,days";
+
+/// Columns of it that a narrow terminal goes without.
+const SPARE: [&str; 6] = ["in domain", "pp comm", "dp comm", "tp comm", "memory", "panels"];
 
 /// Of the saved outputs of LBNL's code.
 const CSV_COLUMNS: &str = "strategy,model,gpu,nvs,n_gpus,rank_in_top10,dp,tp1,tp2,pp,microbatch,summa_nb,nvs_tp1,nvs_tp2,\
@@ -88,12 +91,12 @@ impl LbnlReport<'_> {
     }
 
     /// For people.
-    pub fn text(&self) -> String {
+    pub fn text(&self) -> Text {
         let Self { model, search, found, seconds } = self;
         let (system, strategy, gpus, global_batch) =
             (search.system(), search.strategy(), search.devices(), search.global_batch());
         let gigabytes = |bytes: f64| format!("{:.1} GB", bytes / 1e9);
-        let mut text = format!(
+        let mut text = Text::from(format!(
             "{} on {gpus} {} in fast domains of {}, strategy {}, batch {global_batch}, by LBNL's model\n\
              {} of {} configurations fit into {} (searched in {:.2} ms: {} configurations/s)\n",
             model.name,
@@ -105,15 +108,15 @@ impl LbnlReport<'_> {
             gigabytes(system.memory_bytes),
             1e3 * seconds,
             decimal(found.candidates as f64 / seconds, "").trim_end(),
-        );
+        ));
         if let (0, Some(least)) = (found.feasible, found.least_memory_bytes) {
             return text
-                + &format!("the smallest takes {}; use more GPUs, or GPUs with more memory\n", gigabytes(least));
+                + format!("the smallest takes {}; use more GPUs, or GPUs with more memory\n", gigabytes(least));
         }
         let amount = if model.patch_values.is_some() { "80 epochs of 40 years, hourly" } else { "1e12 tokens" };
-        text += &format!("days: {:.0} steps, {amount}; parts in percent of a step\n\n", self.steps());
+        text += format!("days: {:.0} steps, {amount}; parts in percent of a step\n\n", self.steps());
         let rows: Vec<_> = found.ranked.iter().map(|ranked| self.row(ranked)).collect();
-        text + &table(&HEADER.split(',').collect::<Vec<_>>(), &rows)
+        text + table(&HEADER.split(',').collect::<Vec<_>>(), &rows).spare(&SPARE)
     }
 
     fn row(&self, ranked: &Ranked) -> Vec<String> {

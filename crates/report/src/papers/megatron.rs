@@ -5,7 +5,7 @@ use quadrille_run::units::shortest;
 use serde_json::{Value, json};
 
 use super::columns;
-use crate::table;
+use crate::{Text, table};
 
 /// What is advised, and for what.
 pub struct MegatronReport<'a> {
@@ -66,20 +66,20 @@ impl MegatronReport<'_> {
     }
 
     /// For people.
-    pub fn text(&self) -> String {
+    pub fn text(&self) -> Text {
         let Self { plan, cluster } = self;
         let Plan { model, machine, batch, advice, quantities } = plan;
         let Advice { configuration, chunks, memory, reasons } = advice;
         let gigabytes = |bytes: f64| format!("{:.1} GB", bytes / 1e9);
         let megabytes = |bytes: f64| format!("{:.1} MB", bytes / 1e6);
-        let mut text = format!(
+        let mut text = Text::from(format!(
             "{}, {:.1} billion parameters, on {} GPUs of {cluster} in nodes of {}, batch {batch}, by Megatron-LM's takeaways\n\
              passes are modelled by the device's rate in products, with recomputation; communication is not in a step\n\n",
             model.name,
             parameters(model) / 1e9,
             machine.devices,
             machine.per_node,
-        );
+        ));
         let sizes = [configuration.tensor(), configuration.pipeline(), configuration.data()].into_iter();
         let sizes = sizes.chain([configuration.microbatch(), *chunks, quantities.microbatches]);
         let row = sizes.map(|size| size.to_string()).chain([
@@ -89,11 +89,11 @@ impl MegatronReport<'_> {
             gigabytes(memory.total()),
         ]);
         let header = "tensor,pipeline,data,microbatch,chunks,microbatches,step,bubble,TFLOP/s,holds";
-        text += &table(&header.split(',').collect::<Vec<_>>(), &[row.collect()]);
+        text += table(&header.split(',').collect::<Vec<_>>(), &[row.collect()]);
         text += "\n";
-        reasons.iter().for_each(|reason| text += &format!("{reason}\n"));
+        reasons.iter().for_each(|reason| text += format!("{reason}\n"));
         let [stage, scattered] = quantities.stage_bytes;
-        text += &format!(
+        text += format!(
             "\nmemory of a device of the first stage: states {}, inputs of layers {}, one layer's values {}, logits {}; of {}\n\
              sent by a device for a microbatch: {} between tensor-parallel ranks; to the next stage {} in either direction, \
              {} with scatter/gather\n",

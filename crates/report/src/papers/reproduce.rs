@@ -5,7 +5,7 @@ use quadrille_run::units::shortest;
 use serde_json::{Value, json};
 
 use super::columns;
-use crate::table;
+use crate::{Text, table};
 
 /// Of comma-separated values.
 const CSV_COLUMNS: &str = "part,source,what,published,ours,unit,deviation_percent,agrees,note";
@@ -65,11 +65,12 @@ pub fn rows(parts: &[Reproduced]) -> Vec<Vec<String>> {
 }
 
 /// For people, of each part a table of its points, its notes, and the summary.
-pub fn text(parts: &[Reproduced]) -> String {
-    parts.iter().map(|(part, points)| text_of(part, points)).collect::<Vec<_>>().join("\n")
+pub fn text(parts: &[Reproduced]) -> Text {
+    let between = |at| if at == 0 { "" } else { "\n" };
+    parts.iter().enumerate().map(|(at, (part, points))| Text::from(between(at)) + text_of(part, points)).collect()
 }
 
-fn text_of(part: &Part, points: &[Point]) -> String {
+fn text_of(part: &Part, points: &[Point]) -> Text {
     let mut notes: Vec<&str> = Vec::new();
     let mut rows = Vec::new();
     for point in points {
@@ -93,13 +94,13 @@ fn text_of(part: &Part, points: &[Point]) -> String {
         ]);
     }
     let Summary { points: number, agreeing, mean, max } = Summary::of(points);
-    let mut text = format!("{}: {}\n\n", part.name, part.work);
-    text += &table(&["figure", "source", "published", "ours", "unit", "deviation", "note"], &rows);
+    let mut text = Text::heading(&format!("{}: {}", part.name, part.work)) + "\n";
+    text += table(&["figure", "source", "published", "ours", "unit", "deviation", "note"], &rows).spare(&["source"]);
     text += "\n";
     for (at, note) in notes.iter().enumerate() {
-        text += &format!("({}) {note}\n", at + 1);
+        text += format!("({}) {note}\n", at + 1);
     }
-    text += &format!(
+    text += format!(
         "{}: {number} points, {agreeing} agree to the last printed digit; absolute deviation {:.2}% in the mean, {:.2}% \
          at most\n",
         part.name,

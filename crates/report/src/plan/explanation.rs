@@ -7,6 +7,7 @@ use quadrille_run::units::{bytes, decimal, seconds};
 use serde_json::{Value, json};
 
 use super::memory;
+use crate::Text;
 use crate::candidate::share;
 
 /// How many numbers of the hardware and changes of the layout the text shows.
@@ -15,7 +16,7 @@ const SHOWN: usize = 6;
 const NEGLIGIBLE: f64 = 0.001;
 
 /// Why a layout is as fast as it is, for people.
-pub fn explanation_text(explanation: &Explanation, setting: &Setting) -> String {
+pub fn explanation_text(explanation: &Explanation, setting: &Setting) -> Text {
     Told(explanation).text(setting)
 }
 
@@ -27,14 +28,12 @@ pub fn explanation_document(explanation: &Explanation, setting: &Setting) -> Val
 struct Told<'a>(&'a Explanation);
 
 impl Told<'_> {
-    fn text(&self, setting: &Setting) -> String {
-        let mut text = format!("\nwhat binds: {} a step\n", seconds(self.0.best.price.seconds));
-        text += &self.binding(setting);
-        text += "\n10% more of a number of the hardware, the layout left as it is\n";
-        text += &self.gains();
-        text += "\none choice changed, everything else left as it is\n";
-        text += &self.other_choices();
-        text + &self.lost()
+    fn text(&self, setting: &Setting) -> Text {
+        let part = |heading: &str, lines: String| Text::from("\n") + Text::heading(heading) + lines;
+        part(&format!("what binds: {} a step", seconds(self.0.best.price.seconds)), self.binding(setting))
+            + part("10% more of a number of the hardware, the layout left as it is", self.gains())
+            + part("one choice changed, everything else left as it is", self.other_choices())
+            + self.lost()
     }
 
     fn binding(&self, setting: &Setting) -> String {
@@ -101,21 +100,22 @@ impl Told<'_> {
         }
     }
 
-    fn lost(&self) -> String {
-        let Some(other) = &self.0.runner_up else { return String::new() };
+    fn lost(&self) -> Text {
+        let Some(other) = &self.0.runner_up else { return Text::new() };
         let more = without_rounding(other.price.seconds - self.0.best.price.seconds, self.0.best.price.seconds);
-        let mut text = match more < 0.0 {
-            true => format!("\nwhy the fastest is faster: {} less a step, in parts\n", seconds(-more)),
-            false => format!("\nwhy the next one lost: {} more a step, in parts\n", seconds(more)),
+        let heading = match more < 0.0 {
+            true => format!("why the fastest is faster: {} less a step, in parts", seconds(-more)),
+            false => format!("why the next one lost: {} more a step, in parts", seconds(more)),
         };
+        let mut text = Text::from("\n") + Text::heading(&heading);
         let differing = difference(&self.0.best.price.parts, &other.price.parts);
         for (part, more) in differing.iter().take(SHOWN) {
             let sign = if *more < 0.0 { "-" } else { "+" };
-            text += &format!("  {sign}{}: {}\n", seconds(more.abs()), part.words());
+            text += format!("  {sign}{}: {}\n", seconds(more.abs()), part.words());
         }
         if differing.is_empty() {
             let [first, second] = [&self.0.best, other].map(|ranked| bytes(ranked.price.memory.total()));
-            text += &format!("  in nothing: equal times; it needs {second} of memory, the first {first}\n");
+            text += format!("  in nothing: equal times; it needs {second} of memory, the first {first}\n");
         }
         text
     }

@@ -17,7 +17,8 @@ pub use explanation::{explanation_document, explanation_text};
 pub use page::page_document;
 pub use priced::PricedReport;
 pub use quadrille_pages::plan_page as page;
-pub use text::{headline, memory_table, parts_table, ranking, text};
+pub use text::text;
+pub(crate) use text::{COLUMNS, SPARE, cells};
 
 /// Bytes with a name, by class.
 fn memory(price: &Price) -> [(&'static str, u64); 6] {

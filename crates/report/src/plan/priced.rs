@@ -5,7 +5,9 @@ use quadrille_spec::{Layout, SpecError};
 use serde_json::{Value, json};
 
 use super::assumed::{assumed_document, assumed_text, origins};
-use super::{entry, explanation_document, explanation_text, headline, memory_table, parts_table, ranking};
+use super::text::{headline, ranking, tables_of};
+use super::{entry, explanation_document, explanation_text};
+use crate::Text;
 
 /// A layout, and why it costs what it costs.
 pub struct PricedReport<'a> {
@@ -46,16 +48,15 @@ impl PricedReport<'_> {
     ///
     /// # Errors
     /// As [`Self::document`].
-    pub fn text(&self) -> Result<String, SpecError> {
+    pub fn text(&self) -> Result<Text, SpecError> {
         let Self { question, explanation, .. } = self;
         let (setting, best) = (question.setting()?, [&explanation.best]);
-        let mut text = headline(question, &setting)? + "\n" + &ranking(question, &setting, &best);
+        let mut text = Text::from(headline(question, &setting)?) + "\n" + ranking(question, &setting, &best);
         if question.fits(&explanation.best.price)? == Some(false) {
             text += "it does not fit into the memory of a device\n";
         }
-        text += &assumed_text(&explanation.sensitivities, explanation.best.price.seconds);
-        text += &format!("\nparts of a step\n{}", parts_table(&best));
-        text += &format!("\nmemory of the rank that needs most\n{}", memory_table(&setting, &best));
-        Ok(text + &explanation_text(explanation, &setting))
+        text += assumed_text(&explanation.sensitivities, explanation.best.price.seconds);
+        text += tables_of(&setting, &best, None);
+        Ok(text + explanation_text(explanation, &setting))
     }
 }

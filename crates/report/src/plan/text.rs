@@ -1,7 +1,7 @@
 //! What was found, for people.
 
 use quadrille_plan::native::explain::{Part, ROUNDING};
-use quadrille_plan::native::{Answer, Question, Ranked, RefusedBy, Reserve, Setting};
+use quadrille_plan::native::{Answer, Derived, Question, Ranked, RefusedBy, Reserve, Setting};
 use quadrille_run::units::{bytes, decimal, seconds};
 use quadrille_spec::{Imbalance, SpecError};
 
@@ -11,18 +11,20 @@ use super::band::band_text;
 use super::budget;
 use super::{explanation_text, memory};
 use crate::candidate::{notation, others, recompute, schedule, share, sizes};
-use crate::table;
+use crate::{Table, Text, table};
 
 /// All of it.
 ///
 /// # Errors
 /// A reserve of more than a device has.
-pub fn text(answer: &Answer) -> Result<String, SpecError> {
+pub fn text(answer: &Answer) -> Result<Text, SpecError> {
     let setting = &answer.search.setting;
-    let mut text = headline(answer.question, setting)? + &looked_at(answer) + &stopped(answer);
-    text += &(budget::reckoned(answer) + "\n" + &tables(answer));
+    let mut text = Text::from(headline(answer.question, setting)?) + looked_at(answer) + stopped(answer);
+    text += budget::reckoned(answer) + "\n";
+    text += tables(answer);
     if let Some(explanation) = &answer.explanation {
-        text += &(explanation_text(explanation, setting) + &refused(answer));
+        text += explanation_text(explanation, setting);
+        text += refused(answer);
     }
     Ok(text)
 }
@@ -43,13 +45,17 @@ fn stopped(answer: &Answer) -> String {
 
 /// The tables of what was found: the front, if it was asked for, then the advised and the fastest, the parts of their steps and
 /// their memory.
-pub fn tables(answer: &Answer) -> String {
+pub fn tables(answer: &Answer) -> Text {
     let Answer { question, search, found, .. } = answer;
-    let mut text = String::new();
+    let mut text = Text::new();
     if search.front {
         let shown = shown_front(answer);
-        text += &format!("front over devices, time and memory: {} of {} layouts\n", shown.len(), answer.front.len());
-        text += &ranking(question, &search.setting, &shown);
+        text += Text::heading(&format!(
+            "front over devices, time and memory: {} of {} layouts",
+            shown.len(),
+            answer.front.len()
+        ));
+        text += ranking(question, &search.setting, &shown);
     }
     if !found.ranked.is_empty() {
         let marked = Some(&answer.advised).filter(|advised| **advised != answer.best);
@@ -57,19 +63,33 @@ pub fn tables(answer: &Answer) -> String {
         let ranked: Vec<_> = marked.into_iter().chain(others).collect();
         let of = if search.one_per_grid { ", one of each grid" } else { "" };
         if search.front {
-            text += &format!("\nfastest on {} devices{of}\n", question.devices);
+            text += "\n";
+            text += Text::heading(&format!("fastest on {} devices{of}", question.devices));
         }
-        text += &advised_text(answer);
-        text += &ranking_with(question, &search.setting, &ranked, marked);
-        text += &format!("as other programs name its axes, the first is {}\n", notation(&ranked[0].candidate));
-        text += &band_text(question, &ranked[0].candidate);
-        text += &assumed_text(&answer.sensitivities, answer.advised.price.seconds);
-        text += "\nparts of a step\n";
-        text += &parts_table(&ranked);
-        text += "\nmemory of the rank that needs most\n";
-        text += &memory_table(&search.setting, &ranked);
+        text += advised_text(answer);
+        text += ranking_with(question, &search.setting, &ranked, marked);
+        text += format!("as other programs name its axes, the first is {}\n", notation(&ranked[0].candidate));
+        text += band_text(question, &ranked[0].candidate);
+        text += assumed_text(&answer.sensitivities, answer.advised.price.seconds);
+        text += tables_of(&search.setting, &ranked, marked);
     }
     text
+}
+
+/// The parts of the layouts' steps, and their memory.
+pub fn tables_of(setting: &Setting, layouts: &[&Ranked], marked: Option<&Ranked>) -> Text {
+    let mark = place(layouts, marked);
+    Text::from("\n")
+        + Text::heading("parts of a step")
+        + parts_table(layouts).marked(mark)
+        + "\n"
+        + Text::heading("memory of the rank that needs most")
+        + memory_table(setting, layouts).marked(mark)
+}
+
+/// Where a layout is among others.
+fn place(layouts: &[&Ranked], marked: Option<&Ranked>) -> Option<usize> {
+    layouts.iter().position(|ranked| Some(*ranked) == marked)
 }
 
 /// At most as many layouts of every number of devices as are wanted, the fastest.
@@ -108,10 +128,10 @@ pub fn looked_at(answer: &Answer) -> String {
 }
 
 /// What each rule refused.
-pub fn refused(answer: &Answer) -> String {
+pub fn refused(answer: &Answer) -> Text {
     let refusals = answer.refusals();
     if refusals.is_empty() {
-        return "\nno grid or configuration broke a rule\n".to_owned();
+        return "\nno grid or configuration broke a rule\n".into();
     }
     let lines = refusals.iter().map(|RefusedBy { rule, grids, configurations, example }| {
         let amounts = [(*grids, "grid"), (*configurations, "configuration")];
@@ -120,7 +140,7 @@ pub fn refused(answer: &Answer) -> String {
         let amounts = amounts.collect::<Vec<_>>().join(" and ");
         format!("  {rule}: {amounts}, e.g. {example}\n")
     });
-    format!("\nrefused, by rule\n{}", lines.collect::<String>())
+    Text::from("\n") + Text::heading("refused, by rule") + lines.collect::<String>()
 }
 
 /// What is trained where, and what MFU and HFU are.
@@ -163,54 +183,55 @@ pub fn headline(question: &Question, setting: &Setting) -> Result<String, SpecEr
 }
 
 /// Layouts with what follows from their prices.
-pub fn ranking(question: &Question, setting: &Setting, layouts: &[&Ranked]) -> String {
+pub fn ranking(question: &Question, setting: &Setting, layouts: &[&Ranked]) -> Table {
     ranking_with(question, setting, layouts, None)
 }
 
 /// The same with a mark on one of them.
-fn ranking_with(question: &Question, setting: &Setting, layouts: &[&Ranked], marked: Option<&Ranked>) -> String {
+fn ranking_with(question: &Question, setting: &Setting, layouts: &[&Ranked], marked: Option<&Ranked>) -> Table {
     let several = layouts.iter().any(|ranked| ranked.candidate.devices() != question.devices);
     let mut header = vec!["step"];
     header.extend(several.then_some("devices"));
-    header.extend([
-        "grid",
-        "in a node",
-        "microbatch",
-        "schedule",
-        "recompute",
-        "also",
-        "tokens/s",
-        "MFU",
-        "HFU",
-        "memory",
-    ]);
+    header.extend(COLUMNS);
     header.extend(budget::header(question));
     let row = |ranked: &&Ranked| {
-        let Ranked { candidate, price } = ranked;
         let derived = question.derived(setting, ranked);
         let mark = if Some(*ranked) == marked { "* " } else { "" };
-        let mut row = vec![format!("{mark}{}", seconds(price.seconds))];
-        row.extend(several.then(|| candidate.devices().to_string()));
-        row.extend([
-            sizes(candidate.sizes),
-            sizes(candidate.inside),
-            candidate.microbatch.to_string(),
-            schedule(candidate),
-            recompute(candidate),
-            others(candidate),
-            decimal(derived.tokens_per_second, "").trim_end().to_owned(),
-            format!("{:.1}%", 100.0 * derived.mfu),
-            format!("{:.1}%", 100.0 * derived.hfu),
-            bytes(price.memory.total()),
-        ]);
+        let mut row = vec![format!("{mark}{}", seconds(ranked.price.seconds))];
+        row.extend(several.then(|| ranked.candidate.devices().to_string()));
+        row.extend(cells(ranked, &derived));
         row.extend(budget::row(question, &derived));
         row
     };
-    table(&header, &layouts.iter().map(row).collect::<Vec<_>>())
+    let table = table(&header, &layouts.iter().map(row).collect::<Vec<_>>());
+    table.spare(&SPARE).marked(place(layouts, marked))
+}
+
+/// What is told of a layout behind its time.
+pub(crate) const COLUMNS: [&str; 10] =
+    ["grid", "in a node", "microbatch", "schedule", "recompute", "also", "tokens/s", "MFU", "HFU", "memory"];
+
+/// Columns that a narrow terminal goes without: what follows from others first.
+pub(crate) const SPARE: [&str; 5] = ["HFU", "in a node", "device-hours", "tokens/s", "MFU"];
+
+/// The cells of [`COLUMNS`].
+pub(crate) fn cells(Ranked { candidate, price }: &Ranked, derived: &Derived) -> [String; 10] {
+    [
+        sizes(candidate.sizes),
+        sizes(candidate.inside),
+        candidate.microbatch.to_string(),
+        schedule(candidate),
+        recompute(candidate),
+        others(candidate),
+        decimal(derived.tokens_per_second, "").trim_end().to_owned(),
+        format!("{:.1}%", 100.0 * derived.mfu),
+        format!("{:.1}%", 100.0 * derived.hfu),
+        bytes(price.memory.total()),
+    ]
 }
 
 /// Memory by class.
-pub fn memory_table(setting: &Setting, layouts: &[&Ranked]) -> String {
+fn memory_table(setting: &Setting, layouts: &[&Ranked]) -> Table {
     let classes = layouts.first().map(|ranked| memory(&ranked.price).map(|(class, _)| class));
     let header = ["total", "free", "runs that fit", "stage"].into_iter().chain(classes.into_iter().flatten());
     let header: Vec<_> = header.collect();
@@ -227,7 +248,8 @@ pub fn memory_table(setting: &Setting, layouts: &[&Ranked]) -> String {
             .chain(classes)
             .collect()
     };
-    table(&header, &layouts.iter().map(row).collect::<Vec<_>>())
+    let table = table(&header, &layouts.iter().map(row).collect::<Vec<_>>());
+    table.spare(&["stage", "buffers", "runs that fit", "framework"])
 }
 
 /// What MFU and HFU are.
@@ -241,7 +263,7 @@ fn utilisation(setting: &Setting) -> String {
 }
 
 /// The parts of each step in percent, without those that no layout has.
-pub fn parts_table(layouts: &[&Ranked]) -> String {
+fn parts_table(layouts: &[&Ranked]) -> Table {
     // What rounding leaves of a bubble is none.
     let present =
         |part: &Part| layouts.iter().any(|ranked| part.of(&ranked.price.parts) > ROUNDING * ranked.price.seconds);

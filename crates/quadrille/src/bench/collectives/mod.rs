@@ -46,7 +46,7 @@ pub fn run(arguments: &BenchCollectivesArguments, launch: &Launch) -> Result<(),
     if let Some(path) = &arguments.svg {
         write_file("--svg", path, told::heatmap(&collectives).as_bytes())?;
     }
-    if arguments.json { print_json(&Document { collectives }) } else { print_text(&told::text(&collectives)) }
+    if arguments.json { print_json(&Document { collectives }) } else { print_text(told::text(&collectives)) }
 }
 
 /// What is measured, checked before anything runs: also that the buffers fit into memory.

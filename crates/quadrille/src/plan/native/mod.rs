@@ -55,7 +55,7 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
         answer.explanation = answer.explanation.take().filter(|_| results.explain);
     }
     if !arguments.json {
-        return print_text(&flags::spelled(&text(&answer)?));
+        return print_text(text(&answer)?.map(flags::spelled));
     }
     let mut document = document(&answer)?;
     spell(&mut document);

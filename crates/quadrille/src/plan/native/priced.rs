@@ -49,5 +49,5 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
     let question = Question { imbalance, ..Question::of(model, typed.cluster, framework, &layout, reserve)? };
     let explanation = question.explain(&layout)?;
     let report = PricedReport { question: &question, layout: &layout, explanation: &explanation };
-    if arguments.json { print_json(&report.document()?) } else { print_text(&report.text()?) }
+    if arguments.json { print_json(&report.document()?) } else { print_text(report.text()?) }
 }

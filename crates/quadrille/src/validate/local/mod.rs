@@ -74,5 +74,5 @@ fn publish(arguments: &ValidateLocalArguments, report: &LocalReport) -> Result<(
     if arguments.json {
         return print_json(&report.document());
     }
-    print_text(&report.text())
+    print_text(report.text())
 }
