@@ -1,6 +1,9 @@
 // Components of all pages: numbers with units, elements, tables that sort and filter, charts that fit their place.
 "use strict";
 
+/** Draws the page's document: `draw(document)` are the elements of the page. */
+const show = (draw) => document.getElementById("page").append(...draw(JSON.parse(document.getElementById("data").textContent)));
+
 /** A number with three digits and a prefix of 1000s, e.g. 1.23 M. */
 function short(value) {
   if (value === 0) return "0";
@@ -30,6 +33,12 @@ function seconds(value, digits = 3) {
 const GIB = 2 ** 30;
 const gib = (bytes) => `${(bytes / GIB).toFixed(1)} GiB`;
 
+/** Bytes with three digits and a prefix of 1024s. */
+function bytes(value) {
+  const unit = Math.min(4, Math.max(0, Math.floor(Math.log2(Math.max(1, value)) / 10)));
+  return `${unit === 0 ? value : exactly(value / 1024 ** unit, 3)} ${["B", "KiB", "MiB", "GiB", "TiB"][unit]}`;
+}
+
 /** An element: attributes, of which functions are handlers, then children: elements, or text. */
 function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
@@ -41,17 +50,30 @@ function element(name, attributes = {}, ...children) {
   return made;
 }
 
+/** A number that the head of a page names, in a box. */
+function fact(title, value, more) {
+  return element("div", { class: "fact" }, title, element("b", {}, value), element("span", { class: "soft" }, more ?? ""));
+}
+
+/** A choice of one of `options`, `[value, text]`, with a label before it. */
+function choice(id, title, options, change) {
+  const made = options.map(([value, text]) => element("option", { value }, text));
+  return element("p", {}, element("label", { for: id }, `${title} `), element("select", { id, change: (event) => change(event.target.value) }, made));
+}
+
 /** A part of a page with a heading. */
 function section(title, ...children) {
   return element("section", {}, element("h2", {}, title), ...children);
 }
 
 /**
- * A table. A column has `title`, `value(row)` by which rows are sorted, `text(value)`, and `words` where lines may break.
- * With `choose(row)` the first column's cells are buttons, and the chosen row, at first `chosen`, is marked.
+ * A table. A column has `title`, `value(row)` by which rows are sorted, `text(value, row)`, and `words` where lines may break.
+ * With `choose(row)` the first column's cells are buttons, and the chosen row, at first `chosen`, is marked; `kind(row)` is a
+ * class of its style. Of more than `most` rows the first are shown until all are asked for; filters look at all.
  */
-function table({ label, columns, rows, filter = false, choose, chosen }) {
+function table({ label, columns, rows, filter = false, choose, chosen, kind = () => null, most = 200 }) {
   let order = null, wanted = "";
+  const further = element("button", { class: "action", type: "button", click: () => ((most = Infinity), draw()) });
   const body = element("tbody");
   const heads = columns.map((column, at) => {
     const sort = () => {
@@ -63,7 +85,7 @@ function table({ label, columns, rows, filter = false, choose, chosen }) {
   });
   const shown = (column, row) => {
     const value = column.value(row);
-    return value === null || value === undefined ? "" : (column.text ?? String)(value);
+    return value === null || value === undefined ? "" : (column.text ?? String)(value, row);
   };
   const cell = (column, row, at) => {
     const text = shown(column, row);
@@ -88,21 +110,23 @@ function table({ label, columns, rows, filter = false, choose, chosen }) {
       const compare = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b)));
       kept = kept.toSorted((a, b) => (order.down ? -1 : 1) * compare(of(a), of(b)));
     }
+    further.hidden = kept.length <= most;
+    further.textContent = `Show all ${plain(kept.length)} rows`;
     body.replaceChildren(
-      ...kept.map((row) =>
-        element("tr", { class: choose && row === chosen ? "chosen" : undefined }, columns.map((column, at) => cell(column, row, at))),
+      ...kept.slice(0, most).map((row) =>
+        element("tr", { class: [kind(row), choose && row === chosen ? "chosen" : null].filter(Boolean).join(" ") || undefined }, columns.map((column, at) => cell(column, row, at))),
       ),
     );
   }
   draw();
   const made = element("table", { "aria-label": label }, element("thead", {}, element("tr", {}, heads)), body);
   const scrolled = element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": label }, made);
-  if (!filter) return scrolled;
+  if (!filter) return element("div", {}, scrolled, further);
   const input = (event) => {
     wanted = event.target.value.trim().toLowerCase();
     draw();
   };
-  return element("div", {}, element("input", { class: "filter", type: "search", placeholder: "Filter", "aria-label": `Filter ${label}`, input }), scrolled);
+  return element("div", {}, element("input", { class: "filter", type: "search", placeholder: "Filter", "aria-label": `Filter ${label}`, input }), scrolled, further);
 }
 
 const COLOURS = ["#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#b07aa1", "#76b7b2", "#9c755f", "#edc948", "#ff9da7", "#8e8e8e", "#2f4b7c", "#8cd17d", "#d37295"];
@@ -110,10 +134,10 @@ const COLOURS = ["#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#b07aa1", "#76b7b2
 /** The colour of a name: that of its place among all names that there may be. */
 const colour = (name, all) => COLOURS[all.indexOf(name) % COLOURS.length];
 
-/** The names of a chart's colours. */
-function key(names, all = names) {
+/** The names of a chart's colours, and what else its marks mean. */
+function key(names, all = names, notes = []) {
   const entry = (name) => element("span", {}, element("i", { style: `background:${colour(name, all)}` }), name);
-  return element("div", { class: "key" }, names.map(entry));
+  return element("div", { class: "key" }, names.map(entry), notes.map((note) => element("span", { class: "soft" }, note)));
 }
 
 /** A chart as wide as its place: `make(width)` are the options of Plot. It is drawn again when the place changes. */
@@ -124,7 +148,8 @@ function chart(label, make) {
     const width = place.clientWidth;
     if (Math.abs(width - drawn) < 1 || width < 40) return;
     drawn = width;
-    const drawing = Plot.plot({ width, marginBottom: 42, style: { fontSize: "12px", background: "none" }, ...make(width) });
+    const options = make(width);
+    const drawing = Plot.plot({ width, marginBottom: 44, style: { fontSize: "12px", background: "none" }, ...options, x: { labelOffset: 38, ...options.x } });
     // The place says what it is; groups without a role may not.
     for (const group of drawing.querySelectorAll("g[aria-label]")) group.removeAttribute("aria-label");
     place.replaceChildren(drawing);
@@ -132,7 +157,16 @@ function chart(label, make) {
   // Once it is on the page; later changes outside of the observer, since what is drawn changes sizes that are observed.
   setTimeout(draw);
   new ResizeObserver(() => requestAnimationFrame(draw)).observe(place);
-  return place;
+  return element("div", {}, place, element("button", { class: "save", type: "button", "aria-label": `Save as SVG: ${label}`, click: () => save(label, place) }, "SVG"));
+}
+
+/** Saves a chart as a file, in the colours of print. */
+function save(label, place) {
+  const drawing = place.querySelector("svg").cloneNode(true);
+  drawing.setAttribute("color", "black");
+  const address = URL.createObjectURL(new Blob([new XMLSerializer().serializeToString(drawing)], { type: "image/svg+xml" }));
+  element("a", { href: address, download: `${label.replaceAll(/[^a-z0-9]+/gi, "-")}.svg` }).click();
+  URL.revokeObjectURL(address);
 }
 
 /** The numbers of a chart, for those who do not see or hover. */
@@ -142,9 +176,9 @@ function numbers(label, columns, rows) {
 
 /**
  * Bars of several parts: `bars` are `{ name, parts: [[part, value]] }`; `unit` tells a value, `marks(width)` adds to them, `colours`
- * are all parts that there may be.
+ * are all parts that there may be, `first` is what a bar is.
  */
-function stackedBars({ label, bars, unit, axis, colours, scale = 1, marks = () => [] }) {
+function stackedBars({ label, first = "Layout", bars, unit, axis, colours, scale = 1, domain, marks = () => [] }) {
   const names = [...new Set(bars.flatMap((bar) => bar.parts.filter(([, value]) => value > 0).map(([name]) => name)))];
   const cells = bars.flatMap((bar) =>
     bar.parts.filter(([, value]) => value > 0).map(([part, value]) => ({ bar: bar.name, part, value: value / scale, told: `${part}: ${unit(value)}` })),
@@ -153,7 +187,7 @@ function stackedBars({ label, bars, unit, axis, colours, scale = 1, marks = () =
   const make = (width) => ({
     marginLeft: Math.min(7 * longest + 16, width / 2.2),
     height: 34 * bars.length + 46,
-    x: { label: axis, grid: true, nice: true, ticks: Math.max(3, width / 110) },
+    x: { label: axis, grid: true, domain, nice: domain === undefined, ticks: Math.max(3, width / 110) },
     y: { label: null, domain: bars.map((bar) => bar.name) },
     color: { domain: names, range: names.map((name) => colour(name, colours)) },
     marks: [
@@ -163,6 +197,6 @@ function stackedBars({ label, bars, unit, axis, colours, scale = 1, marks = () =
     ],
   });
   const of = (name) => (bar) => bar.parts.find(([part]) => part === name)?.[1] ?? 0;
-  const columns = [{ title: "Layout", value: (bar) => bar.name }, ...names.map((name) => ({ title: name, value: of(name), text: unit }))];
+  const columns = [{ title: first, value: (bar) => bar.name }, ...names.map((name) => ({ title: name, value: of(name), text: unit }))];
   return element("div", {}, key(names, colours), chart(label, make), numbers(label, columns, bars));
 }

@@ -6,17 +6,21 @@ const AXES = { x: "TP (x)", y: "y", z: "z", context: "CP", expert: "EP", data: "
 const TIME = ["compute", "memory-bound", "launch", ...Object.values(AXES).map((axis) => `communication ${axis}`), "bubble", "optimizer", "tokens"];
 const MEMORY = ["parameters", "gradients", "optimizer", "activations", "buffers", "framework"];
 
+const layoutOf = (entry) => (entry.devices === 1 ? "1 device" : entry.notation);
+
+/** The seconds of a step of an entry, by what they are spent on. */
+const timeParts = ({ parts_s: parts }) => [
+  ["compute", parts.compute],
+  ["memory-bound", parts.memory_bound],
+  ["launch", parts.launch],
+  ...Object.entries(parts.communication).map(([axis, time]) => [`communication ${AXES[axis]}`, time]),
+  ["bubble", parts.bubble],
+  ["optimizer", parts.optimizer],
+  ["tokens", parts.tokens],
+];
+
 /** The elements that show a plan, the document of `plan` with `exports`. */
 function drawPlan(plan) {
-  const timeParts = ({ parts_s: parts }) => [
-    ["compute", parts.compute],
-    ["memory-bound", parts.memory_bound],
-    ["launch", parts.launch],
-    ...Object.entries(parts.communication).map(([axis, time]) => [`communication ${AXES[axis]}`, time]),
-    ["bubble", parts.bubble],
-    ["optimizer", parts.optimizer],
-    ["tokens", parts.tokens],
-  ];
   const memoryParts = ({ memory: { stage, ...classes } }) => Object.entries(classes);
 
   // The advised layout need not be among the fastest.
@@ -24,12 +28,7 @@ function drawPlan(plan) {
   const isAdvised = (entry) => entry === advised;
   const entries = [advised, ...plan.plans.filter((entry) => entry !== advised)];
   const rank = (entry) => (plan.plans.includes(entry) ? plan.plans.indexOf(entry) + 1 : null);
-  const layoutOf = (entry) => (entry.devices === 1 ? "1 device" : entry.notation);
   const usable = plan.device_memory_bytes === null ? null : plan.device_memory_bytes - plan.reserved_bytes;
-
-  function fact(title, value, more) {
-    return element("div", { class: "fact" }, title, element("b", {}, value), element("span", { class: "soft" }, more ?? ""));
-  }
 
   function headline() {
     const band = plan.error_band;
@@ -54,11 +53,17 @@ function drawPlan(plan) {
 
   function ranking(choose) {
     const layout = (field) => (entry) => entry.layout[field];
+    // As late as 9 of 10 runs like the fastest are not: what is slower than that is slower, what is not may be as fast.
+    const fastest = plan.plans[0]?.time_s ?? advised.time_s;
+    const latest = plan.error_band && Math.max(1, plan.error_band.high) * fastest;
+    const isBeyond = (entry) => entry.time_s > latest;
+    const band = { title: "Beside the fastest", value: (entry) => entry.time_s / fastest - 1, text: (more, entry) => `${more === 0 ? "" : `+${percent(more)}, `}${more === 0 ? "fastest" : isBeyond(entry) ? "slower" : "within its error"}` };
     const columns = [
       { title: "Layout", value: (entry) => layoutOf(entry) + (isAdvised(entry) ? " (advised)" : "") },
       { title: "Rank", value: rank },
       { title: "Step", value: (entry) => entry.time_s, text: (time) => seconds(time, 4) },
-      { title: "MFU", value: (entry) => entry.mfu, text: percent },
+      ...(plan.error_band ? [band] : []),
+      { title: "MFU", value: (entry) => entry.mfu, text: (share) => percent(share) },
       { title: "Memory", value: (entry) => entry.memory_bytes, text: gib },
       { title: "Tokens/s", value: (entry) => entry.tokens_per_s, text: short },
       { title: "Microbatch", value: layout("microbatch") },
@@ -67,16 +72,26 @@ function drawPlan(plan) {
       { title: "ZeRO", value: layout("zero") },
       { title: "Grid", value: layout("grid") },
     ];
-    return table({ label: "layouts", columns, rows: entries, filter: true, choose, chosen: advised });
+    return table({ label: "layouts", columns, rows: entries, filter: true, choose, chosen: advised, kind: (entry) => plan.error_band && (isBeyond(entry) ? "beyond" : "within") });
+  }
+
+  /** Those than which none has both less memory and less time, by memory; of the front that was searched where there is one. */
+  function front() {
+    const known = [...entries, ...(plan.pareto ?? []).filter((entry) => entry.devices === advised.devices)];
+    const byMemory = known.toSorted((a, b) => a.memory_bytes - b.memory_bytes || a.time_s - b.time_s);
+    let least = Infinity;
+    return byMemory.filter((entry) => entry.time_s < least && ((least = entry.time_s), true));
   }
 
   function timeAgainstMemory(chosen) {
-    const points = entries.map((entry) => ({
+    const point = (entry) => ({
       gib: entry.memory_bytes / GIB,
       time: entry.time_s,
       kind: isAdvised(entry) ? "advised" : entry === chosen ? "chosen" : "others",
       told: `${layoutOf(entry)}\n${seconds(entry.time_s)}, ${gib(entry.memory_bytes)}`,
-    }));
+    });
+    const onFront = front().map(point);
+    const points = [...entries, ...front().filter((entry) => !entries.includes(entry))].map(point);
     const kinds = ["advised", "others", "chosen"];
     const make = (width) => ({
       height: 320,
@@ -84,13 +99,18 @@ function drawPlan(plan) {
       x: { label: "memory of a device, GiB", grid: true, nice: true, ticks: Math.max(3, width / 110) },
       y: { label: "seconds a step", grid: true, nice: true },
       color: { domain: kinds, range: kinds.map((_, at) => COLOURS[at]) },
+      symbol: { domain: kinds, range: ["star", "circle", "diamond"] },
       marks: [
-        Plot.dot(points, { x: "gib", y: "time", fill: "kind", r: 5, title: "told", tip: true }),
+        // Between two layouts more memory gives nothing.
+        Plot.line(onFront, { x: "gib", y: "time", curve: "step-after", strokeOpacity: 0.6 }),
+        Plot.dot(points, { x: "gib", y: "time", fill: "kind", symbol: "kind", r: 5, title: "told", tip: true }),
         ...(usable === null ? [] : [Plot.ruleX([usable / GIB], { strokeDasharray: "4 3" })]),
       ],
     });
+    const of = plan.pareto === undefined ? "the layouts that are shown, not of all" : "all layouts on so many devices";
+    const notes = [`line: front of ${of}`, ...(usable === null ? [] : ["dashed: what may be used"])];
     // Its numbers are those of the table of layouts.
-    return element("div", {}, key(kinds), chart("seconds a step against memory of a device, by layout", make));
+    return element("div", {}, key(kinds, kinds, notes), chart("seconds a step against memory of a device, by layout", make));
   }
 
   function detail(entry) {

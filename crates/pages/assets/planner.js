@@ -12,10 +12,11 @@ const FIELDS = [
   { name: "seq_len", title: "Tokens a sequence", kind: "numeric", hint: "the model's" },
   { name: "framework", title: "Framework", options: choices.frameworks, start: "megatron" },
   { name: "products", title: "Products in", options: ["", ...choices.products], none: "16 bits" },
-  { name: "max_x", title: "TP at most", options: ["", "1", "2", "4", "8", "16", "32"], none: "any" },
-  { name: "max_pipe", title: "PP at most", options: ["", "1", "2", "4", "8", "16", "32"], none: "any" },
-  { name: "reserve", title: "Memory kept free", options: ["", "0", "5%", "10%", "20%", "runs:90%", "runs:97%"], none: "as usual" },
+  { name: "max_x", title: "TP at most", steps: ["1", "2", "4", "8", "16", "32", ""], none: "any" },
+  { name: "max_pipe", title: "PP at most", steps: ["1", "2", "4", "8", "16", "32", "64", ""], none: "any" },
+  { name: "reserve", title: "Memory kept free", steps: ["", "0", "2%", "5%", "10%", "15%", "20%", "30%", "40%"], none: "as usual" },
   { name: "tokens", title: "Tokens to train on", hint: "e.g. 300e9" },
+  { name: "days", title: "Done within", steps: [1, 2, 3, 5, 7, 10, 14, 21, 30, 45, 60, 90, 120, 180, 365, ""].map(String), none: "any time", unit: "days", with: "tokens" },
   { name: "price_per_hour", title: "Price of a device-hour", hint: "e.g. 2.5" },
 ];
 
@@ -23,23 +24,60 @@ const inputs = {};
 const status = element("p", { role: "status", class: "soft" });
 const answer = element("div", {});
 
-function field({ name, title, options, kind, hint, none }) {
+/** Milliseconds without a change after which it is asked: a slider changes many times on its way. */
+const TYPED = 60, DRAGGED = 150;
+
+function field({ name, title, options, steps, kind, hint, none, unit }) {
   const id = `ask-${name}`;
+  if (steps) return slider({ id, name, title, steps, none, unit });
   const made = options
     ? element("select", { id }, options.map((value) => element("option", { value }, value || none)))
     : element("input", { id, type: "text", placeholder: hint, inputmode: kind ?? "decimal", autocomplete: "off" });
-  made.addEventListener("input", changed);
+  made.addEventListener("input", () => changed(TYPED));
   inputs[name] = made;
   return element("div", {}, element("label", { for: id }, title), made);
 }
 
-const config = element("textarea", { id: "ask-config", rows: "6", spellcheck: "false", input: changed });
+/** A range of values with the chosen one beside its title; the empty value is `none`. */
+function slider({ id, name, title, steps, none, unit }) {
+  const values = [...steps];
+  const said = element("output", { for: id });
+  const input = element("input", { id, type: "range", min: "0", step: "1", input: () => (tell(), changed(DRAGGED)) });
+  const tell = () => {
+    const value = values[input.value];
+    said.textContent = value === "" ? none : unit ? `${value} ${unit}` : value;
+    input.setAttribute("aria-valuetext", said.textContent);
+  };
+  inputs[name] = {
+    get value() {
+      return values[input.value];
+    },
+    set value(value) {
+      // What is not among them stays in sight: the server says why it is refused, if it is.
+      if (!values.includes(value)) values.push(value);
+      input.max = String(values.length - 1);
+      input.value = String(values.indexOf(value));
+      tell();
+    },
+    set disabled(is) {
+      input.disabled = is;
+    },
+  };
+  return element("div", {}, element("label", { for: id }, `${title} `, said), input);
+}
+
+const config = element("textarea", { id: "ask-config", rows: "6", spellcheck: "false", input: () => changed(TYPED) });
 inputs.config = config;
 const pasted = element("details", {}, element("summary", {}, "A model of Hugging Face in place of that one"), element("label", { for: "ask-config" }, "The text of its config.json"), config);
 
-/** What the fields say, without those that say nothing. */
+/** What the fields say, without those that say nothing, or count only with another one that says nothing. */
 function asked() {
-  return Object.fromEntries(Object.entries(inputs).map(([name, input]) => [name, input.value.trim()]).filter(([, value]) => value !== ""));
+  const said = Object.fromEntries(Object.entries(inputs).map(([name, input]) => [name, input.value.trim()]).filter(([, value]) => value !== ""));
+  for (const { name, with: other } of FIELDS.filter((field) => field.with)) {
+    inputs[name].disabled = !(other in said);
+    if (!(other in said)) delete said[name];
+  }
+  return said;
 }
 
 function fill() {
@@ -57,9 +95,9 @@ function fill() {
 
 let waiting = null, timer = 0;
 
-function changed() {
+function changed(after) {
   clearTimeout(timer);
-  timer = setTimeout(ask, 60);
+  timer = setTimeout(ask, after);
 }
 
 /** A message of the server, with its keys as words. */

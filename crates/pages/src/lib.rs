@@ -9,27 +9,67 @@ use serde_json::Value;
 const STYLE: &str = include_str!("../assets/style.css");
 const PLOT: &str = include_str!("../assets/plot.js");
 const PARTS: &str = include_str!("../assets/parts.js");
+const CHARTS: &str = include_str!("../assets/charts.js");
 const PLAN: &str = include_str!("../assets/plan.js");
 const PLANNER: &str = include_str!("../assets/planner.js");
+const SWEEP: &str = include_str!("../assets/sweep.js");
+const RUN: &str = include_str!("../assets/run.js");
+const PUBLISHED: &str = include_str!("../assets/published.js");
+const LOCAL: &str = include_str!("../assets/local.js");
+const COLLECTIVES: &str = include_str!("../assets/collectives.js");
+const MEMORIZE: &str = include_str!("../assets/memorize.js");
 
 /// What a page may do: its own scripts and styles, no request.
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; \
      form-action 'none'";
 
-/// Draws the page's document once.
-const STILL: &str =
-    "document.getElementById(\"page\").append(...drawPlan(JSON.parse(document.getElementById(\"data\").textContent)));";
-
-/// The page of a plan: the document that `plan` prints as JSON.
+/// The page of a plan: the document that `plan` prints as JSON, with the `exports` of the advised layout.
 ///
 /// ```
 /// let page = quadrille_pages::plan_page(&serde_json::json!({ "model": "</script>" }));
 /// assert!(page.starts_with("<!DOCTYPE html>") && !page.contains("\"</script>"));
 /// ```
 pub fn plan_page(document: &Value) -> String {
-    let name = |field: &str| document[field].as_str().unwrap_or_default();
-    let title = format!("{} on {} {}: plan", name("model"), document["gpus"], name("cluster"));
-    page(&title, document, POLICY, &[PLAN, STILL])
+    let title = format!("{} on {} {}: plan", name(document, "model"), document["gpus"], name(document, "cluster"));
+    page(&title, document, POLICY, &[PLAN, "show(drawPlan);"])
+}
+
+/// The page of a sweep: what varies, and for every point an entry of `plan`.
+pub fn sweep_page(document: &Value) -> String {
+    let variables: Vec<&str> =
+        document["variables"].as_array().into_iter().flatten().map(|variable| name(variable, "name")).collect();
+    let [model, cluster] = ["model", "cluster"].map(|field| name(document, field));
+    page(&format!("{model} on {cluster} by {}: sweep", variables.join(" and ")), document, POLICY, &[PLAN, SWEEP])
+}
+
+/// The page of a run: its curves, its step, its events and checkpoints.
+pub fn run_page(document: &Value) -> String {
+    page(&format!("{}: {}", name(document, "run"), name(document, "model")), document, POLICY, &[RUN])
+}
+
+/// The page of published runs beside what is predicted of them.
+pub fn published_page(document: &Value) -> String {
+    page("Published runs: predicted and measured", document, POLICY, &[PUBLISHED])
+}
+
+/// The page of layouts that were predicted and measured on one machine.
+pub fn local_page(document: &Value) -> String {
+    let [model, cluster] = ["model", "cluster"].map(|field| name(document, field));
+    page(&format!("{model} on {cluster}: predicted and measured steps"), document, POLICY, &[LOCAL])
+}
+
+/// The page of collectives that were measured: the document that `bench collectives` prints as JSON.
+pub fn collectives_page(document: &Value) -> String {
+    page("Collectives: speed-up over the native ones", document, POLICY, &[COLLECTIVES])
+}
+
+/// The page of documents that were learned by heart.
+pub fn memorize_page(document: &Value) -> String {
+    page(&format!("{}: documents memorised", name(&document["model"], "name")), document, POLICY, &[MEMORIZE])
+}
+
+fn name<'a>(document: &'a Value, field: &str) -> &'a str {
+    document[field].as_str().unwrap_or_default()
 }
 
 /// The page that asks its server for plans, by `POST plan`, and draws the answers: `choices` are the names of `models`,
@@ -50,7 +90,7 @@ fn page(title: &str, document: &Value, policy: &str, scripts: &[&str]) -> String
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n<title>{title}</title>\n\
          <style>\n{STYLE}</style></head>\n<body><main id=\"page\"></main>\n\
          <script type=\"application/json\" id=\"data\">{data}</script>\n\
-         <script>\n{PLOT}</script>\n<script>\n{PARTS}\n{scripts}</script>\n</body></html>\n"
+         <script>\n{PLOT}</script>\n<script>\n{PARTS}\n{CHARTS}\n{scripts}</script>\n</body></html>\n"
     )
 }
 
@@ -69,26 +109,33 @@ mod tests {
         );
     }
 
+    const SCRIPTS: [&str; 10] =
+        [PARTS, CHARTS, PLAN, PLANNER, SWEEP, RUN, PUBLISHED, LOCAL, COLLECTIVES, MEMORIZE];
+
     #[test]
     fn scripts_end_where_the_page_says() {
-        for script in [PLOT, PARTS, PLAN, PLANNER] {
+        for script in SCRIPTS.into_iter().chain([PLOT]) {
             assert!(!script.to_lowercase().contains("</script"), "an asset ends its script");
         }
-        let page = plan_page(&Value::Null);
-        assert_eq!(page.matches("</script>").count(), 3);
-        assert!(page.len() < 400_000, "{} bytes", page.len());
+        let null = &Value::Null;
+        let pages = [plan_page, planner_page, sweep_page, run_page, published_page, local_page, collectives_page];
+        for page in pages.into_iter().chain([memorize_page as fn(&Value) -> String]).map(|of| of(null)) {
+            assert_eq!(page.matches("</script>").count(), 3);
+            assert!(page.len() < 400_000, "{} bytes", page.len());
+        }
     }
 
     #[test]
     fn pages_load_nothing() {
-        for asset in [PARTS, PLAN, PLANNER, STYLE] {
+        for asset in SCRIPTS.into_iter().chain([STYLE]) {
             for loading in ["http:", "https:", "import(", "url(", "XMLHttpRequest"] {
                 assert!(!asset.contains(loading), "{loading}");
             }
         }
-        let (still, planner) = (plan_page(&Value::Null), planner_page(&Value::Null));
-        assert!(!still.contains("connect-src") && planner.contains("default-src 'none'"));
-        assert_eq!((PLAN.matches("fetch(").count(), PLANNER.matches("fetch(\"plan\"").count()), (0, 1));
+        let planner = planner_page(&Value::Null);
+        assert!(!run_page(&Value::Null).contains("connect-src") && planner.contains("default-src 'none'"));
+        assert_eq!(SCRIPTS.iter().map(|script| script.matches("fetch(").count()).sum::<usize>(), 1);
+        assert_eq!(PLANNER.matches("fetch(\"plan\"").count(), 1);
         assert!(planner.contains("connect-src 'self'"));
     }
 }

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use quadrille_pages::run_page;
 use quadrille_report::plain;
-use quadrille_report::run::{Prediction, Run, page};
+use quadrille_report::run::{Prediction, Run, document};
 use quadrille_run::{FILES, described};
 
 use crate::failure::Failure;
@@ -50,6 +51,6 @@ pub fn run(arguments: &ReportArguments) -> Result<(), Failure> {
     let mut prediction = Prediction::of(&run, cluster);
     // The reason quotes files.
     prediction.times = prediction.times.map_err(|reason| plain::message(&flags::spelled(&reason)));
-    write_file("--out", &path, page(&run, &prediction).as_bytes())?;
+    write_file("--out", &path, run_page(&document(&run, &prediction)).as_bytes())?;
     print_text(format!("{}\n", path.display()))
 }

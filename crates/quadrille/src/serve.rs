@@ -12,7 +12,7 @@ use crate::output::{print_text, remark};
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ServeArguments {
-    /// Where to listen; other machines can ask where it is none of this machine alone
+    /// Where to listen; other machines can ask, by this address, where it is none of this machine alone
     #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     pub host: IpAddr,
     /// The port; 0: any that is free
@@ -33,7 +33,7 @@ pub fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     })?;
     let mut address = listener.local_addr().map_err(|error| Failure::run(format!("cannot listen: {error}")))?;
     if !host.is_loopback() {
-        remark("warning", "other machines can ask this planner, by the name of this one");
+        remark("warning", "other machines can ask this planner, by the address of this one");
     }
     if host.is_unspecified() {
         address.set_ip(Ipv4Addr::LOCALHOST.into());

@@ -1,11 +1,12 @@
 //! `quadrille sweep`: the best layout for every value of one or two numbers.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, value_parser};
+use quadrille_pages::sweep_page;
 use quadrille_plan::native::Question;
 use quadrille_plan::native::sweep::{Sweep, Variable};
-use quadrille_report::sweep::{PlotFormat, SweepReport};
+use quadrille_report::sweep::{document, rows};
 use quadrille_report::sweep_text;
 
 use crate::arguments::ModelArguments;
@@ -39,10 +40,10 @@ pub struct SweepArguments {
     /// Write the values to this file, in place of what it holds [default: standard output]
     #[arg(long, value_name = "FILE.csv")]
     pub out: Option<PathBuf>,
-    /// Draw the sweep into this file, in place of what it holds: the parts of a step as stacked bars, or with two variables
-    /// lines. A page (.html) holds the table, too
-    #[arg(long, value_name = "FILE.svg|FILE.html")]
-    pub plot: Option<PathBuf>,
+    /// Write a page to this file, in place of what it holds: times, speed and memory over what varies, the parts of each step, the
+    /// table. It opens in any browser, without a network
+    #[arg(long, value_name = "FILE.html")]
+    pub html: Option<PathBuf>,
     #[command(flatten, next_help_heading = "Search")]
     pub question: QuestionArguments,
     #[command(flatten, next_help_heading = "Layout")]
@@ -50,8 +51,8 @@ pub struct SweepArguments {
 }
 
 const EXAMPLES: &str = "Examples:
-  quadrille sweep --vary gpus=64..4096 --model gpt3-175b --cluster selene --global-batch 1536 --plot scaling.svg
-  quadrille sweep --vary gpus=1024..16384 --vary nvs=4,8,64 --tokens 1e12 --global-batch 4096 --plot domains.html
+  quadrille sweep --vary gpus=64..4096 --model gpt3-175b --cluster selene --global-batch 1536 --html scaling.html
+  quadrille sweep --vary gpus=1024..16384 --vary nvs=4,8,64 --tokens 1e12 --global-batch 4096 --html domains.html
   quadrille sweep --vary device.memory_bandwidth=1e12..8e12:5 --gpus 256 --out bandwidth.csv";
 
 /// Searches all points and writes what was found.
@@ -62,29 +63,23 @@ pub fn run(arguments: &SweepArguments) -> Result<(), Failure> {
         [first, second] => (first, Some(second)),
         _ => return Err(Failure::usage("--vary: at most two numbers vary; fix the others")),
     };
-    let drawn = arguments.plot.as_deref().map(|path| Ok::<_, Failure>((path, format(path)?))).transpose()?;
-    let written = paths::asked([("--out", &arguments.out), ("--plot", &arguments.plot)]);
+    let written = paths::asked([("--out", &arguments.out), ("--html", &arguments.html)]);
     paths::check_described(&written, &arguments.model, &arguments.layout)?;
     let question = fixed(arguments, &variables)?;
     let sweep = Sweep::new(question, first.clone(), second.cloned())?;
-    let report = SweepReport::new(&sweep);
-    let mut rows = report.rows()?;
+    let mut rows = rows(&sweep)?;
     // Why there is no layout.
     rows.iter_mut().filter_map(|row| row.last_mut()).for_each(|reason| *reason = flags::spelled(reason));
-    if let Some((path, format)) = drawn {
-        write_file("--plot", path, report.picture(format, &rows).as_bytes())?;
+    if let Some(path) = &arguments.html {
+        let mut document = document(&sweep)?;
+        (0..sweep.points.len()).for_each(|at| flags::spell_at(&mut document, &format!("/points/{at}/reason")));
+        write_file("--html", path, sweep_page(&document).as_bytes())?;
     }
     match &arguments.out {
         Some(path) => write_file("--out", path, csv(rows)?.as_bytes()),
         None if terminal::is_for_people() => print_text(sweep_text(&sweep)?.map(flags::spelled)),
         None => print_text(csv(rows)?),
     }
-}
-
-/// How a plot is written.
-fn format(path: &Path) -> Result<PlotFormat, Failure> {
-    let rule = "a plot is an .svg or an .html file; name one";
-    PlotFormat::of(path).ok_or_else(|| Failure::usage(format!("--plot {}: {rule}", path.display())))
 }
 
 /// What does not vary. Numbers of GPUs that vary are known first, since the default batch follows from the largest.

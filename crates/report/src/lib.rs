@@ -1,5 +1,4 @@
-//! What was found, as text: tables for people, documents with the names that `--json` has, rows of comma-separated values,
-//! pages and pictures.
+//! What was found, as text: tables for people, documents with the names that `--json` has, and rows of comma-separated values.
 //!
 //! - [`explained`]: what a layout does, of which [`ledger`] and [`simulation`] tell parts; [`recomputation`].
 //! - [`plan`](mod@plan): searches; [`papers`]: those of the published planners, and printed figures beside ours.
@@ -7,9 +6,9 @@
 //!   [`bench`](mod@bench): measurements.
 //! - [`verification`]: layouts held against the serial model; [`evaluation`] and [`generation`]: what a checkpoint's model says.
 //! - [`mod@checkpoint`] and [`contents`]: what checkpoints and files of tokens hold; [`conversion`]s of both.
-//! - [`run`]: a page of a run's folder; [`sweep`]: pictures of the best layouts by one or two numbers; [`shares`]: bars of shares.
+//! - [`run`]: a run's folder; [`sweep`]: the best layouts by one or two numbers; [`curve`](mod@curve): values over steps.
 //!
-//! Pictures are [`drawing`]s, in pages that load nothing from elsewhere. [`summary`] tells models and layouts in words,
+//! Documents are what pages draw (crate `pages`). [`summary`] tells models and layouts in words,
 //! [`candidate`] those that a search has found. A [`Text`] is prose and [tables](fn@table), which are laid out when they are
 //! shown, for a terminal or in full ([`Style`]); [`csv`](fn@csv) is for other programs; [`plain`](mod@plain) makes text that
 //! quotes files fit for a terminal. Nothing here prints or writes a file.
@@ -17,7 +16,7 @@
 //! ```
 //! use std::ops::ControlFlow;
 //!
-//! use quadrille_report::run::{Prediction, Run, page};
+//! use quadrille_report::run::{Prediction, Run, document};
 //! use quadrille_run::{Host, Prepared, RunSpec};
 //! use quadrille_spec::{Cluster, Layout, LayoutRequest, Model};
 //!
@@ -31,8 +30,8 @@
 //! let run = Run::read(&out)?;
 //! assert_eq!(run.steps.len(), 4);
 //! let prediction = Prediction::of(&run, Cluster::preset("local")?);
-//! let html = page(&run, &prediction);
-//! assert!(html.starts_with("<!DOCTYPE html>") && html.contains("Ledger of a step"));
+//! let document = document(&run, &prediction);
+//! assert_eq!((document["steps"].as_u64(), &document["ledger"]["equal"]), (Some(4), &true.into()));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -45,7 +44,7 @@ pub mod contents;
 pub mod conversion;
 mod crowds;
 mod csv;
-pub mod drawing;
+pub mod curve;
 mod error;
 pub mod evaluation;
 pub mod explained;
@@ -59,7 +58,6 @@ pub mod plan;
 pub mod published;
 pub mod recomputation;
 pub mod run;
-pub mod shares;
 pub mod simulation;
 pub mod summary;
 pub mod sweep;

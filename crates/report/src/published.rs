@@ -7,6 +7,7 @@ use quadrille_run::units::percent;
 use quadrille_spec::Axis;
 use serde_json::{Value, json};
 
+use crate::candidate::notation;
 use crate::{Table, Text, table};
 
 /// Errors of predictions by numbers that were fitted without the source, by source; `numbers`: those that all rows ask for.
@@ -73,6 +74,34 @@ pub fn document(evaluation: &Evaluation, summary: &Summary) -> Value {
         "unmapped": unmapped,
         "summary": summary,
     })
+}
+
+/// The same with what a page shows besides: errors of numbers that were fitted without each source, and every predicted row.
+pub fn page_document(evaluation: &Evaluation, summary: &Summary) -> Value {
+    let mut document = document(evaluation, summary);
+    document["crossed"] = by_source(Known::all())
+        .into_iter()
+        .map(|(source, [built_in, crossed])| json!({ "source": source, "with": built_in, "without": crossed }))
+        .collect();
+    document["predicted_rows"] = evaluation.entries.iter().filter_map(shown).collect();
+    document
+}
+
+/// A row that was measured: source, table, model, device, layout, whether it is of seconds, measured, predicted. Without names,
+/// since there are thousands.
+fn shown(entry: &Entry) -> Option<Value> {
+    let (row, candidate, pair) = (entry.row, &entry.run.candidate, entry.pair()?);
+    let short = |value: f64| format!("{value:.4e}").parse::<f64>().ok();
+    Some(json!([
+        entry.run.source.name,
+        row.table,
+        entry.run.model.name,
+        row.gpu,
+        format!("{} on {}", notation(candidate), candidate.devices()),
+        entry.is_time(),
+        short(pair.measured),
+        short(pair.predicted),
+    ]))
 }
 
 fn signed(fraction: f64) -> String {

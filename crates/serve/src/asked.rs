@@ -7,7 +7,7 @@ use std::time::Duration;
 use quadrille_cost::native::Numbers;
 use quadrille_plan::native::{Answer, Bound, Cancel, Question, TOLERANCE, Wanted};
 use quadrille_report::plan::page_document;
-use quadrille_run::{SaidLayout, SearchSpec};
+use quadrille_run::{BudgetSpec, SaidLayout, SearchSpec};
 use quadrille_spec::{Cluster, Field, LayoutFile, Model};
 use serde::Deserialize;
 use serde_json::Value;
@@ -35,6 +35,7 @@ pub(crate) struct Asked {
     max_pipe: Option<String>,
     reserve: Option<String>,
     tokens: Option<String>,
+    days: Option<String>,
     price_per_hour: Option<String>,
     /// Whether the best that a moment finds is wanted now: the whole answer where that is all there is to find.
     #[serde(default)]
@@ -74,6 +75,7 @@ impl Asked {
             reserve: parsed("memory kept free", self.reserve.as_ref())?,
             tokens: parsed("tokens", self.tokens.as_ref())?,
             price_per_hour: parsed("price of a device-hour", self.price_per_hour.as_ref())?,
+            budget: BudgetSpec { days: parsed("days", self.days.as_ref())?, ..BudgetSpec::default() },
             ..SearchSpec::default()
         };
         let layout = SaidLayout { choices, ..SaidLayout::default() };
@@ -175,6 +177,8 @@ mod tests {
             (r#"{"model":"gpt2-124m","gpus":"8","global_batch":"7x"}"#.to_owned(), ["global-batch", "7x"]),
             (r#"{"model":"gpt2-124m","gpus":"8","reserve":"100%"}"#.to_owned(), ["memory kept free", "100%"]),
             (r#"{"model":"gpt3-175b","gpus":"8","global_batch":"8"}"#.to_owned(), ["8 devices", "fit"]),
+            (r#"{"model":"gpt2-124m","gpus":"8","days":"2"}"#.to_owned(), ["days", "tokens"]),
+            (r#"{"model":"gpt2-124m","gpus":"8","tokens":"1e15","days":"1"}"#.to_owned(), ["8 devices", "days"]),
         ] {
             let reason = refused(&text);
             assert!(parts.iter().all(|part| reason.contains(part)), "{text}: {reason}");

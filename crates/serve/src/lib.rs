@@ -2,12 +2,14 @@
 //!
 //! No request reads or writes a file: models and clusters are presets, or the text of a `config.json` that the request itself
 //! holds. A question is of at most [`LONGEST`] bytes, its search ends after [`SECONDS`] (what explains the answer comes after it) and
-//! when its client goes, and while [`MOST_WAITING`] questions wait others are refused.
+//! when its client goes, and while [`MOST_WAITING`] questions wait others are refused. Only requests to this machine by `localhost`
+//! or by an address are served (`host.rs`), so that no page of elsewhere can ask under a name of its own.
 
 mod asked;
+mod host;
 
 use std::io;
-use std::net::TcpListener;
+use std::net::{IpAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +18,7 @@ use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderValue, StatusCode};
-use axum::middleware::map_response;
+use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -52,19 +54,19 @@ pub fn serve(listener: TcpListener) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        axum::serve(listener, router()).await
+        let bound = listener.local_addr()?.ip();
+        axum::serve(listener, router(bound)).await
     })
 }
 
-fn router() -> Router {
-    let places = Arc::new(Semaphore::new(1 + MOST_WAITING));
-    let searches = Searches { running: Arc::new(Semaphore::new(1)), places };
+fn router(bound: IpAddr) -> Router {
     Router::new()
         .route("/", get(planner))
         .route("/plan", post(plan))
+        .layer(from_fn_with_state(bound, host::check))
         .layer(map_response(careful))
         .layer(DefaultBodyLimit::max(LONGEST))
-        .with_state(Arc::new(searches))
+        .with_state(Arc::new(Searches::new()))
 }
 
 /// The page, with the names that it offers.
@@ -92,23 +94,33 @@ async fn plan(State(searches): State<Arc<Searches>>, asked: Result<Json<Asked>, 
         }
         Err(rejection) => return refusal(rejection.status(), &rejection.body_text()),
     };
-    let Ok(place) = searches.places.clone().try_acquire_owned() else {
-        return refusal(StatusCode::SERVICE_UNAVAILABLE, "too many questions wait already; ask again");
-    };
-    let Ok(running) = searches.running.clone().acquire_owned().await else {
-        return refusal(StatusCode::SERVICE_UNAVAILABLE, "the server ends");
-    };
-    let cancel = Cancel::default();
-    // This function ends early where the client has gone.
-    let _wanted = Wanted(cancel.clone());
-    let search = move || {
-        let _allowed = (place, running);
-        asked.answer(Duration::from_secs_f64(SECONDS), cancel)
-    };
-    match tokio::task::spawn_blocking(search).await {
-        Ok(Ok(document)) => told(StatusCode::OK, &document),
-        Ok(Err(reason)) => refusal(StatusCode::UNPROCESSABLE_ENTITY, &reason),
-        Err(_) => refusal(StatusCode::INTERNAL_SERVER_ERROR, "the search failed, which is a fault of this program"),
+    searches.run(move |cancel| asked.answer(Duration::from_secs_f64(SECONDS), cancel)).await
+}
+
+impl Searches {
+    fn new() -> Self {
+        Self { running: Arc::new(Semaphore::new(1)), places: Arc::new(Semaphore::new(1 + MOST_WAITING)) }
+    }
+
+    /// Runs a search when those before it have ended; it is cancelled where the client goes, which ends this function early.
+    async fn run(&self, search: impl FnOnce(Cancel) -> Result<Value, String> + Send + 'static) -> Response {
+        let Ok(place) = self.places.clone().try_acquire_owned() else {
+            return refusal(StatusCode::SERVICE_UNAVAILABLE, "too many questions wait already; ask again");
+        };
+        let Ok(running) = self.running.clone().acquire_owned().await else {
+            return refusal(StatusCode::SERVICE_UNAVAILABLE, "the server ends");
+        };
+        let cancel = Cancel::default();
+        let _wanted = Wanted(cancel.clone());
+        let allowed = move || {
+            let _allowed = (place, running);
+            search(cancel)
+        };
+        match tokio::task::spawn_blocking(allowed).await {
+            Ok(Ok(document)) => told(StatusCode::OK, &document),
+            Ok(Err(reason)) => refusal(StatusCode::UNPROCESSABLE_ENTITY, &reason),
+            Err(_) => refusal(StatusCode::INTERNAL_SERVER_ERROR, "the search failed, which is a fault of this program"),
+        }
     }
 }
 
@@ -138,4 +150,36 @@ async fn careful(mut response: Response) -> Response {
     ];
     response.headers_mut().extend(headers.map(|(name, value)| (name, HeaderValue::from_static(value))));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn searches_never_run_side_by_side() {
+        let (searches, running, most) = (Arc::new(Searches::new()), Arc::<AtomicUsize>::default(), Arc::default());
+        let search = |_| {
+            let (searches, running, most) = (Arc::clone(&searches), Arc::clone(&running), Arc::clone(&most));
+            async move {
+                let search = move || {
+                    let most: &AtomicUsize = &most;
+                    most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    thread::sleep(Duration::from_millis(10));
+                    running.fetch_sub(1, Ordering::SeqCst);
+                    Ok(Value::Null)
+                };
+                searches.run(search).await.status()
+            }
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let asked: Vec<_> = (0..8).map(|number| runtime.spawn(search(number))).collect();
+        for answer in asked {
+            assert_eq!(runtime.block_on(answer).unwrap(), StatusCode::OK);
+        }
+        assert_eq!(most.load(Ordering::SeqCst), 1);
+    }
 }

@@ -14,9 +14,14 @@ fn server() -> SocketAddr {
 
 /// Sends a request and reads the status line and all that follows.
 fn sent(address: SocketAddr, request: &str, kind: &str, body: &str) -> String {
+    sent_to("localhost", address, request, kind, body)
+}
+
+/// The same to a server by the name `host`.
+fn sent_to(host: &str, address: SocketAddr, request: &str, kind: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     let length = body.len();
-    let head = format!("{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n");
+    let head = format!("{request} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {length}\r\n");
     // A server that refuses a long body need not read it.
     let _ = stream.write_all(format!("{head}Content-Type: {kind}\r\n\r\n{body}").as_bytes());
     let mut answer = Vec::new();
@@ -37,6 +42,23 @@ fn the_page_and_its_answers_are_served() {
     for answer in answers {
         let answer = answer.join().unwrap();
         assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("\"advised\""), "{answer}");
+    }
+}
+
+#[test]
+fn other_names_are_not_served() {
+    let address = server();
+    let question = r#"{"model":"gpt2-124m","cluster":"dgx-a100","gpus":"8","global_batch":"64"}"#;
+    for (host, status) in [
+        (address.to_string(), "200"),
+        (format!("localhost:{}", address.port()), "200"),
+        (format!("evil.example:{}", address.port()), "421"),
+        ("192.168.1.5".to_owned(), "421"),
+    ] {
+        for (request, body) in [("GET /", ""), ("POST /plan", question)] {
+            let answer = sent_to(&host, address, request, JSON, body);
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{request} of {host}: {answer}");
+        }
     }
 }
 

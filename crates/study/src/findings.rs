@@ -1,7 +1,7 @@
-//! What a study has found: a table, a document, a picture.
+//! What a study has found: a table, a document.
 
 use quadrille_data::Goldfish;
-use quadrille_report::shares::{Bar, Series, Shares};
+use quadrille_report::curve::curve;
 use quadrille_report::{Text, table};
 use quadrille_run::layout_json;
 use quadrille_run::units::percent;
@@ -127,9 +127,6 @@ impl Conditions {
     }
 }
 
-/// Of a run that learned all tokens, and of one that left some out.
-const COLOURS: [&str; 2] = ["#c0392b", "#e67e22"];
-
 impl Findings {
     /// The findings, where every run has counted what was predicted.
     ///
@@ -189,31 +186,16 @@ impl Findings {
         })
     }
 
-    /// A picture: for every bucket a bar for each run, the share of documents that were memorised.
-    pub fn shares(&self) -> Shares {
-        let bar = |run: &Learned, bucket: &Bucket| Bar {
-            share: bucket.exact_share(),
-            title: format!(
-                "{} epochs, {}: {} of {} documents; {} of the tokens are right",
-                bucket.epochs,
-                run.name(),
-                bucket.exact,
-                bucket.documents,
-                percent(bucket.equal_share)
-            ),
-        };
-        let series = |run: &Learned| Series {
-            name: run.name(),
-            colour: COLOURS[usize::from(run.goldfish.is_some())],
-            bars: run.buckets.iter().map(|bucket| bar(run, bucket)).collect(),
-        };
-        let buckets = self.runs.iter().take(1).flat_map(|run| &run.buckets);
-        Shares {
-            title: format!("{}: documents memorised, by how often they were seen", self.model.name),
-            across: "epochs",
-            groups: buckets.map(|bucket| bucket.epochs.to_string()).collect(),
-            series: self.runs.iter().map(series).collect(),
+    /// What a page shows: the document with names of the runs, its losses thinned to what a chart shows, and what was done in
+    /// words.
+    pub fn page_document(&self) -> Value {
+        let mut document = self.document();
+        document["told"] = json!(self.conditions.text().trim_end());
+        for (at, run) in self.runs.iter().enumerate() {
+            document["runs"][at]["name"] = json!(run.name());
+            document["runs"][at]["losses"] = curve((1..).zip(run.losses.iter().copied()));
         }
+        document
     }
 }
 
@@ -275,18 +257,15 @@ goldfish k=2,h=13: 3.0 s of training, last loss 1.5000, 0.2 s of writing
     }
 
     #[test]
-    fn the_picture_tells_of_every_bucket_and_run() {
-        let shares = findings(runs()).shares();
-        assert_eq!(shares.groups, ["0", "6"]);
-        let bar = |run: usize, told: &str| {
-            let Bar { share, title } = &shares.series[run].bars[1];
-            assert!(title.starts_with(told), "{title}");
-            *share
+    fn a_page_has_every_bucket_of_every_run() {
+        let document = findings(runs()).page_document();
+        let of = |run: usize| {
+            let run = &document["runs"][run];
+            (run["name"].clone(), run["buckets"][1]["exact_share"].clone(), run["losses"].clone())
         };
-        let both = [
-            bar(0, "6 epochs, plain loss: 3 of 4 documents; 50.0%"),
-            bar(1, "6 epochs, goldfish k=2,h=13: 1 of 4 documents; 50.0%"),
-        ];
-        assert_eq!(both, [0.75, 0.25]);
+        let losses = json!([[1, 2.0], [2, 1.5]]);
+        assert_eq!(of(0), (json!("plain loss"), json!(0.75), losses.clone()));
+        assert_eq!(of(1), (json!("goldfish k=2,h=13"), json!(0.25), losses));
+        assert!(document["told"].as_str().unwrap().ends_with("with the documents"));
     }
 }

@@ -26,7 +26,6 @@ pub struct Measured {
     /// equal parts for the ranks is left out.
     pub bytes: u64,
     /// The size that was asked for, in bytes.
-    #[serde(skip)]
     pub size: u64,
     /// Measured runs.
     pub runs: usize,

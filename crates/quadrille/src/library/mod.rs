@@ -8,8 +8,9 @@ use std::path::Path;
 pub use error::Error;
 pub use quadrille_cost::Explanation;
 use quadrille_cost::native::Framework;
+use quadrille_pages::run_page;
 pub use quadrille_plan::native::{Plan, PlanRequest, PlannedLayout};
-use quadrille_report::run::{Prediction, Run, page};
+use quadrille_report::run::{Prediction, Run, document};
 use quadrille_run::{Host, OnEvent, Prepared, RunChanges, RunOutcome, RunSpec};
 use quadrille_spec::{Cluster, Layout, Model};
 use quadrille_step::StepProgram;
@@ -78,5 +79,5 @@ pub fn resume(folder: &Path, changes: RunChanges, on_event: OnEvent) -> Result<R
 /// A folder without a run, or one that cannot be read.
 pub fn report(folder: &Path, cluster: &Cluster) -> Result<String, Error> {
     let run = Run::read(folder)?;
-    Ok(page(&run, &Prediction::of(&run, cluster.clone())))
+    Ok(run_page(&document(&run, &Prediction::of(&run, cluster.clone()))))
 }

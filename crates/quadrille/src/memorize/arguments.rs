@@ -77,10 +77,8 @@ pub struct MemorizeArguments {
     /// Keep the checkpoints of both runs, in this folder [default: they are removed]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Draw the shares of memorised documents into this file, in place of what it holds
-    #[arg(long, value_name = "FILE.svg")]
-    pub svg: Option<PathBuf>,
-    /// The same as a page with the table
+    /// Write a page to this file, in place of what it holds: the shares of memorised documents, losses, the table. It opens in any
+    /// browser, without a network
     #[arg(long, value_name = "FILE.html")]
     pub html: Option<PathBuf>,
     /// Print one JSON document

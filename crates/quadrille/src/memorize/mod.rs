@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use quadrille_checkpoint::Checkpoint;
 use quadrille_engine::Hyper;
+use quadrille_pages::memorize_page;
 use quadrille_report::summary::summary;
 use quadrille_run::{CollectivesSpec, Host, LayoutDefaults, RunSpec, Signals};
 use quadrille_spec::RealType;
-use quadrille_study::{Findings, Prepared, StudySpec};
+use quadrille_study::{Prepared, StudySpec};
 
 use self::arguments::MemorizeArguments;
 use crate::bars::{self, StudyBars};
@@ -41,7 +42,9 @@ pub fn run(arguments: &MemorizeArguments, launch: &Launch) -> Result<(), Failure
     if !launch.is_first() {
         return Ok(());
     }
-    write_drawings(arguments, &findings)?;
+    if let Some(path) = &arguments.html {
+        write_file("--html", path, memorize_page(&findings.page_document()).as_bytes())?;
+    }
     match arguments.json {
         true => print_json(&findings.document())?,
         false => print_text(findings.text())?,
@@ -95,25 +98,13 @@ fn spec(arguments: &MemorizeArguments, launch: &Launch) -> Result<StudySpec, Fai
 
 /// Refuses what cannot be written, or would be written over what is read, before any work.
 fn check_paths(arguments: &MemorizeArguments, launch: &Launch) -> Result<(), Failure> {
-    let written = paths::asked([("--svg", &arguments.svg), ("--html", &arguments.html)]);
+    let written = paths::asked([("--html", &arguments.html)]);
     let data = arguments.text.data.iter().map(|path| ("--data", path.as_path()));
     let from = arguments.from.iter().map(|path| ("--from", path.as_path()));
     let described = paths::described(&arguments.model, &arguments.layout);
     paths::check(&written, &data.chain(from).chain(described).collect::<Vec<_>>())?;
     if launch.is_first() {
         written.iter().try_for_each(|(flag, path)| check_writable(flag, path))?;
-    }
-    Ok(())
-}
-
-fn write_drawings(arguments: &MemorizeArguments, findings: &Findings) -> Result<(), Failure> {
-    let shares = findings.shares();
-    if let Some(path) = &arguments.svg {
-        write_file("--svg", path, shares.plot().as_bytes())?;
-    }
-    if let Some(path) = &arguments.html {
-        let page = shares.page(&findings.conditions.text(), &findings.rows());
-        write_file("--html", path, page.as_bytes())?;
     }
     Ok(())
 }

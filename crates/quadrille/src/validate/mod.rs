@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use quadrille_evidence::{BUILT_IN, Evaluation, Known, Row, Summary, evaluate, fit, read};
+use quadrille_pages::published_page;
 use quadrille_report::published;
 
 use self::local::ValidateLocalArguments;
@@ -14,7 +15,7 @@ use crate::bars;
 use crate::documents;
 use crate::failure::Failure;
 use crate::launch::Launch;
-use crate::output::{print_json, print_text, write_rows};
+use crate::output::{print_json, print_text, write_file, write_rows};
 
 #[derive(Debug, Args)]
 pub struct ValidateArguments {
@@ -48,6 +49,10 @@ pub struct ValidatePublishedArguments {
     /// of what it holds
     #[arg(long, value_name = "FILE.csv")]
     pub rows: Option<PathBuf>,
+    /// Write a page to this file, in place of what it holds: predicted against measured seconds and bytes, errors by source, every
+    /// row. It opens in any browser, without a network
+    #[arg(long, value_name = "FILE.html", conflicts_with = "cross")]
+    pub html: Option<PathBuf>,
     /// Fit ceilings of devices, networks and constants of frameworks anew, on all rows and without each source, and print what is
     /// then predicted of it: a quarter of an hour on two cores
     #[arg(long, conflicts_with = "rows")]
@@ -85,6 +90,10 @@ fn published_runs(arguments: &ValidatePublishedArguments, launch: &Launch) -> Re
     }
     let summary = Summary::of(&evaluation);
     write_rows("--rows", arguments.rows.as_deref(), || published::rows(&evaluation))?;
+    if let Some(path) = &arguments.html {
+        let page = published_page(&published::page_document(&evaluation, &summary));
+        write_file("--html", path, page.as_bytes())?;
+    }
     if arguments.json {
         return print_json(&published::document(&evaluation, &summary));
     }

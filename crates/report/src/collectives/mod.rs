@@ -1,7 +1,5 @@
-//! Collectives that were measured by several algorithms, as a table and as heat maps.
+//! Collectives that were measured by several algorithms, as a table.
 
-mod heatmap;
 mod table;
 
-pub use heatmap::heatmap;
 pub use table::{rows, text};

@@ -1,14 +1,13 @@
-//! Steps of many layouts, predicted and measured on this machine: a table, a document, a page.
+//! Steps of many layouts, predicted and measured on this machine: a table, a document.
 
 mod document;
-mod figures;
 mod text;
 
 use quadrille_measure::local::{Comparison, LocalGrids, Row};
 use quadrille_spec::Axis;
+use serde_json::Value;
 
 use crate::candidate::sizes;
-use crate::drawing;
 
 /// What was compared, and on what.
 pub struct LocalReport<'a> {
@@ -21,17 +20,14 @@ pub struct LocalReport<'a> {
 }
 
 impl LocalReport<'_> {
-    /// A page of figures with the table.
-    pub fn page(&self) -> String {
-        let Self { grids, comparison, .. } = self;
-        let case = &grids.case;
-        let body = drawing::paragraph(&self.head())
-            + &figures::scatter(comparison)
-            + &figures::bars(comparison)
-            + &drawing::paragraph(&text::summary(comparison))
-            + &drawing::paragraph(&self.left_out());
-        let title = format!("{} on {}: predicted and measured steps", case.model.name, case.cluster.name);
-        drawing::page(&title, &body, &text::table(comparison))
+    /// What a page shows: the document, with what is told around its table.
+    pub fn page_document(&self) -> Value {
+        let mut document = self.document();
+        let lines = |text: &str| -> Value { text.lines().collect() };
+        document["told"] = lines(&self.head());
+        document["summary_told"] = lines(&text::summary(self.comparison));
+        document["left_out"] = lines(&self.left_out());
+        document
     }
 
     /// For comma-separated values: the header and a row for every layout, with the names of [`Self::document`].

@@ -69,12 +69,6 @@ impl LocalReport<'_> {
     }
 }
 
-/// The table, its header first.
-pub fn table(comparison: &Comparison) -> Vec<Vec<String>> {
-    let header = HEADER.map(str::to_owned).to_vec();
-    std::iter::once(header).chain(comparison.rows.iter().map(cells)).collect()
-}
-
 fn cells(row: &Row) -> Vec<String> {
     let known = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let place = |at: usize| known(row.places[at].map(|place| place.to_string()));
@@ -97,7 +91,7 @@ fn cells(row: &Row) -> Vec<String> {
 }
 
 /// How well the predictions tell the measurements.
-pub fn summary(comparison: &Comparison) -> String {
+pub(super) fn summary(comparison: &Comparison) -> String {
     let summary = &comparison.summary;
     let (errors, percent) = (summary.errors, |fraction: f64| format!("{:.1}%", 100.0 * fraction));
     let known = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.3}"));

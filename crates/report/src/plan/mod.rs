@@ -16,7 +16,6 @@ pub use document::{columns, document, entry, rows};
 pub use explanation::{explanation_document, explanation_text};
 pub use page::page_document;
 pub use priced::PricedReport;
-pub use quadrille_pages::plan_page as page;
 pub use text::text;
 pub(crate) use text::{COLUMNS, SPARE, cells};
 

@@ -9,7 +9,7 @@ use super::assumed::assumed_text;
 use super::band::band_text;
 use super::document;
 
-/// All that was found, for [`page`](super::page): the [`document`] with the advised layout in the words of each framework
+/// All that was found, for a page: the [`document`] with the advised layout in the words of each framework
 /// (`exports`), and how sure its time is, in words (`told`).
 ///
 /// # Errors

@@ -2,19 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use quadrille_run::units::seconds;
 use quadrille_step::Group as OperationGroup;
+use serde_json::{Value, json};
 
-use super::chart::row_legend;
 use super::prediction::{Prediction, StageTimes, Times};
 use super::read::Run;
-use crate::drawing::{Anchor, Drawing, heading, paragraph, table};
-
-const FONT: f64 = 12.0;
-/// Length of the longest bar.
-const LONGEST: f64 = 760.0;
-/// Where bars begin.
-const LEFT: f64 = 90.0;
 
 /// What a group of operations is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,13 +20,13 @@ enum Group {
 }
 
 impl Group {
-    const ALL: [(Self, &'static str, &'static str); 6] = [
-        (Self::Products, "products", "var(--blue)"),
-        (Self::Attention, "attention", "var(--teal)"),
-        (Self::ElementWise, "element-wise", "var(--violet)"),
-        (Self::Collectives, "waits for collectives", "var(--red)"),
-        (Self::Stages, "waits for stages", "var(--orange)"),
-        (Self::Other, "other", "var(--level)"),
+    const ALL: [(Self, &'static str); 6] = [
+        (Self::Products, "products"),
+        (Self::Attention, "attention"),
+        (Self::ElementWise, "element-wise"),
+        (Self::Collectives, "waits for collectives"),
+        (Self::Stages, "waits for stages"),
+        (Self::Other, "other"),
     ];
 
     /// Of an operation, by its name.
@@ -60,14 +52,14 @@ const OUTSIDE: &str = "outside of operations";
 /// Seconds of a step by kind, a mean over ranks.
 type Kinds = BTreeMap<(Group, String), f64>;
 
-/// The part of the page.
-pub fn breakdown(run: &Run, prediction: &Prediction) -> String {
-    let measured = run.summary.as_ref().ok().and_then(|summary| summary.breakdown());
-    let ranks = measured.as_ref().map_or(run.program.layout.grid.ranks(), |(ranks, _)| ranks.len());
-    let predicted = prediction.times.as_ref().ok().map(|times| predicted(run, times, ranks));
-    let measured_kinds = measured.as_ref().map(|(ranks, step)| self::measured(ranks, *step));
-    let mut html = heading(2, "What a step is spent on") + &paragraph(&about(prediction));
-    html += &paragraph(&match (&run.summary, &measured) {
+/// Seconds of a step by group and kind, measured and predicted (`null` where they are not), and what both are.
+pub fn breakdown(run: &Run, prediction: &Prediction) -> Value {
+    let breakdown = run.summary.as_ref().ok().and_then(|summary| summary.breakdown());
+    let ranks = breakdown.as_ref().map_or(run.program.layout.grid.ranks(), |(ranks, _)| ranks.len());
+    let times = prediction.times.as_ref().ok();
+    let measured = breakdown.as_ref().map(|(ranks, step)| measured(ranks, *step));
+    let predicted = times.map(|times| predicted(run, times, ranks));
+    let told = match (&run.summary, &breakdown) {
         (Err(reason), _) => format!("{reason} What was measured of kinds of operations is left out."),
         (Ok(_), None) => "The last part of the run has at most one step, its first, which does not count.".to_owned(),
         (Ok(summary), Some(_)) => format!(
@@ -75,12 +67,12 @@ pub fn breakdown(run: &Run, prediction: &Prediction) -> String {
             ranks,
             summary.steps.len() - 1
         ),
-    });
-    let [measured_step, predicted_step] =
-        [measured.as_ref().map(|(_, step)| *step), prediction.times.as_ref().ok().map(|times| times.step)];
-    let sides = [("measured", &measured_kinds, measured_step), ("predicted", &predicted, predicted_step)];
-    html += &bars(&sides);
-    html + &table("", &rows(&sides))
+    };
+    json!({
+        "told": [about(prediction), told],
+        "step": sides(breakdown.as_ref().map(|(_, step)| *step), times.map(|times| times.step)),
+        "groups": Group::ALL.map(|(group, name)| of_both(group, name, measured.as_ref(), predicted.as_ref())),
+    })
 }
 
 /// What the prediction is for.
@@ -124,69 +116,35 @@ fn mean<'a>(ranks: impl Iterator<Item = Vec<(&'a str, f64)>>) -> Kinds {
     kinds
 }
 
-/// A side's name, its kinds and its step.
-type Side<'a> = (&'a str, &'a Option<Kinds>, Option<f64>);
-
 fn of_group(kinds: &Kinds, group: Group) -> f64 {
     // The sum of nothing would be -0.
     kinds.iter().filter(|((of, _), _)| *of == group).fold(0.0, |sum, (_, seconds)| sum + seconds)
 }
 
-/// A bar for each side, in its groups.
-fn bars(sides: &[Side; 2]) -> String {
-    let known: Vec<_> = sides.iter().filter_map(|(name, kinds, _)| Some((*name, kinds.as_ref()?))).collect();
-    let total = |kinds: &Kinds| kinds.values().sum::<f64>();
-    let most = known.iter().map(|(_, kinds)| total(kinds)).fold(0.0, f64::max);
-    if most <= 0.0 {
-        return String::new();
-    }
-    let mut drawing = Drawing::transparent(LEFT + LONGEST + 110.0, 36.0 + 30.0 * known.len() as f64);
-    let legend: Vec<_> = Group::ALL.iter().map(|(_, name, colour)| (*colour, *name)).collect();
-    row_legend(&mut drawing, LEFT, 4.0, &legend);
-    for (line, (name, kinds)) in known.iter().enumerate() {
-        let (mut x, y) = (LEFT, 32.0 + 30.0 * line as f64);
-        drawing.text(LEFT - 8.0, y + 15.0, Anchor::End, FONT, name);
-        for (group, group_name, colour) in Group::ALL {
-            let time = of_group(kinds, group);
-            let long = LONGEST * time / most;
-            if time > 0.0 {
-                drawing.rectangle([x, y, long, 22.0], colour, &format!("{name} {group_name}: {}", seconds(time)));
-            }
-            x += long;
-        }
-        drawing.text(x + 8.0, y + 15.0, Anchor::Start, FONT, &seconds(total(kinds)));
-    }
-    drawing.finish()
+fn sides(measured: Option<f64>, predicted: Option<f64>) -> Value {
+    json!({ "measured_s": measured, "predicted_s": predicted })
 }
 
-/// A row for each group, and below it one for each of its kinds.
-fn rows(sides: &[Side; 2]) -> Vec<Vec<String>> {
-    let [(_, measured, measured_step), (_, predicted, predicted_step)] = sides;
-    let row = |name: String, measured: Option<f64>, predicted: Option<f64>| {
-        let told = |value: Option<f64>| value.map_or("-".to_owned(), seconds);
-        let ratio = measured.zip(predicted).filter(|(measured, _)| *measured > 0.0);
-        let ratio = ratio.map_or("-".to_owned(), |(measured, predicted)| format!("{:.2}", predicted / measured));
-        vec![name, told(measured), told(predicted), ratio]
-    };
-    let header = ["", "measured", "predicted", "predicted / measured"];
-    let mut rows = vec![header.map(str::to_owned).to_vec()];
-    for (group, name, _) in Group::ALL {
-        let knows = |kinds: &&Kinds| kinds.keys().any(|(of, _)| *of == group);
-        let sum = |kinds: &Option<Kinds>| kinds.as_ref().filter(knows).map(|kinds| of_group(kinds, group));
-        rows.push(row(name.to_owned(), sum(measured), sum(predicted)));
-        let names = [measured, predicted].into_iter().filter_map(|kinds| kinds.as_ref()).flat_map(BTreeMap::keys);
-        // What the prediction knows of waits stands in the group's row.
-        let all = |name: &str| [WAITS_FOR_COLLECTIVES, WAITS_FOR_STAGES].contains(&name);
-        let mut names: Vec<_> = names.filter(|(of, name)| *of == group && !all(name)).collect();
-        names.sort_unstable();
-        names.dedup();
-        for key in names {
-            let of = |kinds: &Option<Kinds>| kinds.as_ref().and_then(|kinds| kinds.get(key).copied());
-            rows.push(row(format!("\u{2003}{}", key.1), of(measured), of(predicted)));
-        }
-    }
-    rows.push(row("whole step".to_owned(), *measured_step, *predicted_step));
-    rows
+/// A group with its kinds.
+fn of_both(group: Group, name: &str, measured: Option<&Kinds>, predicted: Option<&Kinds>) -> Value {
+    let knows = |kinds: &&Kinds| kinds.keys().any(|(of, _)| *of == group);
+    let sum = |kinds: Option<&Kinds>| kinds.filter(knows).map(|kinds| of_group(kinds, group));
+    let names = [measured, predicted].into_iter().flatten().flat_map(BTreeMap::keys);
+    // What the prediction knows of waits are those of the group.
+    let all = |name: &str| [WAITS_FOR_COLLECTIVES, WAITS_FOR_STAGES].contains(&name);
+    let mut keys: Vec<_> = names.filter(|(of, name)| *of == group && !all(name)).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let kinds = keys.into_iter().map(|key| {
+        let of = |kinds: Option<&Kinds>| kinds.and_then(|kinds| kinds.get(key).copied());
+        let mut kind = sides(of(measured), of(predicted));
+        kind["name"] = json!(key.1);
+        kind
+    });
+    let mut entry = sides(sum(measured), sum(predicted));
+    entry["name"] = json!(name);
+    entry["kinds"] = kinds.collect();
+    entry
 }
 
 #[cfg(test)]
@@ -207,5 +165,23 @@ mod tests {
         let kinds = measured(&[rank(1.0), rank(3.0)], 5.0);
         assert_eq!((of_group(&kinds, Group::Collectives), of_group(&kinds, Group::Other)), (2.0, 1.0));
         assert_eq!(kinds.values().sum::<f64>(), 5.0);
+    }
+
+    #[test]
+    fn groups_have_what_either_side_knows() {
+        let kinds = |entries: &[(&str, f64)]| -> Kinds {
+            entries.iter().map(|(name, time)| ((Group::of(name), (*name).to_owned()), *time)).collect()
+        };
+        let (measured, predicted) = (kinds(&[("gemm", 2.0), ("wait", 1.0)]), kinds(&[(WAITS_FOR_COLLECTIVES, 0.5)]));
+        let of = |group| of_both(group, "name", Some(&measured), Some(&predicted));
+        assert_eq!(
+            of(Group::Collectives),
+            json!({
+                "name": "name", "measured_s": 1.0, "predicted_s": 0.5,
+                "kinds": [{ "name": "wait", "measured_s": 1.0, "predicted_s": null }],
+            })
+        );
+        assert_eq!(of(Group::Products)["predicted_s"], Value::Null);
+        assert_eq!(of(Group::Stages)["kinds"], json!([]));
     }
 }

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use quadrille_run::units::{bytes, decimal};
 use quadrille_spec::{CollectiveKind, FlopsLedger, Ledger, MemoryClass, RankLedger, Transfer};
+use serde_json::{Value, json};
 
 use super::read::{Ledgers, Run};
-use crate::drawing::{heading, paragraph, table};
 
-/// The part of the page.
-pub fn ledgers(run: &Run) -> String {
+/// What all ranks send and compute, and what the rank holds that holds most: predicted, and counted where it was.
+pub fn ledgers(run: &Run) -> Value {
     let ledgers = run.summary.as_ref().ok().map(|summary| &summary.ledger);
     let predicted = ledgers.map_or(&run.predicted, |ledgers| &ledgers.predicted);
     let counted = ledgers.and_then(|ledgers| ledgers.counted.as_ref());
@@ -24,60 +23,36 @@ pub fn ledgers(run: &Run) -> String {
         }
         _ => "The counted ledger DIFFERS from the prediction in at least one step; counted is the last one.".to_owned(),
     };
-    let transfers = rows(
-        ["axes and collective", "calls", "payload", "on the wire"],
-        &transfers(predicted),
-        counted.map(transfers).as_ref(),
-        |at, value| if at == 0 { value.to_string() } else { bytes(value) },
-    );
-    let work =
-        rows(["work", "FLOP"], &work(predicted), counted.map(work).as_ref(), |_, value| decimal(value as f64, ""));
-    let memory = rows(["memory", "held"], &memory(predicted), counted.map(memory).as_ref(), |_, v| bytes(v));
-    heading(2, "Ledger of a step")
-        + &paragraph(&told)
-        + &heading(3, &format!("Sent by {ranks} rank(s) together"))
-        + &match transfers.len() {
-            1 => paragraph("no communication"),
-            _ => table("", &transfers),
-        }
-        + &heading(3, &format!("Computed by {ranks} rank(s) together"))
-        + &table("", &work)
-        + &heading(3, "Held by the rank that holds most of it")
-        + &table("", &memory)
+    json!({
+        "told": told,
+        "ranks": ranks,
+        "equal": ledgers.and_then(|ledgers| ledgers.equal),
+        "transfers": rows(["calls", "payload", "wire"], &transfers(predicted), counted.map(transfers).as_ref()),
+        "flops": rows(["flops"], &work(predicted), counted.map(work).as_ref()),
+        "memory": rows(["bytes"], &memory(predicted), counted.map(memory).as_ref()),
+    })
 }
 
 /// What is counted of a name, in the order of the columns.
 type Counts<const N: usize> = Vec<(String, [u64; N])>;
 
-/// A row for every name; each column twice: predicted, counted. Numbers that differ are written out.
-fn rows<const N: usize, const M: usize>(
-    header: [&str; M],
-    predicted: &Counts<N>,
-    counted: Option<&Counts<N>>,
-    told: impl Fn(usize, u64) -> String,
-) -> Vec<Vec<String>> {
-    let [first, columns @ ..] = header.as_slice() else { return Vec::new() };
-    let heads = columns.iter().flat_map(|column| [format!("{column}, predicted"), format!("{column}, counted")]);
-    let mut rows = vec![std::iter::once((*first).to_owned()).chain(heads).collect::<Vec<_>>()];
-    let find = |counts: &Counts<N>, name: &str| counts.iter().find(|(of, _)| of == name).map(|(_, counts)| *counts);
-    let only_counted = counted.into_iter().flatten().filter(|(name, _)| find(predicted, name).is_none());
-    for (name, _) in predicted.iter().chain(only_counted) {
-        let mut row = vec![name.clone()];
-        let [predicted, counts] = [Some(predicted), counted].map(|counts| counts.map(|counts| find(counts, name)));
-        for at in 0..N {
-            // What one side does not know at all, it has nothing of.
-            let [one, other] = [predicted, counts].map(|side| side.map(|counts| counts.map_or(0, |counts| counts[at])));
-            let differ = other.is_some_and(|other| one != Some(other));
-            let cell = |value: Option<u64>| match value {
-                None => "-".to_owned(),
-                Some(value) if differ => value.to_string(),
-                Some(value) => told(at, value),
-            };
-            row.extend([cell(one), cell(other)]);
+/// An entry for every name, with both sides of each column as `[predicted, counted]`. What one side does not know at all, it has
+/// nothing of.
+fn rows<const N: usize>(columns: [&str; N], predicted: &Counts<N>, counted: Option<&Counts<N>>) -> Value {
+    let find = |counts: &Counts<N>, name: &str| {
+        counts.iter().find(|(of, _)| of == name).map_or([0; N], |(_, counts)| *counts)
+    };
+    let is_predicted = |name: &str| predicted.iter().any(|(known, _)| known == name);
+    let only_counted = counted.into_iter().flatten().filter(|(name, _)| !is_predicted(name));
+    let row = |(name, _): &(String, [u64; N])| {
+        let (predicted, counted) = (find(predicted, name), counted.map(|counts| find(counts, name)));
+        let mut row = json!({ "name": name });
+        for (at, column) in columns.into_iter().enumerate() {
+            row[column] = json!([predicted[at], counted.map(|counts| counts[at])]);
         }
-        rows.push(row);
-    }
-    rows
+        row
+    };
+    predicted.iter().chain(only_counted).map(row).collect()
 }
 
 /// Calls, payload and bytes on the wire of all ranks, by axes and collective.
@@ -131,16 +106,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_that_differ_are_written_out() {
+    fn names_of_either_side_have_both_numbers() {
         let of = |name: &str, count: u64| (name.to_owned(), [count]);
-        let told = |_: usize, value: u64| bytes(value);
-        let text = |row: &[&str]| row.iter().map(|cell| (*cell).to_owned()).collect::<Vec<_>>();
         let predicted = vec![of("a", 2048), of("b", 4096)];
-        let both = rows(["", "held"], &predicted, Some(&vec![of("a", 2048), of("b", 4097), of("c", 1)]), told);
-        assert_eq!(both[0], text(&["", "held, predicted", "held, counted"]));
-        assert_eq!(both[1], text(&["a", "2.00 KiB", "2.00 KiB"]));
-        assert_eq!(both[2], text(&["b", "4096", "4097"]));
-        assert_eq!(both[3], text(&["c", "0", "1"]));
-        assert_eq!(rows(["", "held"], &predicted, None, told)[1], text(&["a", "2.00 KiB", "-"]));
+        let counted = vec![of("a", 2048), of("b", 4097), of("c", 1)];
+        let both = rows(["held"], &predicted, Some(&counted));
+        let row = |name: &str, sides: Value| json!({ "name": name, "held": sides });
+        assert_eq!(
+            both,
+            json!([row("a", json!([2048, 2048])), row("b", json!([4096, 4097])), row("c", json!([0, 1]))])
+        );
+        assert_eq!(rows(["held"], &predicted, None)[1], row("b", json!([4096, null])));
     }
 }

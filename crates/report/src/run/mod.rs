@@ -1,17 +1,16 @@
-//! A run's folder as one page, which loads nothing from elsewhere.
+//! A run's folder as a document, of which a page is made.
 //!
-//! [`Run::read`] reads the folder, [`Prediction::of`] prices a step of it, [`page`] puts both together; the other modules write
-//! a part of the page each.
+//! [`Run::read`] reads the folder, [`Prediction::of`] prices a step of it, [`document`](fn@document) puts both together; the other
+//! modules tell a part each.
 
 mod breakdown;
-mod chart;
 mod curves;
+mod document;
 mod ledgers;
 mod loads;
-mod page;
 mod prediction;
 mod read;
 
-pub use page::page;
+pub use document::document;
 pub use prediction::{Prediction, StageTimes, Times};
 pub use read::{Ledgers, Run, Stored, Summary};

@@ -51,16 +51,16 @@ pub struct BenchCollectivesArguments {
     /// Write a row for every collective, number of ranks, size and algorithm to this file, in place of what it holds
     #[arg(long, value_name = "FILE.csv")]
     pub csv: Option<PathBuf>,
-    /// Draw how much faster than native each algorithm is, by size and number of ranks, into this file, in place of what it
-    /// holds
-    #[arg(long, value_name = "FILE.svg")]
-    pub svg: Option<PathBuf>,
+    /// Write a page to this file, in place of what it holds: how much faster than native each algorithm is, by size and number of
+    /// ranks, bandwidths, the table. It opens in any browser, without a network
+    #[arg(long, value_name = "FILE.html")]
+    pub html: Option<PathBuf>,
 }
 
 const EXAMPLES: &str = "Examples:
   quadrille bench collectives                                          about a minute: 2 and 4 ranks, 4 KiB to 64 MiB
   quadrille bench collectives --ranks 8 --per-node 4 --sizes 1,16,64   two nodes of four ranks; 1, 16 and 64 MiB
-  quadrille bench collectives --ranks 2,4,8 --csv times.csv --svg speedups.svg
+  quadrille bench collectives --ranks 2,4,8 --csv times.csv --html speedups.html
   quadrille bench collectives --ranks 8 --cluster cluster.toml         predicted beside measured";
 
 fn sizes(text: &str) -> Result<Sizes, SpecError> {

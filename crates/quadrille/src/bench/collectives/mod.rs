@@ -7,10 +7,11 @@ pub mod arguments;
 
 use std::path::Path;
 
-use quadrille_measure::collectives::{Cases, CollectivesSpec, Measured, Runs};
+use quadrille_measure::collectives::{Cases, CollectivesSpec, Runs};
+use quadrille_pages::collectives_page;
 use quadrille_report::collectives as told;
 use quadrille_run::{LayoutDefaults, described};
-use serde::Serialize;
+use serde_json::json;
 
 use self::arguments::BenchCollectivesArguments;
 use crate::failure::Failure;
@@ -21,14 +22,9 @@ use crate::{bars, paths};
 /// Numbers of thread ranks that are measured unless others are asked for.
 const RANKS: [usize; 2] = [2, 4];
 
-#[derive(Serialize)]
-struct Document {
-    collectives: Vec<Measured>,
-}
-
 /// Measures and reports.
 pub fn run(arguments: &BenchCollectivesArguments, launch: &Launch) -> Result<(), Failure> {
-    let written = paths::asked([("--csv", &arguments.csv), ("--svg", &arguments.svg)]);
+    let written = paths::asked([("--csv", &arguments.csv), ("--html", &arguments.html)]);
     let cluster =
         arguments.cluster.iter().map(|name| ("--cluster", Path::new(name))).filter(|(_, path)| path.is_file());
     paths::check(&written, &cluster.collect::<Vec<_>>())?;
@@ -43,10 +39,11 @@ pub fn run(arguments: &BenchCollectivesArguments, launch: &Launch) -> Result<(),
         return Ok(());
     }
     write_rows("--csv", arguments.csv.as_deref(), || told::rows(&collectives))?;
-    if let Some(path) = &arguments.svg {
-        write_file("--svg", path, told::heatmap(&collectives).as_bytes())?;
+    let document = json!({ "collectives": collectives });
+    if let Some(path) = &arguments.html {
+        write_file("--html", path, collectives_page(&document).as_bytes())?;
     }
-    if arguments.json { print_json(&Document { collectives }) } else { print_text(told::text(&collectives)) }
+    if arguments.json { print_json(&document) } else { print_text(told::text(&collectives)) }
 }
 
 /// What is measured, checked before anything runs: also that the buffers fit into memory.

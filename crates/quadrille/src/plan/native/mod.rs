@@ -3,8 +3,9 @@
 pub mod arguments;
 pub mod priced;
 
+use quadrille_pages::plan_page;
 use quadrille_plan::native::{Answer, Question, TOLERANCE, Wanted};
-use quadrille_report::plan::{document, page, page_document, rows, text};
+use quadrille_report::plan::{document, page_document, rows, text};
 
 use serde_json::Value;
 
@@ -50,7 +51,7 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     if let Some(path) = &results.html {
         let mut shown = page_document(&answer)?;
         spell(&mut shown);
-        write_file("--html", path, page(&shown).as_bytes())?;
+        write_file("--html", path, plan_page(&shown).as_bytes())?;
         // Of that page alone unless it was asked for.
         answer.explanation = answer.explanation.take().filter(|_| results.explain);
     }

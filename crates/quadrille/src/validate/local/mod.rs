@@ -6,6 +6,7 @@ mod arguments;
 
 use quadrille_engine::Hyper;
 use quadrille_measure::local::GridsSpec;
+use quadrille_pages::local_page;
 use quadrille_report::local::LocalReport;
 use quadrille_run::LayoutDefaults;
 
@@ -69,7 +70,7 @@ fn spec(arguments: &ValidateLocalArguments, launch: &Launch) -> Result<GridsSpec
 fn publish(arguments: &ValidateLocalArguments, report: &LocalReport) -> Result<(), Failure> {
     write_rows("--csv", arguments.csv.as_deref(), || report.rows())?;
     if let Some(path) = &arguments.html {
-        write_file("--html", path, report.page().as_bytes())?;
+        write_file("--html", path, local_page(&report.page_document()).as_bytes())?;
     }
     if arguments.json {
         return print_json(&report.document());

@@ -1,0 +1,110 @@
+//! What a run is, as a document: its curves, its step, its events and checkpoints.
+
+use quadrille_run::Event;
+use serde_json::{Value, json};
+
+use super::prediction::Prediction;
+use super::read::{Run, Stored};
+use super::{breakdown, curves, ledgers, loads};
+use crate::ledger;
+use crate::summary::summary;
+
+/// Of more events the newest are listed.
+const LISTED_EVENTS: usize = 500;
+
+/// All that a page of the run shows.
+pub fn document(run: &Run, prediction: &Prediction) -> Value {
+    let last = run.steps.last();
+    let model = &run.program.model;
+    let validation = run.events.iter().rev().find(|event| event.kind == "validation");
+    json!({
+        "run": run.path.display().to_string(),
+        "model": model.name,
+        "unit": model.sequence_unit(),
+        "is_of_patches": model.patch_values.is_some(),
+        "steps": last.map_or(0, |step| step.step),
+        "steps_wanted": run.last,
+        "tokens": last.map(|step| step.tokens),
+        "loss": last.map(|step| step.loss).filter(|loss| loss.is_finite()),
+        "validation_loss": validation.and_then(|event| event.loss),
+        "validation_step": validation.map(|event| event.step),
+        "about": about(run),
+        "notes": notes(run),
+        "curves": curves::curves(run),
+        "expert_loads": loads::loads(run),
+        "breakdown": breakdown::breakdown(run, prediction),
+        "ledger": ledgers::ledgers(run),
+        "events": events(run),
+        "earlier_events": run.events.len().saturating_sub(LISTED_EVENTS),
+        "checkpoints": run.checkpoints.iter().map(checkpoint).collect::<Vec<_>>(),
+        "unfinished_checkpoints": run.unfinished,
+    })
+}
+
+/// What the run is, as pairs of names and texts.
+fn about(run: &Run) -> Vec<[String; 2]> {
+    let row = |name: &str, text: String| [name.to_owned(), text];
+    // A name and its text on each line.
+    let told = summary(&run.program);
+    let told = told.lines().filter_map(|line| line.split_once(' '));
+    let mut rows: Vec<_> = told.map(|(name, text)| row(name, text.trim().into())).collect();
+    if run.program.layout.optimizer_overlap {
+        rows.push(row("updates", ledger::repeats(&run.steps)));
+    }
+    rows.push(row("threads", format!("{} for each rank", run.threads)));
+    rows.push(row("command", command(&run.command)));
+    rows
+}
+
+/// As a shell reads them, the command that began the run and those that went on with it: behind each `--resume` stands what
+/// was said then, without the folder.
+fn command(words: &[String]) -> String {
+    let parts = words.split(|word| word == "--resume").enumerate();
+    let lines = parts.map(|(part, words)| if part == 0 { line("", words) } else { line(" --resume FOLDER", words) });
+    lines.collect::<Vec<_>>().join("; ")
+}
+
+fn line(resumed: &str, words: &[String]) -> String {
+    let plain = |word: &str| {
+        !word.is_empty() && word.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_=,./:%+@".contains(letter))
+    };
+    let quoted = words.iter().map(|word| match plain(word) {
+        true => format!(" {word}"),
+        false => format!(" '{}'", word.replace('\'', r"'\''")),
+    });
+    format!("quadrille train{resumed}{}", quoted.collect::<String>())
+}
+
+/// What is unusual about the folder.
+fn notes(run: &Run) -> Vec<String> {
+    let cut = run.cut.iter().map(|name| {
+        format!("The last line of {name} is cut off, and left out: it is being written, or the run was killed.")
+    });
+    run.summary.as_ref().err().cloned().into_iter().chain(cut).collect()
+}
+
+/// The newest, the oldest of them first.
+fn events(run: &Run) -> Value {
+    let earlier = run.events.len().saturating_sub(LISTED_EVENTS);
+    let event = |event: &Event| json!({ "step": event.step, "kind": event.kind, "text": event.text });
+    run.events[earlier..].iter().map(event).collect()
+}
+
+fn checkpoint(Stored { step, name, bytes }: &Stored) -> Value {
+    json!({ "step": step, "name": name, "bytes": bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_lines_can_be_used_again() {
+        let words = ["--grid", "x=2,data=2", "--data", "my book.txt", "it's", ""].map(str::to_owned);
+        assert_eq!(command(&words), r"quadrille train --grid x=2,data=2 --data 'my book.txt' 'it'\''s' ''");
+        let words = ["--grid", "x=2", "--resume", "--steps", "8", "--resume"].map(str::to_owned);
+        let lines =
+            "quadrille train --grid x=2; quadrille train --resume FOLDER --steps 8; quadrille train --resume FOLDER";
+        assert_eq!(command(&words), lines);
+    }
+}
