@@ -20,13 +20,13 @@ function secondsUnit(values) {
 }
 
 /**
- * The scale of an axis for its values. `zero`: it begins at 0, as shares and speeds do. `ticks`: those that are wanted, if they are
- * few, as of numbers that were swept. `wide`: from which ratio on it is logarithmic.
+ * The scale of an axis for its values. `zero`: a linear one begins at 0, as shares and speeds do. `ticks`: those that are wanted, if
+ * they are few, as of numbers that were swept. `wide`: from which ratio on it is logarithmic.
  */
-function scale(label, values, { zero = false, ticks, format = tick, grid = true, wide = ticks ? 8 : WIDE } = {}) {
+function scale(label, values, { zero = false, ticks, format = tick, grid = true, wide = zero ? Infinity : ticks ? 8 : WIDE } = {}) {
   const known = values.filter(Number.isFinite);
   const [least, most] = [Math.min(...known), Math.max(...known)];
-  const isLog = !zero && least > 0 && most / least >= wide;
+  const isLog = least > 0 && most / least >= wide;
   // Plot leaves out labels of a logarithmic axis that are not the first ones of a power of its base: none are with a large one.
   const options = isLog ? { type: "log", base: 1e6 + 0.5 } : { nice: true };
   if (known.length > 0) options.domain = isLog ? (ticks ? [least, most] : [least / 1.1, most * 1.1]) : apart(zero ? [Math.min(0, least), most] : [least, most]);
@@ -102,7 +102,7 @@ function lines({ label, series, x, y, colours = series.map(({ name }) => name), 
 function predictedScatter({ label, points, unit, format, kinds, height = 420 }) {
   const values = points.flatMap(({ measured, predicted }) => [measured, predicted]);
   const ends = [Math.min(...values), Math.max(...values)];
-  const both = { ...scale(unit, ends, { format }), nice: false };
+  const both = { ...scale(unit, ends, { format, wide: 3 }), nice: false };
   const room = both.isLog ? [ends[0] / 1.15, ends[1] * 1.15] : [Math.max(0, ends[0] - 0.08 * (ends[1] - ends[0])), ends[1] + 0.08 * (ends[1] - ends[0]) || 1];
   const line = (factor) => Array.from({ length: 41 }, (_, at) => {
     const x = both.isLog ? room[0] * (room[1] / room[0]) ** (at / 40) : room[0] + ((room[1] - room[0]) * at) / 40;
@@ -126,16 +126,20 @@ function predictedScatter({ label, points, unit, format, kinds, height = 420 }) 
   return element("div", {}, key(kinds, kinds, ["line: predicted as measured; dashed: 10% more and less"]), chart(label, make));
 }
 
-/** How many predictions are how far off, by kind: bars of 5%, what is further than 60% in the last ones. */
+/** How many predictions are how far off, by kind; what is further off than almost all lies in the last bars. */
 function errorHistogram({ label, points, kinds, height = 260 }) {
-  const most = 0.6, step = 0.05;
-  const clamped = points.map(({ measured, predicted, kind }) => ({ kind, error: 100 * Math.max(-most + step / 2, Math.min(most - step / 2, predicted / measured - 1)) }));
+  const errors = points.map(({ measured, predicted }) => predicted / measured - 1);
+  const far = errors.map(Math.abs).toSorted((a, b) => a - b)[Math.floor(0.98 * (points.length - 1))];
+  const [most, step] = [[0.2, 0.02], [0.6, 0.05], [1, 0.1]].find(([end]) => far <= end) ?? [2, 0.2];
+  const within = (error) => Math.max(-most + step / 2, Math.min(most - step / 2, error));
+  const clamped = points.map(({ kind }, at) => ({ kind, error: 100 * within(errors[at]) }));
+  const beyond = errors.filter((error) => Math.abs(error) > most).length;
   const edges = Array.from({ length: Math.round((2 * most) / step) + 1 }, (_, at) => Math.round(100 * (at * step - most)));
   const make = (width) => ({
     height,
     marginLeft: MARGIN,
     marginRight: RIGHT,
-    x: { label: "predicted over measured − 1; the ends hold all beyond", domain: [-100 * most, 100 * most], ticks: width > 500 ? 13 : 5, tickFormat: (value) => `${value > 0 ? "+" : ""}${value}%` },
+    x: { label: `predicted over measured − 1${beyond > 0 ? `; the ends hold ${beyond} beyond` : ""}`, domain: [-100 * most, 100 * most], ticks: width > 500 ? 11 : 5, tickFormat: (value) => `${value > 0 ? "+" : ""}${value}%` },
     y: { label: "runs", grid: true, nice: true, ticks: 5 },
     color: { domain: kinds, range: kinds.map((kind) => colour(kind, kinds)) },
     marks: [
@@ -159,7 +163,8 @@ function heatMap({ label, cells, rows, columns, axis, rising = false, size = 26 
     const every = Math.ceil(columns.length / Math.max(1, Math.floor((each * columns.length) / 34)));
     return {
       width: Math.ceil(marginLeft + each * columns.length + 10),
-      height: size * rows.length + 56,
+      height: size * rows.length + 46,
+      marginTop: 6,
       marginLeft,
       marginRight: 10,
       x: { label: axis, domain: columns, ticks: columns.filter((_, at) => at % every === 0), tickSize: 0 },

@@ -44,7 +44,7 @@ function drawCollectives({ collectives: rows }) {
       "Speed-up over the native collective",
       element("p", { class: "soft" }, "The time of the native collective over that of the algorithm: above 1, the algorithm is faster."),
       element("div", { class: "key" }, scale.map(entry)),
-      element("div", { class: "panels" }, kinds.flatMap(of)),
+      kinds.map((kind) => element("div", { class: "panels" }, of(kind))),
     );
   }
 

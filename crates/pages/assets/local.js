@@ -36,7 +36,7 @@ function drawLocal(found) {
   ];
   const lines = (told, kind) => told.map((line) => element("p", { class: kind }, line));
   return [
-    element("h1", {}, `${found.model} on ${found.cluster}: predicted and measured steps`),
+    element("h1", {}, `${found.model.name} on ${found.cluster}: predicted and measured steps`),
     ...lines(found.told, "soft"),
     element(
       "div",

@@ -149,7 +149,7 @@ function chart(label, make) {
     if (Math.abs(width - drawn) < 1 || width < 40) return;
     drawn = width;
     const options = make(width);
-    const drawing = Plot.plot({ width, marginBottom: 44, style: { fontSize: "12px", background: "none" }, ...options, x: { labelOffset: 38, ...options.x } });
+    const drawing = Plot.plot({ width, marginTop: 28, marginBottom: 44, style: { fontSize: "12px", background: "none" }, ...options, x: { labelOffset: 38, ...options.x } });
     // The place says what it is; groups without a role may not.
     for (const group of drawing.querySelectorAll("g[aria-label]")) group.removeAttribute("aria-label");
     place.replaceChildren(drawing);
@@ -186,7 +186,8 @@ function stackedBars({ label, first = "Layout", bars, unit, axis, colours, scale
   const longest = Math.max(...bars.map((bar) => bar.name.length));
   const make = (width) => ({
     marginLeft: Math.min(7 * longest + 16, width / 2.2),
-    height: 34 * bars.length + 46,
+    height: 34 * bars.length + 52,
+    marginTop: 8,
     x: { label: axis, grid: true, domain, nice: domain === undefined, ticks: Math.max(3, width / 110) },
     y: { label: null, domain: bars.map((bar) => bar.name) },
     color: { domain: names, range: names.map((name) => colour(name, colours)) },

@@ -6,7 +6,7 @@ const GROUPS = ["products", "attention", "element-wise", "waits for collectives"
 /** The elements that show a run. */
 function drawRun(run) {
   const ofSteps = (title, label, points, y = {}) =>
-    section(title, lines({ label: `${title} over steps`, series: [{ name: title, points }], x: { label: "step", text: plain }, y: { label, ...y }, height: 220 }));
+    section(title, lines({ label: `${title} over steps`, series: [{ name: title, points }], x: { label: "step", text: plain, wide: Infinity }, y: { label, ...y }, height: 220 }));
 
   function headline() {
     const last = run.steps_wanted === null ? "" : `of ${plain(run.steps_wanted)}`;
@@ -42,7 +42,7 @@ function drawRun(run) {
         { name: "validation", points: of.validation },
       ],
       colours: kinds,
-      x: { label: "step", text: plain },
+      x: { label: "step", text: plain, wide: Infinity },
       y: { label: run.is_of_patches ? "mean squared error" : "nats per token", text: (loss) => exactly(loss, 5) },
       level: of.floor === null ? undefined : { value: of.floor, name: `floor ${exactly(of.floor, 5)}, the least that a model can reach` },
       more: () => [marked()],

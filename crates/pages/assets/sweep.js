@@ -56,7 +56,7 @@ function drawSweep(sweep) {
   }
 
   // Over devices both axes are logarithmic: what scales is a straight line.
-  const wide = across.is_devices ? 2 : undefined;
+  const wide = across.is_devices ? 2 : 10;
   const over = { wide, label: across.name, ticks: across.values, text: number, format: number };
   const drawn = (title, y, of, more = []) => {
     const chartLines = series(of);
@@ -71,10 +71,10 @@ function drawSweep(sweep) {
       "div",
       { class: "parts" },
       isTimed
-        ? drawn("Days of training", { label: "days", wide, text: (days) => `${plain(days)} days` }, (plan) => plan.days, ideal((plan) => plan.days))
-        : drawn("Time of a step", { label: unit, wide, text: (time) => seconds(time * size, 4) }, inUnit, ideal(inUnit)),
+        ? drawn("Days of training", { label: "days", zero: true, wide, text: (days) => `${plain(days)} days` }, (plan) => plan.days, ideal((plan) => plan.days))
+        : drawn("Time of a step", { label: unit, zero: true, wide, text: (time) => seconds(time * size, 4) }, inUnit, ideal(inUnit)),
       drawn("Model FLOPs", { label: "% of the devices' peak", zero: true, text: (share) => `${share.toFixed(1)}% of the peak` }, (plan) => 100 * plan.mfu),
-      drawn("Tokens a second", { label: "tokens a second", wide, text: short }, (plan) => plan.tokens_per_s),
+      drawn("Tokens a second", { label: "tokens a second", zero: true, wide, text: short }, (plan) => plan.tokens_per_s),
       drawn("Memory of the fullest device", { label: "GiB", zero: true, text: (size) => `${size.toFixed(1)} GiB` }, (plan) => plan.memory_bytes / GIB),
       found.some(({ plan }) => plan.cost !== undefined) ? drawn("Cost of training", { label: found[0].plan.currency, zero: true, text: plain }, (plan) => plan.cost) : null,
     );

@@ -54,7 +54,7 @@ pub fn published_page(document: &Value) -> String {
 
 /// The page of layouts that were predicted and measured on one machine.
 pub fn local_page(document: &Value) -> String {
-    let [model, cluster] = ["model", "cluster"].map(|field| name(document, field));
+    let (model, cluster) = (name(&document["model"], "name"), name(document, "cluster"));
     page(&format!("{model} on {cluster}: predicted and measured steps"), document, POLICY, &[LOCAL])
 }
 
@@ -109,8 +109,7 @@ mod tests {
         );
     }
 
-    const SCRIPTS: [&str; 10] =
-        [PARTS, CHARTS, PLAN, PLANNER, SWEEP, RUN, PUBLISHED, LOCAL, COLLECTIVES, MEMORIZE];
+    const SCRIPTS: [&str; 10] = [PARTS, CHARTS, PLAN, PLANNER, SWEEP, RUN, PUBLISHED, LOCAL, COLLECTIVES, MEMORIZE];
 
     #[test]
     fn scripts_end_where_the_page_says() {

@@ -63,8 +63,7 @@ pub fn rows(sweep: &Sweep) -> Result<Vec<Vec<String>>, SpecError> {
         }
     }
     let variables = sweep.variables().map(|variable| format!("vary_{variable}"));
-    let header =
-        variables.chain(names.iter().cloned()).chain(["stopped".to_owned(), "reason".to_owned()]).collect();
+    let header = variables.chain(names.iter().cloned()).chain(["stopped".to_owned(), "reason".to_owned()]).collect();
     let row = |(point, columns): (&Point, &Vec<(String, String)>)| {
         let cell = |name: &String| {
             columns.iter().find(|(known, _)| known == name).map_or_else(String::new, |(_, value)| value.clone())

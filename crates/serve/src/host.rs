@@ -52,9 +52,17 @@ mod tests {
         for host in ["localhost", "LocalHost:8321", "127.0.0.1", "127.0.0.1:8321", "[::1]", "[::1]:80"] {
             assert!(own(host, "127.0.0.1"), "{host}");
         }
-        for host in
-            ["", ":80", "evil.example", "evil.example:8321", "localhost.evil.example", "192.168.1.5", "::1", "[::1", "localhost:x"]
-        {
+        for host in [
+            "",
+            ":80",
+            "evil.example",
+            "evil.example:8321",
+            "localhost.evil.example",
+            "192.168.1.5",
+            "::1",
+            "[::1",
+            "localhost:x",
+        ] {
             assert!(!own(host, "127.0.0.1"), "{host}");
         }
         assert!(own("192.168.1.5:8321", "192.168.1.5") && !own("192.168.1.6", "192.168.1.5"));

@@ -1,10 +1,10 @@
-//! `quadrille bench collectives`: its documents, tables and drawings, and what it refuses. No test asserts a speed.
+//! `quadrille bench collectives`: its documents, tables and pages, and what it refuses. No test asserts a speed.
 
 use std::fs;
 
 use serde_json::Value;
 
-use crate::common::{json, run};
+use crate::common::{json, page_document, run};
 use crate::refusals::{folder_with, refused, refused_in};
 
 const CLUSTER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/small_cluster.toml");
@@ -77,9 +77,9 @@ fn two_levels_are_measured_on_nodes_and_predicted_on_a_cluster() {
 }
 
 #[test]
-fn tables_and_drawings_show_the_same() {
+fn tables_and_pages_show_the_same() {
     let folder = tempfile::tempdir().unwrap();
-    let line = "bench collectives --ranks 2,3 --sizes 4KiB..64KiB --runs 1 --csv times.csv --svg speedups.svg";
+    let line = "bench collectives --ranks 2,3 --sizes 4KiB..64KiB --runs 1 --csv times.csv --html speedups.html";
     let output = run(folder.path(), line);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).unwrap();
@@ -89,13 +89,10 @@ fn tables_and_drawings_show_the_same() {
     assert_eq!(header[..7], ["collective", "ranks", "per_node", "algorithm", "bytes", "runs", "seconds"]);
     // Three collectives on two numbers of ranks at three sizes by three algorithms.
     assert_eq!(reader.records().map(Result::unwrap).count(), 54);
-    let svg = fs::read_to_string(folder.path().join("speedups.svg")).unwrap();
-    assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
-    for panel in ["all-reduce, ring", "all-gather, recursive", "reduce-scatter, the best"] {
-        assert_eq!(svg.matches(panel).count(), 1, "{panel}");
-    }
-    // Nine panels of six cells.
-    assert_eq!(svg.matches("<title>").count(), 54);
+    let document = page_document(&fs::read_to_string(folder.path().join("speedups.html")).unwrap());
+    assert_eq!(rows(&document).len(), 54);
+    // Three ranks share 1024 elements unequally: what was asked for is one row of a heat map all the same.
+    assert!(rows(&document).iter().any(|row| row["size"] == 4096 && row["bytes"] == 4092));
     // Files are replaced, and nothing is left beside them.
     assert!(run(folder.path(), line).status.success());
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
@@ -117,7 +114,7 @@ fn what_cannot_be_measured_is_refused() {
         ("--cluster local", &["--cluster = local", "[[tiers]]"]),
         ("--cluster nowhere", &["nowhere"]),
         ("--csv missing/times.csv", &["--csv missing/times.csv"]),
-        ("--csv both --svg both", &["--svg", "--csv", "another file"]),
+        ("--csv both --html both", &["--html", "--csv", "another file"]),
         ("--runs 0", &["--runs"]),
     ] {
         refused(&format!("bench collectives {arguments}"), words);
@@ -125,6 +122,6 @@ fn what_cannot_be_measured_is_refused() {
     let folder = folder_with("cluster.toml", fs::read(CLUSTER).unwrap());
     let over = "bench collectives --cluster cluster.toml --csv cluster.toml";
     refused_in(folder.path(), over, &["--csv", "--cluster", "another file"]);
-    fs::create_dir(folder.path().join("drawing.svg")).unwrap();
-    refused_in(folder.path(), "bench collectives --svg drawing.svg", &["--svg drawing.svg"]);
+    fs::create_dir(folder.path().join("page.html")).unwrap();
+    refused_in(folder.path(), "bench collectives --html page.html", &["--html page.html"]);
 }

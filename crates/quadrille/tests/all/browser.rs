@@ -5,9 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use serde_json::Value;
-
-use crate::common::run;
+use crate::common::{page_document, run};
 
 const BROWSER: &str = "chromium";
 
@@ -54,6 +52,8 @@ fn assert_plan(page: &str, console: &[String]) {
         "tensor-model-parallel-size",
         "What rules refuse",
         "runs most like it",
+        "may be as fast",
+        "line: front of the layouts that are shown",
         "<summary>Numbers</summary>",
         "<rect",
         "<circle",
@@ -91,15 +91,125 @@ fn layouts_of_a_page_are_in_the_numbers_of_the_plan() {
         let output = run(folder.path(), &format!("{plan} {numbers}"));
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let page = fs::read_to_string(folder.path().join("plan.html")).unwrap();
-        let data = page.split("id=\"data\">").nth(1).and_then(|rest| rest.split("</script>").next()).unwrap();
-        let document: Value = serde_json::from_str(data).unwrap();
-        document["exports"][0]["text"].as_str().unwrap().to_owned()
+        page_document(&page)["exports"][0]["text"].as_str().unwrap().to_owned()
     };
     let said = ["--fp8-recipe tensorwise", "--grad-reduce-in-bf16", "--exp-avg-dtype bf16"];
     let (usual, narrow) = (exported(""), exported("--products fp8 --gradients bf16 --moments bf16"));
     for flag in said {
         assert!(narrow.contains(flag) && !usual.contains(flag), "{flag}: {narrow}");
     }
+}
+
+/// A page that a command writes: in a browser it has at least so many charts and each of the parts, at widths of a phone and of a
+/// screen, and its console is empty; and a page whose script is broken on purpose is noticed.
+fn assert_drawn(folder: &Path, lines: &[&str], page: &str, script: &str, charts: usize, parts: &[&str]) {
+    for line in lines {
+        let output = run(folder, line);
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let path = folder.join(page);
+    let text = fs::read_to_string(&path).unwrap();
+    page_document(&text);
+    let address = format!("file://{}", path.display());
+    for width in [400, 1600] {
+        let Some((drawn, console)) = drawn(&address, width) else { return };
+        assert!(console.is_empty(), "{console:?}");
+        assert_eq!(drawn.matches("<svg").count(), charts, "charts of {page}");
+        for part in parts.iter().chain(&["<title>", "class=\"save\"", "aria-label=\"Save as SVG: "]) {
+            assert!(drawn.contains(part), "{part} is not drawn");
+        }
+        assert!(!["NaN", "undefined", "[object"].iter().any(|wrong| drawn_text(&drawn).contains(wrong)), "{page}");
+    }
+    let broken = format!("function {script}(");
+    assert!(text.contains(&broken), "{broken}");
+    fs::write(&path, text.replace(&broken, "function other(")).unwrap();
+    let (drawn, console) = self::drawn(&address, 900).unwrap();
+    let noticed = format!("{script} is not defined");
+    assert!(console.iter().any(|line| line.contains(&noticed)) && !drawn.contains("<svg"), "{console:?}");
+}
+
+/// What a page shows, without its scripts.
+fn drawn_text(page: &str) -> &str {
+    page.split("<script").next().unwrap()
+}
+
+#[test]
+fn a_sweep_is_drawn() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = "sweep --model gpt2-124m --cluster dgx-a100 --global-batch 64 --html sweep.html --vary gpus=8..64";
+    let parts = [
+        "gpt2-124m on dgx-a100 by gpus",
+        "as fast as devices are many",
+        "% of the devices' peak",
+        ">gpus (logarithmic) →<",
+    ];
+    assert_drawn(folder.path(), &[line], "sweep.html", "drawSweep", 5, &parts);
+    let parts = ["by gpus and nvs", "nvs 2", "Days of training", "<option value=\"1\">8</option>"];
+    let two = format!("{line} --vary nvs=2,8 --tokens 1e9");
+    assert_drawn(folder.path(), &[&two], "sweep.html", "drawSweep", 5, &parts);
+}
+
+#[test]
+fn a_run_is_drawn() {
+    let folder = tempfile::tempdir().unwrap();
+    let train = "train --model moe-tiny --set vocab=256 --threads 1 --grid data=2 --steps 12 --validation 0.1 --validate-every 4 \
+                 --validation-batches 2 --out run";
+    let parts = [
+        "run: moe-tiny",
+        "nats per token",
+        "dashed: floor ",
+        "Load of the fullest ranks",
+        "block 1, expert",
+        "waits for collectives",
+        "bytes, FLOPs and memory of all 2 ranks as predicted",
+        "step-000000000012",
+    ];
+    let report = "report run --cluster selene --out run.html";
+    // Loss, norm, rate, speed; four of routers; loads; the step.
+    assert_drawn(folder.path(), &[train, report], "run.html", "drawRun", 10, &parts);
+}
+
+#[test]
+fn published_runs_are_drawn() {
+    let folder = tempfile::tempdir().unwrap();
+    let parts =
+        ["Seconds of a step: errors", "dashed: 10% more and less", "PTD-P", "Show all", "Not predicted", "+10%"];
+    assert_drawn(
+        folder.path(),
+        &["validate published --html published.html"],
+        "published.html",
+        "drawPublished",
+        4,
+        &parts,
+    );
+}
+
+#[test]
+fn measured_layouts_are_drawn() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = "validate local --model gpt-tiny --ranks 2 --steps 3 --html local.html";
+    let parts =
+        ["gpt-tiny on local: predicted and measured steps", "data=2, measured", "exposed communication", "Kendall"];
+    assert_drawn(folder.path(), &[line], "local.html", "drawLocal", 3, &parts);
+}
+
+#[test]
+fn collectives_are_drawn() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = "bench collectives --ranks 2,4 --sizes 4KiB..64KiB --runs 1 --html collectives.html";
+    let parts = ["all-reduce, the best", "GB/s on the bus", "16.0 KiB", "dashed: a copy"];
+    // Of each of three collectives: by ring, recursive, the best, and bandwidths.
+    assert_drawn(folder.path(), &[line], "collectives.html", "drawCollectives", 12, &parts);
+}
+
+#[test]
+fn memorised_documents_are_drawn() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = "memorize --model gpt-tiny --set vocab=256 --epochs 0,2 --documents-per-bucket 2 --warmup-steps 4 \
+                --generate-tokens 2 --threads 1 --html memorised.html";
+    let parts =
+        ["gpt-tiny: documents memorised", "2 epochs, goldfish k=2,h=13", "% of the documents", "nats per token"];
+    assert_drawn(folder.path(), &[line], "memorised.html", "drawMemorized", 2, &parts);
 }
 
 /// A process that ends with the test, however that ends.
@@ -127,11 +237,14 @@ fn the_planner_answers_what_its_address_asks() {
     let Some((good, console)) = good else { return };
     assert_plan(&good, &console);
     assert!(good.contains("gpt2-1558m on 16 devices of dgx-a100") && good.contains("Answered in"));
+    // Constraints are sliders, which say what they are at.
+    assert_eq!((good.matches("type=\"range\"").count(), good.matches("aria-valuetext=\"any\"").count()), (4, 2));
     for (asked, reason) in [
         ("model=gpt2-1558m&gpus=none", "devices none: invalid digit"),
         ("model=gpt9&gpus=8", "unknown model"),
         ("model=gpt2-1558m&cluster=nowhere&gpus=8", "unknown cluster"),
         ("model=gpt2-1558m&gpus=8&max_x=three", "three"),
+        ("model=gpt2-124m&cluster=dgx-a100&gpus=8&tokens=1e15&days=1", "within 1 days"),
     ] {
         let (page, _) = drawn(&format!("{address}#{asked}"), 900).unwrap();
         let status = page.split("role=\"status\"").nth(1).and_then(|rest| rest.split("</p>").next()).unwrap();

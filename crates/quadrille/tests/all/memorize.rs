@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::common::{json, run};
+use crate::common::{json, page_document, run};
 use crate::refusals::{folder_with, refused, refused_in};
 
 /// Documents of 32 bytes, of which the last 12 are written.
@@ -27,7 +27,7 @@ fn buckets(run: &Value) -> Vec<(u64, f64)> {
 #[test]
 fn documents_that_are_repeated_are_memorised_without_the_goldfish_loss_and_not_with_it() {
     let folder = tempfile::tempdir().unwrap();
-    let document = json_in(folder.path(), &format!("{TINY} --epochs 0,200 --svg plot.svg --html page.html"));
+    let document = json_in(folder.path(), &format!("{TINY} --epochs 0,200 --html page.html"));
     let [plain, goldfish] = &document["runs"].as_array().unwrap()[..] else { panic!("two runs") };
     assert_eq!((&plain["goldfish"], &goldfish["goldfish"]), (&Value::Null, &Value::from("k=2,h=5")));
     for run in [plain, goldfish] {
@@ -39,11 +39,15 @@ fn documents_that_are_repeated_are_memorised_without_the_goldfish_loss_and_not_w
     let ((memorised, _), (despite, right)) = (buckets(plain)[1], buckets(goldfish)[1]);
     assert!(memorised >= 7 && despite == 0 && right < 0.7, "{memorised} of 8 without, {despite} with, {right} right");
     assert_eq!(document["steps"], 220);
-    for (file, told) in [("plot.svg", "<svg"), ("page.html", "<td>200</td>")] {
-        let drawn = fs::read_to_string(folder.path().join(file)).unwrap();
-        assert!(drawn.contains(told) && drawn.contains("200 epochs, plain loss"), "{file}");
+    let shown = page_document(&fs::read_to_string(folder.path().join("page.html")).unwrap());
+    for (run, name) in [(0, "plain loss"), (1, "goldfish k=2,h=13")] {
+        assert_eq!(
+            (&shown["runs"][run]["buckets"], shown["runs"][run]["name"].as_str()),
+            (&document["runs"][run]["buckets"], Some(name))
+        );
+        assert_eq!(shown["runs"][run]["losses"].as_array().map(Vec::len), Some(220));
     }
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "no checkpoint is left");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no checkpoint is left");
 }
 
 #[test]
@@ -106,7 +110,7 @@ fn what_cannot_be_studied_is_refused() {
         ("--generate-tokens 4 --set warmup_steps=3", &["--warmup-steps"]),
         ("--generate-tokens 4 --tokenizer gpt2", &["50257 ids", "256"]),
         ("--generate-tokens 4 --documents-per-bucket 0", &["--documents-per-bucket"]),
-        ("--generate-tokens 4 --svg none/plot.svg", &["--svg none/plot.svg"]),
+        ("--generate-tokens 4 --html none/page.html", &["--html none/page.html"]),
         ("--generate-tokens 4 --goldfish k=1,h=13", &["k=1"]),
     ] {
         refused(&format!("{tiny} {flags}"), words);
@@ -118,6 +122,6 @@ fn what_cannot_be_studied_is_refused() {
     let output = run(folder.path(), &line);
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(2) && message.contains("all buckets need 64"), "{message}");
-    let few = format!("{tiny} --data notes.jsonl --svg notes.jsonl");
-    refused_in(folder.path(), &few, &["--svg", "would be written over"]);
+    let few = format!("{tiny} --data notes.jsonl --html notes.jsonl");
+    refused_in(folder.path(), &few, &["--html", "would be written over"]);
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::common::run;
+use crate::common::{page_document, run};
 use crate::run_folders::{TINY, losses, succeed};
 
 const LAYOUT: &str = "--grid x=2,data=2 --zero 1 --bucket 1000";
@@ -118,7 +118,8 @@ fn repeated_updates_are_told() {
         assert_eq!(steps.matches("\"repeated\":true").count(), repeated);
         succeed(folder.path(), &format!("report {name}"));
         let page = fs::read_to_string(folder.path().join(&name).join("report.html")).unwrap();
-        assert!(page.contains(&format!("{repeated} of 6 (")), "{page}");
+        let about = page_document(&page)["about"].to_string();
+        assert!(about.contains(&format!("{repeated} of 6 (")), "{about}");
     }
     let [waits, overlaps] = ["waits", "clip-0.01"].map(|run| losses(&folder.path().join(run)));
     assert_eq!(waits, overlaps);

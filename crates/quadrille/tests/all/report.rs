@@ -1,10 +1,12 @@
-//! `quadrille report`: the page by itself, and as a browser shows it.
+//! `quadrille report`: what the page of a run holds.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
+
+use crate::common::page_document;
 
 const TINY: &str = "train --model gpt-tiny --set vocab=256 --threads 1";
 
@@ -26,60 +28,22 @@ fn refused(folder: &Path, line: &str) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// Points of every curve of the colour, in the order of the page.
-fn curves(page: &str, colour: &str) -> Vec<usize> {
-    let lines = page.split("<polyline points=\"").skip(1);
-    let lines = lines.filter(|line| line.split("/>").next().unwrap().contains(&format!("stroke=\"var({colour})\"")));
-    lines.map(|line| line.split('"').next().unwrap().split(' ').count()).collect()
+/// The document of the page at `path`.
+fn shown(path: &Path) -> Value {
+    page_document(&fs::read_to_string(path).unwrap())
 }
 
-/// Nothing is loaded or run: one file is all there is.
-fn assert_alone(page: &str) {
-    assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
-    for loaded in ["<script", "<link", "<img", "<iframe", "<object", "src=", "href=", "@import", "url("] {
-        assert_eq!(page.find(loaded), None, "{loaded}");
-    }
-    // The namespace of drawings is a name; nothing is fetched from it.
-    let addresses = page.replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
-    assert!(!addresses.contains("http://") && !addresses.contains("https://"));
-    // Tags are closed.
-    for tag in ["svg", "table", "tr", "td", "th", "h2", "text", "p"] {
-        let opened = page.matches(&format!("<{tag}>")).count() + page.matches(&format!("<{tag} ")).count();
-        assert_eq!(opened, page.matches(&format!("</{tag}>")).count(), "{tag}");
-    }
+/// How many numbers each curve of the document has: loss, gradient norm, learning rate, speed.
+fn curves(document: &Value) -> [usize; 4] {
+    ["loss", "grad_norm", "lr", "tokens_per_second"].map(|name| {
+        let points = document["curves"][name].as_array().unwrap();
+        points.iter().filter(|point| point[1].is_number()).count()
+    })
 }
 
-/// The cells of the row that begins with `name`.
-fn row<'a>(page: &'a str, name: &str) -> Vec<&'a str> {
-    let start = format!("<tr><td>{name}</td>");
-    let at = page.find(&start).unwrap_or_else(|| panic!("no row {name}"));
-    let cells = page[at + start.len()..].split("</tr>").next().unwrap();
-    cells.split("<td>").skip(1).map(|cell| cell.trim_end_matches("</td>")).collect()
-}
-
-/// A browser that is installed.
-fn browser() -> Option<PathBuf> {
-    let folders: Vec<PathBuf> = std::env::split_paths(&std::env::var_os("PATH")?).collect();
-    let names = ["chromium", "chromium-browser", "google-chrome"];
-    names.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name))).find(|path| path.is_file())
-}
-
-/// The page as the browser has understood it, and what it has to say about it; `None` without a browser.
-fn shown(page: &Path) -> Option<(String, String)> {
-    let Some(browser) = browser() else {
-        eprintln!("no chromium, chromium-browser or google-chrome is installed: the page is not shown in a browser");
-        return None;
-    };
-    let profile = tempfile::tempdir().unwrap();
-    let output = Command::new(browser)
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0", "--dump-dom"])
-        .arg(format!("--user-data-dir={}", profile.path().display()))
-        .arg(format!("file://{}", page.display()))
-        .output()
-        .unwrap();
-    let [dom, log] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-    assert!(output.status.success(), "{log}");
-    Some((dom, log))
+/// The entry with this name.
+fn named<'a>(entries: &'a Value, name: &str) -> &'a Value {
+    entries.as_array().unwrap().iter().find(|entry| entry["name"] == name).unwrap_or_else(|| panic!("no {name}"))
 }
 
 #[test]
@@ -89,50 +53,54 @@ fn a_page_shows_the_whole_run() {
     succeed(folder.path(), &format!("{TINY} {line} --checkpoint-every 5 --out a<b&c"));
     // Of a machine that nobody has measured nothing is predicted.
     succeed(folder.path(), "report a<b&c --out plain.html");
-    let plain = fs::read_to_string(folder.path().join("plain.html")).unwrap();
-    assert!(
-        plain.contains("not predicted on the cluster local: nobody has measured it") && plain.contains("--cluster")
-    );
-    assert_eq!(row(&plain, "whole step")[1], "-");
+    let plain = shown(&folder.path().join("plain.html"));
+    let told = plain["breakdown"]["told"][0].as_str().unwrap();
+    assert!(told.contains("not predicted on the cluster local: nobody has measured it") && told.contains("--cluster"));
+    assert!(plain["breakdown"]["step"]["predicted_s"].is_null());
     let told = succeed(folder.path(), "report a<b&c --cluster selene");
     let path = folder.path().join("a<b&c/report.html");
     assert_eq!(Path::new(told.trim()), Path::new("a<b&c/report.html"));
-    let page = fs::read_to_string(&path).unwrap();
-    assert_alone(&page);
     // What users name is text.
-    assert!(page.contains("<h1>a&lt;b&amp;c: gpt-tiny</h1>") && !page.contains("a<b"));
-    // Loss, gradient norm, learning rate, speed; and validation after steps 4, 8 and 9.
-    assert_eq!((curves(&page, "--blue"), curves(&page, "--orange")), (vec![9; 4], vec![3]));
+    let page = fs::read_to_string(&path).unwrap();
+    assert!(page.contains("<title>a&lt;b&amp;c: gpt-tiny</title>") && !page.contains("a<b"));
+    let document = page_document(&page);
+    assert_eq!((&document["run"], &document["steps"]), (&json!("a<b&c"), &json!(9)));
+    // Validation after steps 4, 8 and 9.
+    assert_eq!((curves(&document), document["curves"]["validation"].as_array().map(Vec::len)), ([9; 4], Some(3)));
     // The built-in corpus has a floor, and the run has more.
-    let floor = page.split("floor ").nth(1).unwrap().split('<').next().unwrap().parse::<f64>().unwrap();
     let summary: Value =
         serde_json::from_str(&fs::read_to_string(folder.path().join("a<b&c/summary.json")).unwrap()).unwrap();
-    assert!((floor - summary["floor"].as_f64().unwrap()).abs() < 1e-4, "{floor}");
-    assert!(page.contains("predicted: the step's program simulated") && page.contains("on the cluster selene"));
-    for kind in ["products", "\u{2003}gemm", "\u{2003}adamw", "whole step"] {
-        let cells = row(&page, kind);
-        assert!(cells.len() == 3 && cells.iter().all(|cell| *cell != "-"), "{kind}: {cells:?}");
+    assert_eq!(document["curves"]["floor"], summary["floor"]);
+    let breakdown = &document["breakdown"];
+    let told = breakdown["told"][0].as_str().unwrap();
+    assert!(told.contains("predicted: the step's program simulated") && told.contains("on the cluster selene"));
+    let groups = &breakdown["groups"];
+    let kind = |group: &str, name: &str| named(&named(groups, group)["kinds"], name).clone();
+    for entry in [
+        named(groups, "products").clone(),
+        kind("products", "gemm"),
+        kind("element-wise", "adamw"),
+        breakdown["step"].clone(),
+    ] {
+        assert!(["measured_s", "predicted_s"].iter().all(|side| entry[side].as_f64() > Some(0.0)), "{entry}");
     }
-    assert!(page.contains("bytes, FLOPs and memory of all 4 ranks as predicted, as integers, in every step"));
-    let scatter = row(&page, "x reduce-scatter");
-    assert!(scatter.len() == 6 && scatter.chunks(2).all(|pair| pair[0] == pair[1]), "{scatter:?}");
+    let ledger = &document["ledger"];
+    assert_eq!(
+        (&ledger["told"], &ledger["equal"]),
+        (&json!("bytes, FLOPs and memory of all 4 ranks as predicted, as integers, in every step"), &json!(true))
+    );
+    let scatter = named(&ledger["transfers"], "x reduce-scatter");
+    assert!(["calls", "payload", "wire"].iter().all(|field| scatter[field][0] == scatter[field][1]), "{scatter}");
     let calls: u64 = summary["ledger"]["counted"]["ranks"]
         .as_array()
         .unwrap()
         .iter()
         .map(|rank| rank["axes"]["x"]["reduce_scatter"]["calls"].as_u64().unwrap_or(0))
         .sum();
-    assert_eq!(scatter[0], calls.to_string());
-    assert_eq!(row(&page, "step-000000000009")[0], "9");
-    assert!(page.contains("checkpoint of step 5") && page.contains("validation loss"));
-    if let Some((dom, log)) = shown(&path) {
-        // No part was taken for something else than it is.
-        assert_eq!(dom.matches("<polyline").count(), page.matches("<polyline").count());
-        assert_eq!(dom.matches("<tr>").count(), page.matches("<tr>").count());
-        assert_eq!(curves(&dom.replace("></polyline>", "/>"), "--blue"), [9; 4]);
-        assert!(dom.contains("<h1>a&lt;b&amp;c: gpt-tiny</h1>"));
-        assert!(!log.contains("CONSOLE"), "{log}");
-    }
+    assert_eq!(scatter["calls"][0], calls);
+    assert_eq!(named(&document["checkpoints"], "step-000000000009")["step"], 9);
+    let events = document["events"].to_string();
+    assert!(events.contains("checkpoint of step 5") && events.contains("validation loss"), "{events}");
 }
 
 #[test]
@@ -141,12 +109,13 @@ fn steps_that_stand_out_are_marked_and_losses_may_be_no_numbers() {
     let line = "--grid x=1 --set warmup_steps=0 --steps 4 --lr 1e30 --on-divergence skip --out run";
     succeed(folder.path(), &format!("{TINY} {line}"));
     succeed(folder.path(), "report run --out page.html");
-    let page = fs::read_to_string(folder.path().join("page.html")).unwrap();
-    assert_alone(&page);
-    assert_eq!(page.matches("loss NaN, not applied</title>").count(), 3);
+    let document = shown(&folder.path().join("page.html"));
+    let marks = document["curves"]["marks"].as_array().unwrap();
+    assert_eq!(marks.len(), 3);
+    assert!(marks.iter().all(|mark| mark["kind"] == "not applied" && mark["loss"].is_null()), "{marks:?}");
     // Loss and gradient norm have one point, learning rate and speed four.
-    assert_eq!(curves(&page, "--blue"), [1, 1, 4, 4]);
-    assert!(page.contains("<td>skipped</td>"));
+    assert_eq!(curves(&document), [1, 1, 4, 4]);
+    assert!(document["events"].as_array().unwrap().iter().any(|event| event["kind"] == "skipped"));
     assert!(!folder.path().join("run/report.html").exists());
 }
 
@@ -161,21 +130,22 @@ fn a_run_without_an_end_is_shown_as_far_as_it_got() {
     // As a killed process may leave it.
     fs::write(of_run("steps.jsonl"), &steps[..steps.len() - 20]).unwrap();
     succeed(folder.path(), "report run --cluster selene");
-    let page = fs::read_to_string(of_run("report.html")).unwrap();
-    assert_alone(&page);
-    assert_eq!(curves(&page, "--blue"), [5; 4]);
-    assert!(page.contains("There is no summary.json: the run goes on, or was cut off before its end."));
-    assert!(page.contains("The last line of steps.jsonl is cut off"));
-    let (whole, reduce) = (row(&page, "whole step"), row(&page, "data all-reduce"));
-    assert!(whole[0] == "-" && whole[1] != "-" && reduce[0] != "-" && reduce[1] == "-", "{whole:?} {reduce:?}");
+    let document = shown(&of_run("report.html"));
+    assert_eq!(curves(&document), [5; 4]);
+    let notes = document["notes"].as_array().unwrap();
+    assert_eq!(notes[0], "There is no summary.json: the run goes on, or was cut off before its end.");
+    assert!(notes[1].as_str().unwrap().starts_with("The last line of steps.jsonl is cut off"));
+    let (step, reduce) = (&document["breakdown"]["step"], named(&document["ledger"]["transfers"], "data all-reduce"));
+    assert!(step["measured_s"].is_null() && step["predicted_s"].is_number(), "{step}");
+    assert!(reduce["calls"][0].is_number() && reduce["calls"][1].is_null(), "{reduce}");
 
     // A summary of an earlier part is not taken for one of the whole.
     fs::write(of_run("summary.json"), summary).unwrap();
     let next = steps.lines().last().unwrap().replace("\"step\":6", "\"step\":7");
     fs::write(of_run("steps.jsonl"), format!("{steps}{next}\n")).unwrap();
     succeed(folder.path(), "report run");
-    let page = fs::read_to_string(of_run("report.html")).unwrap();
-    assert!(page.contains("summary.json is of another part of the run, which ended after step 6"));
+    let notes = shown(&of_run("report.html"))["notes"].to_string();
+    assert!(notes.contains("summary.json is of another part of the run, which ended after step 6"), "{notes}");
 }
 
 #[test]

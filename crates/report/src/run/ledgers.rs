@@ -39,9 +39,8 @@ type Counts<const N: usize> = Vec<(String, [u64; N])>;
 /// An entry for every name, with both sides of each column as `[predicted, counted]`. What one side does not know at all, it has
 /// nothing of.
 fn rows<const N: usize>(columns: [&str; N], predicted: &Counts<N>, counted: Option<&Counts<N>>) -> Value {
-    let find = |counts: &Counts<N>, name: &str| {
-        counts.iter().find(|(of, _)| of == name).map_or([0; N], |(_, counts)| *counts)
-    };
+    let find =
+        |counts: &Counts<N>, name: &str| counts.iter().find(|(of, _)| of == name).map_or([0; N], |(_, counts)| *counts);
     let is_predicted = |name: &str| predicted.iter().any(|(known, _)| known == name);
     let only_counted = counted.into_iter().flatten().filter(|(name, _)| !is_predicted(name));
     let row = |(name, _): &(String, [u64; N])| {
