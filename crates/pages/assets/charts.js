@@ -5,11 +5,11 @@
 /** From this ratio of the largest to the smallest value on, an axis that may be is logarithmic. */
 const WIDE = 50;
 
-/** The label of a tick: four digits at most, thousands and more with a prefix. */
-function tick(value) {
+/** The label of a tick: so many digits at most, thousands and more with a prefix. */
+function tick(value, digits = 4) {
   const size = Math.abs(value);
-  if (size >= 1e4) return short(value);
-  if (size === 0 || size >= 1e-3) return String(Number(value.toPrecision(4)));
+  if (size >= 1e4) return short(value, digits);
+  if (size === 0 || size >= 1e-3) return String(Number(value.toPrecision(digits)));
   return value.toExponential().replace("e-", "e−");
 }
 
@@ -21,16 +21,19 @@ function secondsUnit(values) {
 
 /**
  * The scale of an axis for its values. `zero`: a linear one begins at 0, as shares and speeds do. `ticks`: those that are wanted, if
- * they are few, as of numbers that were swept. `wide`: from which ratio on it is logarithmic.
+ * they are few, as of numbers that were swept. `wide`: from which ratio on it is logarithmic. `whole`: no tick lies between whole
+ * numbers.
  */
-function scale(label, values, { zero = false, ticks, format = tick, grid = true, wide = zero ? Infinity : ticks ? 8 : WIDE } = {}) {
+function scale(label, values, { zero = false, whole = false, ticks, format, grid = true, wide = zero ? Infinity : ticks ? 8 : WIDE } = {}) {
   const known = values.filter(Number.isFinite);
   const [least, most] = [Math.min(...known), Math.max(...known)];
   const isLog = least > 0 && most / least >= wide;
+  // Ticks of a narrow range differ in late digits.
+  const digits = Math.min(12, Math.max(4, 2 - Math.floor(Math.log10((most - least) / Math.abs(most))))) || 4;
   // Plot leaves out labels of a logarithmic axis that are not the first ones of a power of its base: none are with a large one.
   const options = isLog ? { type: "log", base: 1e6 + 0.5 } : { nice: true };
   if (known.length > 0) options.domain = isLog ? (ticks ? [least, most] : [least / 1.1, most * 1.1]) : apart(zero ? [Math.min(0, least), most] : [least, most]);
-  return { label: isLog ? `${label} (logarithmic)` : label, grid, ...options, tickFormat: format, isLog, given: ticks };
+  return { label: isLog ? `${label} (logarithmic)` : label, grid, ...options, tickFormat: format ?? ((value) => tick(value, digits)), isLog, whole, given: ticks };
 }
 
 /** The ends of a linear axis, which are apart from each other. */
@@ -40,8 +43,9 @@ const apart = ([least, most]) => {
 };
 
 /** Ticks of a scale on so many pixels: round ones, or those of the given values that have room. */
-function ticked({ isLog, given, ...options }, pixels, each = 70) {
-  const most = Math.max(2, Math.floor(pixels / each));
+function ticked({ isLog, whole, given, ...options }, pixels, each = 70) {
+  const room = Math.max(2, Math.floor(pixels / each));
+  const most = whole ? Math.max(1, Math.min(room, options.domain[1] - options.domain[0])) : room;
   if (given && given.length <= 2 * most) {
     const step = Math.ceil(given.length / most);
     return { ...options, ticks: given.filter((_, at) => at % step === 0) };
@@ -69,8 +73,8 @@ const RIGHT = 34;
  * `{ label, text, ... }` with options of `scale` and `text(value)` for the pointer; `more` are other marks, `dots` marks each point.
  */
 function lines({ label, series, x, y, colours = series.map(({ name }) => name), dots = false, more = () => [], height = 260, level }) {
-  const told = (name, [at, value]) => `${series.length > 1 ? `${name}\n` : ""}${x.label} ${(x.text ?? tick)(at)}\n${(y.text ?? tick)(value)}`;
-  const points = series.flatMap(({ name, points, dashed }) => points.map((point) => ({ name, at: point[0], value: point[1], dashed: Boolean(dashed), told: told(name, point) })));
+  const told = (name, [at, value]) => `${series.length > 1 ? `${name}\n` : ""}${x.label} ${(x.text ?? String)(at)}\n${(y.text ?? ((value) => tick(value)))(value)}`;
+  const points = series.flatMap(({ name, points, dashed }) => points.map((point) => ({ name, at: point[0], value: point[1], dashed: Boolean(dashed), told: Number.isFinite(point[1]) ? told(name, point) : "" })));
   const known = points.filter(({ value }) => Number.isFinite(value));
   const names = series.filter(({ points }) => points.some(([, value]) => Number.isFinite(value))).map(({ name }) => name);
   if (known.length === 0) return element("p", { class: "soft" }, "no finite value");
@@ -92,18 +96,18 @@ function lines({ label, series, x, y, colours = series.map(({ name }) => name), 
       Plot.line(points.filter(({ dashed }) => !dashed), style),
       Plot.dot(dots ? known.filter(({ dashed }) => !dashed) : lonely, { x: "at", y: "value", fill: "name", r: dots ? 3.5 : 2.5 }),
       ...more(),
-      Plot.tip(known, (series.length > 1 ? Plot.pointer : Plot.pointerX)({ x: "at", y: "value", title: "told" })),
+      Plot.tip(known, Plot.pointerX({ x: "at", y: "value", title: "told", maxRadius: 200 })),
     ],
   });
   return element("div", {}, names.length > 1 || level ? key(names, colours, level && [`dashed: ${level.name}`]) : null, chart(label, make));
 }
 
 /** Options of a plot for times or bytes that were predicted and measured: the diagonal is exact, beside it 10% more and less. */
-function predictedScatter({ label, points, unit, format, kinds, height = 420 }) {
+function predictedScatter({ label, points, unit, kinds, height = 420 }) {
   const values = points.flatMap(({ measured, predicted }) => [measured, predicted]);
   const ends = [Math.min(...values), Math.max(...values)];
-  const both = { ...scale(unit, ends, { format, wide: 3 }), nice: false };
-  const room = both.isLog ? [ends[0] / 1.15, ends[1] * 1.15] : [Math.max(0, ends[0] - 0.08 * (ends[1] - ends[0])), ends[1] + 0.08 * (ends[1] - ends[0]) || 1];
+  const both = { ...scale(unit, ends, { wide: 3 }), nice: false };
+  const room = both.isLog ? [ends[0] / 1.15, ends[1] * 1.15] : [ends[0] * 0.88, ends[1] * 1.12 || 1];
   const line = (factor) => Array.from({ length: 41 }, (_, at) => {
     const x = both.isLog ? room[0] * (room[1] / room[0]) ** (at / 40) : room[0] + ((room[1] - room[0]) * at) / 40;
     return [x, factor * x];
@@ -140,7 +144,7 @@ function errorHistogram({ label, points, kinds, height = 260 }) {
     marginLeft: MARGIN,
     marginRight: RIGHT,
     x: { label: `predicted over measured − 1${beyond > 0 ? `; the ends hold ${beyond} beyond` : ""}`, domain: [-100 * most, 100 * most], ticks: width > 500 ? 11 : 5, tickFormat: (value) => `${value > 0 ? "+" : ""}${value}%` },
-    y: { label: "runs", grid: true, nice: true, ticks: 5 },
+    y: { label: "runs", grid: true, nice: true, ticks: Math.min(5, points.length) },
     color: { domain: kinds, range: kinds.map((kind) => colour(kind, kinds)) },
     marks: [
       Plot.rectY(clamped, Plot.binX({ y: "count", title: (bin) => `${bin.length} of ${bin[0]?.kind ?? ""}` }, { x: "error", fill: "kind", thresholds: edges, order: kinds, tip: true, insetLeft: 0.5, insetRight: 0.5 })),

@@ -49,7 +49,7 @@ function drawLocal(found) {
     element(
       "div",
       { class: "parts" },
-      points.length === 0 ? null : section("Predicted against measured", predictedScatter({ label: "predicted against measured steps", points, unit, format: tick, kinds })),
+      points.length === 0 ? null : section("Predicted against measured", predictedScatter({ label: "predicted against measured steps", points, unit, kinds })),
       points.length === 0 ? null : section("Errors", errorHistogram({ label: "errors", points, kinds })),
     ),
     section("What a step is spent on", stackedBars({ label: "parts of predicted and measured steps", first: "Grid", bars, unit: seconds, axis: unit, scale: size, colours: SPENT })),

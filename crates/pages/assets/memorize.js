@@ -25,7 +25,7 @@ function drawMemorized(found) {
       "div",
       { class: "parts" },
       section("Documents whose last tokens are all right", stackedBars({ label: "share of documents memorised", first: "Bucket", bars, unit: percent, axis: "% of the documents", colours: names, scale: 0.01, domain: [0, 100] })),
-      section("Loss", lines({ label: "loss over steps", series: losses, x: { label: "step", text: plain, wide: Infinity }, y: { label: "nats per token", text: (loss) => exactly(loss, 5) } })),
+      section("Loss", lines({ label: "loss over steps", series: losses, x: { label: "step", text: plain, wide: Infinity, whole: true }, y: { label: "nats per token", text: (loss) => exactly(loss, 5) } })),
     ),
     section("Every bucket", table({ label: "buckets", columns, rows })),
   ];

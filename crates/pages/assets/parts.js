@@ -4,12 +4,12 @@
 /** Draws the page's document: `draw(document)` are the elements of the page. */
 const show = (draw) => document.getElementById("page").append(...draw(JSON.parse(document.getElementById("data").textContent)));
 
-/** A number with three digits and a prefix of 1000s, e.g. 1.23 M. */
-function short(value) {
+/** A number with so many digits and a prefix of 1000s, e.g. 1.23 M. */
+function short(value, digits = 3) {
   if (value === 0) return "0";
   const prefixes = [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""], [1e-3, "m"], [1e-6, "µ"], [1e-9, "n"]];
   const [scale, prefix] = prefixes.find(([scale]) => Math.abs(value) >= scale * 0.9995) ?? prefixes.at(-1);
-  return `${Number((value / scale).toPrecision(3))}${prefix && " "}${prefix}`;
+  return `${Number((value / scale).toPrecision(digits))}${prefix && " "}${prefix}`;
 }
 
 /** A number with two decimals at most and separated thousands, or an exponent; documents have null for what is not finite. */
@@ -67,7 +67,8 @@ function section(title, ...children) {
 }
 
 /**
- * A table. A column has `title`, `value(row)` by which rows are sorted, `text(value, row)`, and `words` where lines may break.
+ * A table. A column has `title`, `value(row)` by which rows are sorted, `text(value)` or, where other values count,
+ * `shown(row)`, and `words` where lines may break.
  * With `choose(row)` the first column's cells are buttons, and the chosen row, at first `chosen`, is marked; `kind(row)` is a
  * class of its style. Of more than `most` rows the first are shown until all are asked for; filters look at all.
  */
@@ -85,7 +86,8 @@ function table({ label, columns, rows, filter = false, choose, chosen, kind = ()
   });
   const shown = (column, row) => {
     const value = column.value(row);
-    return value === null || value === undefined ? "" : (column.text ?? String)(value, row);
+    if (value === null || value === undefined) return "";
+    return column.shown ? column.shown(row) : (column.text ?? String)(value);
   };
   const cell = (column, row, at) => {
     const text = shown(column, row);
@@ -160,10 +162,28 @@ function chart(label, make) {
   return element("div", {}, place, element("button", { class: "save", type: "button", "aria-label": `Save as SVG: ${label}`, click: () => save(label, place) }, "SVG"));
 }
 
-/** Saves a chart as a file, in the colours of print. */
+/** Saves a chart as a file, in the colours of print, with the names of its colours above it. */
 function save(label, place) {
   const drawing = place.querySelector("svg").cloneNode(true);
   drawing.setAttribute("color", "black");
+  const before = place.parentElement.previousElementSibling;
+  const names = before?.matches(".key") ? [...before.children] : [];
+  const { width, height } = drawing.viewBox.baseVal;
+  const above = 20 * names.length;
+  drawing.setAttribute("viewBox", `0 ${-above} ${width} ${height + above}`);
+  drawing.setAttribute("height", height + above);
+  const add = (name, attributes, text = "") => {
+    const made = document.createElementNS(drawing.namespaceURI, name);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    made.textContent = text;
+    drawing.append(made);
+  };
+  names.forEach((name, line) => {
+    const y = 20 * line - above;
+    const fill = name.querySelector("i")?.style.background;
+    if (fill) add("rect", { x: 8, y: y + 4, width: 11, height: 11, fill });
+    add("text", { x: fill ? 25 : 8, y: y + 14, "text-anchor": "start" }, name.textContent);
+  });
   const address = URL.createObjectURL(new Blob([new XMLSerializer().serializeToString(drawing)], { type: "image/svg+xml" }));
   element("a", { href: address, download: `${label.replaceAll(/[^a-z0-9]+/gi, "-")}.svg` }).click();
   URL.revokeObjectURL(address);

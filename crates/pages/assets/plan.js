@@ -57,8 +57,9 @@ function drawPlan(plan) {
     const { low, high } = plan.error_band ?? {};
     const fastest = plan.plans[0]?.time_s ?? advised.time_s;
     const isSlower = (entry) => low * entry.time_s > high * fastest;
-    const beside = (more, entry) => (more === 0 ? "fastest" : `${more > 0 ? "+" : "−"}${percent(Math.abs(more))}, ${isSlower(entry) ? "slower" : "may be as fast"}`);
-    const band = { title: "Beside the fastest", value: (entry) => entry.time_s / fastest - 1, text: beside };
+    const later = (entry) => entry.time_s / fastest - 1;
+    const beside = (entry) => (later(entry) === 0 ? "fastest" : `${later(entry) > 0 ? "+" : "−"}${percent(Math.abs(later(entry)))}, ${isSlower(entry) ? "slower" : "may be as fast"}`);
+    const band = { title: "Beside the fastest", value: later, shown: beside };
     const columns = [
       { title: "Layout", value: (entry) => layoutOf(entry) + (isAdvised(entry) ? " (advised)" : "") },
       { title: "Rank", value: rank },

@@ -38,12 +38,12 @@ function drawPublished(found) {
   }
 
   /** Charts of one quantity. */
-  function compared(title, shown, unit, format, told) {
+  function compared(title, shown, unit, told) {
     if (shown.length === 0) return null;
     const kinds = DEVICES.filter((kind) => shown.some((row) => row.kind === kind));
     const points = shown.map((row) => ({ ...row, told: `${row.source}, ${row.table}\n${row.model}, ${row.gpu}\n${row.layout}\nmeasured ${told(row.measured)}, predicted ${told(row.predicted)} (${signed(errorOf(row))})` }));
     return [
-      section(`${title}: predicted against measured`, predictedScatter({ label: `${title}, predicted against measured`, points, unit, format, kinds })),
+      section(`${title}: predicted against measured`, predictedScatter({ label: `${title}, predicted against measured`, points, unit, kinds })),
       section(`${title}: errors`, errorHistogram({ label: `errors of ${title}`, points, kinds })),
     ];
   }
@@ -54,8 +54,8 @@ function drawPublished(found) {
       const of = (isTime) => rows.filter((row) => row.isTime === isTime && (source === "" || row.source === source));
       const memory = of(false).map((row) => ({ ...row, measured: row.measured / GIB, predicted: row.predicted / GIB }));
       const parts = [
-        compared("Seconds of a step", of(true), "seconds", tick, (time) => seconds(time)),
-        compared("Bytes of a device", memory, "GiB", tick, (size) => `${size.toFixed(1)} GiB`),
+        compared("Seconds of a step", of(true), "seconds", (time) => seconds(time)),
+        compared("Bytes of a device", memory, "GiB", (size) => `${size.toFixed(1)} GiB`),
       ];
       place.replaceChildren(...parts.flat().filter(Boolean));
     };
@@ -90,7 +90,7 @@ function drawPublished(found) {
     return [
       section("Seconds, by source", table({ label: "errors of seconds", columns, rows: found.summary.times, filter: true, most: 40 })),
       section("Seconds, by numbers that were fitted without the source", table({ label: "crossed errors", columns: crossed, rows: found.crossed })),
-      section("Bytes, by source", table({ label: "errors of bytes", columns, rows: found.summary.memory })),
+      found.summary.memory.length === 0 ? null : section("Bytes, by source", table({ label: "errors of bytes", columns, rows: found.summary.memory })),
     ];
   }
 
@@ -111,7 +111,7 @@ function drawPublished(found) {
   }
 
   function everyRow() {
-    const amount = (field) => ({ title: field === "measured" ? "Measured" : "Predicted", value: (row) => row[field], text: (value, row) => (row.isTime ? seconds(value) : gib(value)) });
+    const amount = (field) => ({ title: field === "measured" ? "Measured" : "Predicted", value: (row) => row[field], shown: (row) => (row.isTime ? seconds(row[field]) : gib(row[field])) });
     const columns = [
       { title: "Source", value: ({ source }) => source },
       { title: "Table", value: ({ table }) => table },

@@ -1,12 +1,14 @@
 // The page of a run: what it is, its curves, its step, its events and checkpoints.
 "use strict";
 
+const STEPS = { label: "step", text: plain, wide: Infinity, whole: true };
+
 const GROUPS = ["products", "attention", "element-wise", "waits for collectives", "waits for stages", "other"];
 
 /** The elements that show a run. */
 function drawRun(run) {
   const ofSteps = (title, label, points, y = {}) =>
-    section(title, lines({ label: `${title} over steps`, series: [{ name: title, points }], x: { label: "step", text: plain, wide: Infinity }, y: { label, ...y }, height: 220 }));
+    section(title, lines({ label: `${title} over steps`, series: [{ name: title, points }], x: STEPS, y: { label, ...y }, height: 220 }));
 
   function headline() {
     const last = run.steps_wanted === null ? "" : `of ${plain(run.steps_wanted)}`;
@@ -42,7 +44,7 @@ function drawRun(run) {
         { name: "validation", points: of.validation },
       ],
       colours: kinds,
-      x: { label: "step", text: plain, wide: Infinity },
+      x: STEPS,
       y: { label: run.is_of_patches ? "mean squared error" : "nats per token", text: (loss) => exactly(loss, 5) },
       level: of.floor === null ? undefined : { value: of.floor, name: `floor ${exactly(of.floor, 5)}, the least that a model can reach` },
       more: () => [marked()],
@@ -126,7 +128,7 @@ function drawRun(run) {
       ["predicted", "counted"].map((side, at) => ({
         title: `${title}, ${side}`,
         value: (row) => row[field][at],
-        text: (value, row) => (differ(row[field]) ? value.toLocaleString("en") : text(value)),
+        shown: (row) => (differ(row[field]) ? row[field][at].toLocaleString("en") : text(row[field][at])),
       }));
     const part = (title, label, first, rows, ...pairs) =>
       element(

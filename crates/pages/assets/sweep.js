@@ -102,6 +102,7 @@ function drawSweep(sweep) {
     const columns = [
       ...variables.map(({ name }, place) => ({ title: name, value: ({ values }) => values[place], text: number })),
       { title: "Layout", value: of(layoutOf) },
+      ...(found.length < points.length ? [{ title: "Why there is none", value: ({ reason }) => reason, words: true }] : []),
       { title: "Step", value: of((plan) => plan.time_s), text: (time) => seconds(time, 4) },
       ...(isTimed ? [{ title: "Days", value: of((plan) => plan.days), text: plain }] : []),
       ...(found.some(({ plan }) => plan.cost !== undefined) ? [{ title: "Cost", value: of((plan) => plan.cost), text: plain }] : []),
@@ -112,7 +113,6 @@ function drawSweep(sweep) {
       { title: "Schedule", value: of((plan) => plan.layout.schedule) },
       { title: "Recompute", value: of((plan) => plan.layout.recompute) },
       { title: "ZeRO", value: of((plan) => plan.layout.zero) },
-      ...(found.length < points.length ? [{ title: "Why there is none", value: ({ reason }) => reason, words: true }] : []),
     ];
     return section("Every point", table({ label: "points", columns, rows: points, filter: true }));
   }
