@@ -18,6 +18,9 @@ const PUBLISHED: &str = include_str!("../assets/published.js");
 const LOCAL: &str = include_str!("../assets/local.js");
 const COLLECTIVES: &str = include_str!("../assets/collectives.js");
 const MEMORIZE: &str = include_str!("../assets/memorize.js");
+const MESH: &str = include_str!("../assets/mesh.js");
+const TIMELINE: &str = include_str!("../assets/timeline.js");
+const EXPLAIN: &str = include_str!("../assets/explain.js");
 
 /// What a page may do: its own scripts and styles, no request.
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; \
@@ -31,7 +34,7 @@ const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 
 /// ```
 pub fn plan_page(document: &Value) -> String {
     let title = format!("{} on {} {}: plan", name(document, "model"), document["gpus"], name(document, "cluster"));
-    page(&title, document, POLICY, &[PLAN, "show(drawPlan);"])
+    page(&title, document, POLICY, &[MESH, TIMELINE, PLAN, "show(drawPlan);"])
 }
 
 /// The page of a sweep: what varies, and for every point an entry of `plan`.
@@ -39,7 +42,12 @@ pub fn sweep_page(document: &Value) -> String {
     let variables: Vec<&str> =
         document["variables"].as_array().into_iter().flatten().map(|variable| name(variable, "name")).collect();
     let [model, cluster] = ["model", "cluster"].map(|field| name(document, field));
-    page(&format!("{model} on {cluster} by {}: sweep", variables.join(" and ")), document, POLICY, &[PLAN, SWEEP])
+    page(
+        &format!("{model} on {cluster} by {}: sweep", variables.join(" and ")),
+        document,
+        POLICY,
+        &[MESH, TIMELINE, PLAN, SWEEP],
+    )
 }
 
 /// The page of a run: its curves, its step, its events and checkpoints.
@@ -75,7 +83,13 @@ fn name<'a>(document: &'a Value, field: &str) -> &'a str {
 /// The page that asks its server for plans, by `POST plan`, and draws the answers: `choices` are the names of `models`,
 /// `clusters`, `frameworks` and `products` that it offers.
 pub fn planner_page(choices: &Value) -> String {
-    page("Quadrille: planner", choices, &format!("{POLICY}; connect-src 'self'"), &[PLAN, PLANNER])
+    page("Quadrille: planner", choices, &format!("{POLICY}; connect-src 'self'"), &[MESH, TIMELINE, PLAN, PLANNER])
+}
+
+/// The page of a layout that is explained: the document that `quadrille_report::explained` makes for it.
+pub fn explain_page(document: &Value) -> String {
+    let title = format!("{}: a layout explained", document["model"]["name"].as_str().unwrap_or_default());
+    page(&title, document, POLICY, &[MESH, TIMELINE, EXPLAIN, "show(drawExplained);"])
 }
 
 /// A page of a plain title that `scripts` draw from the document, within a policy.
@@ -109,7 +123,8 @@ mod tests {
         );
     }
 
-    const SCRIPTS: [&str; 10] = [PARTS, CHARTS, PLAN, PLANNER, SWEEP, RUN, PUBLISHED, LOCAL, COLLECTIVES, MEMORIZE];
+    const SCRIPTS: [&str; 13] =
+        [PARTS, CHARTS, MESH, TIMELINE, PLAN, PLANNER, EXPLAIN, SWEEP, RUN, PUBLISHED, LOCAL, COLLECTIVES, MEMORIZE];
 
     #[test]
     fn scripts_end_where_the_page_says() {
@@ -118,7 +133,7 @@ mod tests {
         }
         let null = &Value::Null;
         let pages = [plan_page, planner_page, sweep_page, run_page, published_page, local_page, collectives_page];
-        for page in pages.into_iter().chain([memorize_page as fn(&Value) -> String]).map(|of| of(null)) {
+        for page in pages.into_iter().chain([memorize_page, explain_page as fn(&Value) -> String]).map(|of| of(null)) {
             assert_eq!(page.matches("</script>").count(), 3);
             assert!(page.len() < 400_000, "{} bytes", page.len());
         }

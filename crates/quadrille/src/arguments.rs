@@ -48,7 +48,7 @@ const EXAMPLES: &str = "Examples:
   quadrille memorize                                       what is learned by heart, without and with the goldfish loss
   quadrille verify --model gpt-tiny --ranks 8 --all-grids  every grid of 8 ranks equals the serial model
   quadrille train --grid x=2,pipe=2 --recompute full       a pipeline of two stages whose blocks are computed again
-  quadrille explain --grid x=2,y=2,z=2 --program           what are all these collectives?
+  quadrille explain --grid x=2,y=2,z=2                     what are all these collectives?
   quadrille plan --model gpt-20b --ranks 32 --cluster perlmutter
   quadrille plan --cost lbnl --strategy 2d --model gpt3-1t --gpus 16384 --cluster b200 --nvs 8
   quadrille reproduce megatron                             the paper's tables beside our formulas

@@ -1,18 +1,29 @@
 //! `quadrille explain`: what a layout does, without running it.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use quadrille_cost::native::Framework;
+use quadrille_pages::explain_page;
 use quadrille_report::explained::Explained;
+use quadrille_report::lesson::Chosen;
 use quadrille_run::{LayoutDefaults, OpenLayout, SaidLayout, framework};
 use quadrille_spec::{ElementType, Field, Sparsity};
+use quadrille_step::{Layer, Shown};
 
 use crate::arguments::ModelArguments;
 use crate::failure::Failure;
 use crate::layout_arguments::LayoutArguments;
-use crate::output::{print_json, print_text};
+use crate::output::{print_json, print_text, write_file};
 use crate::paths;
 use crate::plan::native::priced::{self, PriceArguments};
+use crate::terminal;
 use crate::timeline::MachineArguments;
+
+/// Columns of text: where nobody sees it, and the fewest and most of a terminal.
+const NARROW: usize = 80;
+const NARROWEST: usize = 60;
+const WIDEST: usize = 140;
 
 #[derive(Debug, Args)]
 #[command(allow_negative_numbers = true)]
@@ -25,15 +36,23 @@ pub struct ExplainArguments {
     /// Prune this part of the matrices of blocks; what ranks keep of them is estimated
     #[arg(long, value_name = "PART")]
     pub sparsity: Option<Sparsity>,
-    /// The step program: operations, shapes, shardings, collectives, memory; wide, best seen with `| less -S`
+    /// The step program: operations, shapes, shardings, collectives and why they are there, memory; as wide as the terminal, into a
+    /// pipe as wide as it is
     #[arg(long)]
     pub program: bool,
     /// The predicted ledger: bytes per axis and collective, FLOPs, memory per class
     #[arg(long)]
     pub ledger: bool,
-    /// One rank only [default: all in a ledger, 0 in the summary]
+    /// One rank only, or of the program its stage [default: all in a ledger and the program, else the first that has the layer]
     #[arg(long, value_name = "N")]
     pub rank: Option<usize>,
+    /// The block that is explained; of the program this block only [default: the first of the rank's stage]
+    #[arg(long, value_name = "N")]
+    pub layer: Option<usize>,
+    /// Write a page with the mesh, the collectives and their reasons, the memory and the simulated timeline to this file, in place
+    /// of what it holds; it opens in a browser without a network
+    #[arg(long, value_name = "FILE.html")]
+    pub html: Option<PathBuf>,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
@@ -74,16 +93,34 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
     if let Some(rank) = arguments.rank.filter(|rank| *rank >= ranks) {
         return Err(Failure::usage(format!("--rank {rank}: the ranks of {grid} are 0 to {}", ranks - 1)));
     }
+    let chosen = Chosen::of(&program, arguments.rank, arguments.layer)
+        .map_err(|error| Failure::usage(format!("--layer {error}")))?;
     let machine = &arguments.machine;
-    paths::check_described(&paths::asked([("--trace", &machine.trace)]), &arguments.model, &arguments.layout)?;
-    let simulation = machine.is_asked().then(|| machine.simulate(&program, &typed.cluster, framework)).transpose()?;
+    let written = paths::asked([("--trace", &machine.trace), ("--html", &arguments.html)]);
+    paths::check_described(&written, &arguments.model, &arguments.layout)?;
+    // What hides collectives is told of a cluster that somebody named.
+    let simulates = machine.is_asked() || arguments.html.is_some() || arguments.layout.cluster.is_some();
+    let simulation = simulates.then(|| machine.simulate(&program, &typed.cluster, framework)).transpose()?;
+    let columns = terminal::output().width;
+    let one = arguments.rank.is_some() || arguments.layer.is_some();
     let explained = Explained {
         program: &program,
         framework: &framework,
         operations: arguments.program,
         ledgers: arguments.ledger,
         rank: arguments.rank,
+        chosen,
+        shown: Shown {
+            stage: one.then(|| program.of_rank(chosen.rank).stage),
+            layer: arguments.layer.map(Layer::Block),
+            width: if arguments.json { None } else { columns },
+        },
+        width: columns.map_or(NARROW, |columns| columns.clamp(NARROWEST, WIDEST)),
         simulation: simulation.as_ref(),
+        timeline: machine.is_asked(),
     };
+    if let Some(path) = &arguments.html {
+        write_file("--html", path, explain_page(&explained.page_document()).as_bytes())?;
+    }
     if arguments.json { print_json(&explained.document()?) } else { print_text(explained.text()?) }
 }

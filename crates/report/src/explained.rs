@@ -3,9 +3,10 @@
 use quadrille_cost::native::Framework;
 use quadrille_cost::simulation::Simulation;
 use quadrille_run::layout_json;
-use quadrille_step::{StepError, StepProgram, predict, predict_rank, print_program};
+use quadrille_step::{Shown, StepError, StepProgram, predict, predict_rank, print_part};
 use serde_json::{Map, Value, json};
 
+use crate::lesson::{Chosen, Lesson};
 use crate::recomputation::Recomputation;
 use crate::summary::summary;
 use crate::{Text, crowds::crowds, ledger, simulation};
@@ -22,8 +23,16 @@ pub struct Explained<'a> {
     pub ledgers: bool,
     /// Of which rank; `None`: of all, in a summary of the first.
     pub rank: Option<usize>,
+    /// The rank and layer that are looked at.
+    pub chosen: Chosen,
+    /// Which operations are told, and how wide.
+    pub shown: Shown,
+    /// Columns of all other text.
+    pub width: usize,
     /// Its step on a machine.
     pub simulation: Option<&'a Simulation>,
+    /// Whether the simulated step is told by itself; else what is hidden in it.
+    pub timeline: bool,
 }
 
 impl Explained<'_> {
@@ -33,11 +42,9 @@ impl Explained<'_> {
     /// Another layout, for comparison, of which no program can be made.
     pub fn document(&self) -> Result<Value, StepError> {
         let program = self.program;
-        let mut document = Map::new();
-        document.insert("model".to_owned(), json!(program.model));
-        document.insert("layout".to_owned(), layout_json(&program.layout));
+        let mut document = self.head();
         if self.operations {
-            document.insert("program".to_owned(), json!(print_program(program).lines().collect::<Vec<_>>()));
+            document.insert("program".to_owned(), json!(print_part(program, &self.shown).lines().collect::<Vec<_>>()));
         }
         if self.ledgers || !self.operations {
             let ranks = match self.rank {
@@ -56,10 +63,32 @@ impl Explained<'_> {
                 document.insert("recomputation".to_owned(), json!(recomputation));
             }
         }
-        if let Some(simulation) = self.simulation {
-            document.insert("simulation".to_owned(), simulation::document(simulation));
+        if !self.ledgers && !self.operations {
+            document.insert("lesson".to_owned(), json!(self.lesson()));
+        }
+        if let Some(simulation) = self.simulation.filter(|_| self.timeline) {
+            document.insert("simulation".to_owned(), simulation::document(simulation, self.width));
         }
         Ok(Value::Object(document))
+    }
+
+    /// What a page shows: the lesson with what is explained, and the rank's ledger.
+    pub fn page_document(&self) -> Value {
+        let mut document = self.head();
+        document.insert("summary".to_owned(), json!(summary(self.program).lines().collect::<Vec<_>>()));
+        document.insert("ledger".to_owned(), json!(predict_rank(self.program, self.chosen.rank)));
+        document.insert("lesson".to_owned(), json!(self.lesson()));
+        Value::Object(document)
+    }
+
+    fn head(&self) -> Map<String, Value> {
+        let StepProgram { model, layout, .. } = self.program;
+        [("model".to_owned(), json!(model)), ("layout".to_owned(), layout_json(layout))].into_iter().collect()
+    }
+
+    /// What can be learned from it.
+    pub fn lesson(&self) -> Lesson {
+        Lesson::of(self.program, self.chosen, self.simulation)
     }
 
     /// For people; parts that are not asked for by name are left out, but for the summary where none is.
@@ -70,7 +99,7 @@ impl Explained<'_> {
         let grid = &self.program.layout.grid;
         let mut text = Text::new();
         if self.operations {
-            text += print_program(self.program);
+            text += print_part(self.program, &self.shown);
         }
         if self.ledgers {
             let chosen = self.rank.map_or(0..grid.ranks(), |rank| rank..rank + 1);
@@ -78,10 +107,17 @@ impl Explained<'_> {
         }
         if !self.operations && !self.ledgers {
             text += summary(self.program);
-            text += self.ledger(self.rank.unwrap_or(0));
-            text.extend(self.recomputation()?.map(|memory| memory.text()));
+            if !self.timeline {
+                let lesson = self.lesson();
+                text += lesson.mesh_text(self.width);
+                text += lesson.layer_text(self.width);
+                text += self.ledger(self.chosen.rank);
+                text += lesson.memory_text(self.width);
+                text.extend(self.recomputation()?.map(|memory| memory.text()));
+            }
         }
-        text.extend(self.simulation.map(simulation::text));
+        let simulation = self.simulation.filter(|_| self.timeline);
+        text.extend(simulation.map(|simulated| simulation::text(simulated, self.width)));
         Ok(text)
     }
 
@@ -93,7 +129,7 @@ impl Explained<'_> {
     /// The memory of a rank for other choices of what is recomputed, of this program's own engine.
     fn recomputation(&self) -> Result<Option<Recomputation>, StepError> {
         match self.framework.is_own() {
-            true => Recomputation::of(self.program, self.rank.unwrap_or(0)),
+            true => Recomputation::of(self.program, self.chosen.rank),
             false => Ok(None),
         }
     }

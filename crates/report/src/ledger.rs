@@ -1,8 +1,10 @@
 //! What a rank sends, computes and holds in a step.
 
+use std::collections::BTreeMap;
+
 use quadrille_engine::{DeviceUse, StepRecord, TrainOutcome};
 use quadrille_run::units::{bytes, decimal, percent};
-use quadrille_spec::{Axis, CollectiveKind, FlopsLedger, Grid, MemoryClass, RankLedger};
+use quadrille_spec::{Axis, CollectiveKind, FlopsLedger, Grid, MemoryClass, RankLedger, Transfer};
 use quadrille_step::{StepProgram, Verdict};
 
 use crate::{Text, table};
@@ -10,7 +12,7 @@ use crate::{Text, table};
 /// A rank's ledger for people: a table of what it sends, its work, its memory.
 pub fn text(grid: &Grid, rank: &RankLedger) -> Text {
     let heading = Text::heading(&format!("{}, one step", rank_name(grid, rank.rank)));
-    Text::from("\n") + heading + transfers(rank) + work(&rank.flops) + memory(rank)
+    Text::from("\n") + heading + transfers(grid, rank) + work(&rank.flops) + memory(rank)
 }
 
 /// What a training run says at its end: what was tuned, whether counts were as predicted, and the ledger of the last step.
@@ -65,19 +67,21 @@ fn rank_name(grid: &Grid, rank: usize) -> String {
     }
 }
 
-fn transfers(rank: &RankLedger) -> Text {
-    let mut rows = Vec::new();
+/// Over axes of several ranks: what differs in others only is one.
+fn transfers(grid: &Grid, rank: &RankLedger) -> Text {
+    let mut sums: BTreeMap<(String, CollectiveKind), Transfer> = BTreeMap::new();
     for (axes, kinds) in &rank.axes {
-        for (kind, transfer) in kinds {
-            rows.push(vec![
-                axes.clone(),
-                CollectiveKind::name(*kind).to_owned(),
-                transfer.calls.to_string(),
-                bytes(transfer.payload_bytes),
-                bytes(transfer.wire_bytes),
-            ]);
-        }
+        let several = |axis: &str| axis.parse().is_ok_and(|axis| grid.size(axis) > 1);
+        let seen: Vec<&str> = axes.split('+').filter(|axis| several(axis)).collect();
+        let seen = if seen.is_empty() { axes.clone() } else { seen.join("+") };
+        kinds.iter().for_each(|(kind, transfer)| *sums.entry((seen.clone(), *kind)).or_default() += *transfer);
     }
+    let rows: Vec<Vec<String>> = sums
+        .into_iter()
+        .map(|((axes, kind), Transfer { calls, payload_bytes, wire_bytes })| {
+            vec![axes, kind.name().to_owned(), calls.to_string(), bytes(payload_bytes), bytes(wire_bytes)]
+        })
+        .collect();
     match rows.as_slice() {
         [] => "no communication\n".into(),
         rows => table(&["axes", "collective", "calls", "payload", "on the wire"], rows).into(),

@@ -1,6 +1,7 @@
 //! What was found, as text: tables for people, documents with the names that `--json` has, and rows of comma-separated values.
 //!
-//! - [`explained`]: what a layout does, of which [`ledger`] and [`simulation`] tell parts; [`recomputation`].
+//! - [`explained`]: what a layout does, of which [`ledger`] and [`simulation`] tell parts; [`recomputation`]; [`lesson`]: who talks
+//!   to whom, and why.
 //! - [`plan`](mod@plan): searches; [`papers`]: those of the published planners, and printed figures beside ours.
 //! - [`published`] and [`local`]: predicted beside measured steps; [`calibration`], [`import`], [`collectives`] and
 //!   [`bench`](mod@bench): measurements.
@@ -51,6 +52,7 @@ pub mod explained;
 pub mod generation;
 pub mod import;
 pub mod ledger;
+pub mod lesson;
 pub mod local;
 pub mod papers;
 pub mod plain;
@@ -59,10 +61,10 @@ pub mod published;
 pub mod recomputation;
 pub mod run;
 pub mod simulation;
+mod style;
 pub mod summary;
 pub mod sweep;
 mod sweep_text;
-mod style;
 mod table;
 mod text;
 pub mod verification;

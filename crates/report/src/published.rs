@@ -14,7 +14,10 @@ use crate::{Table, Text, table};
 pub fn crossed_text(known: &[Known], numbers: &[(String, f64)]) -> Text {
     let rows: Vec<Vec<String>> =
         numbers.iter().map(|(name, number)| vec![name.clone(), format!("{number:.4e}")]).collect();
-    Text::from(crossed(known)) + "\n" + Text::heading("numbers that all rows ask for") + table(&["number", "value"], &rows)
+    Text::from(crossed(known))
+        + "\n"
+        + Text::heading("numbers that all rows ask for")
+        + table(&["number", "value"], &rows)
 }
 
 /// The same as `validate published --cross --json` prints it.

@@ -7,11 +7,17 @@ use serde_json::{Value, json};
 
 use crate::{Text, table};
 
-/// Columns of a timeline, and of one for a narrow terminal.
-const WIDTHS: [usize; 2] = [100, 60];
+/// Columns of a timeline for a narrow terminal.
+const NARROW: usize = 60;
 
-/// For people: the timeline, then a table of the stages.
-pub fn text(simulation: &Simulation) -> Text {
+/// A timeline whose lines have at most so many columns.
+fn drawn(simulation: &Simulation, width: usize) -> String {
+    let label = format!("stage {} ||", simulation.stages.len().saturating_sub(1)).len();
+    timeline(simulation, width.saturating_sub(label))
+}
+
+/// For people: the timeline in so many columns, then a table of the stages.
+pub fn text(simulation: &Simulation, width: usize) -> Text {
     let milliseconds = |seconds: f64| format!("{:.3} ms", 1e3 * seconds);
     // Of states that lie in the host's memory.
     let copied = simulation.events.iter().any(|event| event.lane == Lane::Host);
@@ -26,17 +32,17 @@ pub fn text(simulation: &Simulation) -> Text {
     let copies = copied.then_some("waits for copies");
     let header = ["stage", "computes", "waits for collectives"].into_iter().chain(copies);
     let header: Vec<&str> = header.chain(["waits for stages", "of it the update"]).collect();
-    let [wide, narrow] = WIDTHS.map(|width| timeline(simulation, width));
     let head = format!(
-        "\nsimulated step {}, bubble {:.1}% of all other time; drawn from the first stage's begin to the last's end\n",
+        "\nsimulated step {}, bubble {:.1}% of all other time\n",
         milliseconds(simulation.step_seconds),
         100.0 * simulation.bubble(),
     );
+    let [wide, narrow] = [width, NARROW].map(|width| drawn(simulation, width));
     Text::from(head) + Text::drawing(wide, narrow) + "\n" + table(&header, &rows.collect::<Vec<_>>())
 }
 
 /// The same numbers as a document; seconds.
-pub fn document(simulation: &Simulation) -> Value {
+pub fn document(simulation: &Simulation, width: usize) -> Value {
     let stages = simulation.stages.iter().map(|times| {
         let collectives = times.waiting_on_collectives_s.iter().map(|(axes, seconds)| (axes.key(), *seconds));
         json!({
@@ -51,6 +57,6 @@ pub fn document(simulation: &Simulation) -> Value {
         "step_s": simulation.step_seconds,
         "bubble": simulation.bubble(),
         "stages": stages.collect::<Vec<_>>(),
-        "timeline": timeline(simulation, WIDTHS[0]).lines().collect::<Vec<_>>(),
+        "timeline": drawn(simulation, width).lines().collect::<Vec<_>>(),
     })
 }

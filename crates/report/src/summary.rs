@@ -3,7 +3,7 @@
 use quadrille_run::Prepared;
 use quadrille_run::units::decimal;
 use quadrille_spec::{
-    Activation, Axis, Block, Dispatch, Experts, FeedForward, KeepWeights, Layout, Linear, Model, Norm, NormPlace,
+    Activation, Axis, Block, Dispatch, Experts, FeedForward, Grid, KeepWeights, Layout, Linear, Model, Norm, NormPlace,
     NormedOver, Offload, Recompute, ResidualOrder, RotaryScaling, Schedule, Zero,
 };
 use quadrille_step::{Parameter, StageProgram, StepProgram};
@@ -37,10 +37,10 @@ pub fn summary(program: &StepProgram) -> String {
         (
             "grid",
             Some(format!(
-                "{} ({} ranks, order {}, {} per node)",
-                layout.grid,
+                "{} ({} ranks{}, {} per node)",
+                layout.grid.short(),
                 layout.grid.ranks(),
-                layout.grid.order(),
+                order(&layout.grid),
                 layout.per_node
             )),
         ),
@@ -62,6 +62,13 @@ pub fn summary(program: &StepProgram) -> String {
     ];
     let told = rows.into_iter().filter_map(|(name, text)| Some(format!("{name:<8}{}\n", text?)));
     told.collect()
+}
+
+/// The order of the axes of several ranks, if there are some.
+fn order(grid: &Grid) -> String {
+    let named = grid.order().axes().into_iter().filter(|axis| grid.size(*axis) > 1);
+    let named: Vec<&str> = named.map(Axis::name).collect();
+    if named.len() > 1 { format!(", order {}", named.join(",")) } else { String::new() }
 }
 
 /// How much ranks hold of pruned tensors.

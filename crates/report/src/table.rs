@@ -31,7 +31,9 @@ pub struct Table {
 pub fn table<H: AsRef<str>>(header: &[H], rows: &[Vec<String>]) -> Table {
     let mut cells: Vec<Vec<String>> = Vec::new();
     for row in rows {
-        cells.push((0..header.len()).map(|at| row.get(at).map_or_else(String::new, |cell| plain(cell).into())).collect());
+        cells.push(
+            (0..header.len()).map(|at| row.get(at).map_or_else(String::new, |cell| plain(cell).into())).collect(),
+        );
     }
     let header = header.iter().map(|name| plain(name.as_ref()).into()).collect();
     Table { header, rows: cells, spare: Vec::new(), marked: None }
@@ -84,7 +86,8 @@ impl Table {
         let least = [folded, broken].into_iter().flatten().min_by_key(height);
         least.unwrap_or_else(|| {
             let every = without(0);
-            let line = |at: &usize| vec![(*at, self.natural(&[*at], true)[0].1.min(width.saturating_sub(INDENT)).max(1))];
+            let line =
+                |at: &usize| vec![(*at, self.natural(&[*at], true)[0].1.min(width.saturating_sub(INDENT)).max(1))];
             (every.iter().map(line).collect(), 0)
         })
     }
@@ -234,7 +237,9 @@ x=2                 1  25.3 ms    10%\n\
 pipe=2 1f1b         2      9 s     5%\n\
 (not shown in 40 columns: none)\n";
         assert_eq!(shown(40), without_empty);
-        assert!(shown(32).contains("grid            place     time\n") && shown(32).contains("columns: none,\nshare)\n"));
+        assert!(
+            shown(32).contains("grid            place     time\n") && shown(32).contains("columns: none,\nshare)\n")
+        );
         let folded = "\
              measured\n\
 grid            place\n\
@@ -248,7 +253,8 @@ pipe=2 1f1b         2\n       -      9 s     5%\n";
     fn no_line_is_wider_than_the_terminal_however_narrow_it_is() {
         let long = [vec!["words ".repeat(40), "1".to_owned()], vec!["x".to_owned(), "25".to_owned()]];
         for width in 12..120 {
-            let lines = shown(width) + &table(&["reason", "rows"], &long).shown(Style { width: Some(width), color: false });
+            let lines =
+                shown(width) + &table(&["reason", "rows"], &long).shown(Style { width: Some(width), color: false });
             let widest = lines.lines().map(length).max();
             assert!(widest <= Some(width.max(20)), "{width}: {lines}");
         }

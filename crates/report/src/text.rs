@@ -59,7 +59,9 @@ impl Part {
         match self {
             Self::Heading(line) => format!("{}\n", style.paint(Role::Heading, style.wrapped(&plain(line)).trim_end())),
             Self::Table(table) => table.shown(style),
-            Self::Prose(text) => style.wrapped(&plain(text)).split_inclusive('\n').map(|line| prose(line, style)).collect(),
+            Self::Prose(text) => {
+                style.wrapped(&plain(text)).split_inclusive('\n').map(|line| prose(line, style)).collect()
+            }
             Self::Drawing([wide, narrow]) => {
                 let fits = |width| wide.lines().all(|line| line.chars().count() <= width);
                 if style.width.is_none_or(fits) { wide.clone() } else { narrow.clone() }
@@ -150,7 +152,10 @@ mod tests {
         let text = Text::from("warning: one ") + "line\n" + Text::heading("names") + table(&["name", "n"], &rows);
         assert_eq!(text.to_string(), "warning: one line\nnames\nname  n\na     1\n");
         let colored = text.shown(Style { width: None, color: true });
-        assert!(colored.starts_with("\u{1b}[1m\u{1b}[33mwarning:\u{1b}[0m one line\n\u{1b}[1mnames\u{1b}[0m\n"), "{colored:?}");
+        assert!(
+            colored.starts_with("\u{1b}[1m\u{1b}[33mwarning:\u{1b}[0m one line\n\u{1b}[1mnames\u{1b}[0m\n"),
+            "{colored:?}"
+        );
     }
 
     #[test]

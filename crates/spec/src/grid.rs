@@ -96,6 +96,24 @@ impl Grid {
         self.size_of(Axis::BATCH.into_iter().collect())
     }
 
+    /// Those of some axes that have several ranks.
+    #[must_use]
+    pub fn several(&self, axes: AxisSet) -> AxisSet {
+        axes.iter().filter(|axis| self.size(*axis) > 1).collect()
+    }
+
+    /// The key of some axes without those of one rank: `x+data`; `world` for all.
+    pub fn key(&self, axes: AxisSet) -> String {
+        if axes == AxisSet::WORLD { axes.key() } else { self.several(axes).key() }
+    }
+
+    /// The sizes above 1, as a grid is written: `x=2,data=4`; of one rank `x=1`.
+    pub fn short(&self) -> String {
+        let several = self.several(AxisSet::WORLD);
+        let named = if several.is_empty() { Axis::X.only() } else { several };
+        named.iter().map(|axis| format!("{axis}={}", self.size(axis))).collect::<Vec<_>>().join(",")
+    }
+
     /// The number of ranks.
     pub fn ranks(&self) -> usize {
         self.size_of(AxisSet::WORLD)

@@ -212,6 +212,21 @@ fn transfers(step: &ExecutedStep, rank: usize, routing: &Routing) -> (AxesLedger
     (total, layers.collect())
 }
 
+/// What one call of an operation sends on a rank of the stage, with collectives as thread ranks run them: over which axes,
+/// and as what; `None`: nothing, also in a group of one.
+pub fn transfer_of(program: &StageProgram, rank: usize, op: &Op) -> Option<(AxisSet, CollectiveKind, Transfer)> {
+    let (loads, routing) = (Loads::new(), Routing::native(program.grid().ranks()));
+    let step = ExecutedStep::new(program, program.grid().coordinate(rank), Verdict::Kept, &loads);
+    let executed = Executed { program, microbatch: None, op, times: 1 };
+    transfer(&step, &executed, &mut Routes::new(&routing, program.grid(), rank))
+}
+
+/// What the ranks of a message-driven stage send before each pass, to agree which it is: over which axes; `None`: nothing.
+pub fn decision_of(program: &StageProgram, rank: usize) -> Option<(AxisSet, Transfer)> {
+    let routing = Routing::native(program.grid().ranks());
+    decision(program, rank, &mut Routes::new(&routing, program.grid(), rank))
+}
+
 /// What a message-driven stage sends to agree on its next pass.
 fn decision(program: &StageProgram, rank: usize, routes: &mut Routes<'_>) -> Option<(AxisSet, Transfer)> {
     let axes = decision_axes(program);

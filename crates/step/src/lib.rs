@@ -64,6 +64,7 @@ mod practice;
 mod print;
 mod program;
 mod queues;
+mod reason;
 mod reshard;
 mod resize;
 mod routes;
@@ -85,11 +86,12 @@ pub use generation::Generation;
 pub use interval::least_interval;
 pub use kept::{INDEX_BYTES, Kept, KeptCounts};
 pub use ledger::{
-    cached_attention_flops, decision_axes, declared_axes, empty_axes, most_elements, moved_to_host, payload_bytes,
-    payload_elements, predict, predict_after, predict_rank, predict_rank_loaded, predict_rank_routed, predict_routed,
+    cached_attention_flops, decision_axes, decision_of, declared_axes, empty_axes, most_elements, moved_to_host,
+    payload_bytes, payload_elements, predict, predict_after, predict_rank, predict_rank_loaded, predict_rank_routed,
+    predict_routed, transfer_of,
 };
 pub use liveness::Lifetimes;
-pub use memory::Living;
+pub use memory::{Held, Living, Moment};
 pub use operation::{
     At, BlockKind, Collective, Computation, DropoutSite, GemmPass, GemmStorage, Group, Members, NormOf, Op, Operands,
     Operation, Panel, Product, Reduction, Scalar, Scaled, Verdict, Wanted, When, Work, Write, kind, operation_names,
@@ -97,9 +99,10 @@ pub use operation::{
 pub use parameter::{Initial, Parameter, ParameterId, SharedKeys};
 pub use placement::Placement;
 pub use practice::{Formats, Practice};
-pub use print::print_program;
+pub use print::{Shown, print_part, print_program};
 pub use program::{ChunkProgram, Layer, Message, Purpose, Section, StageProgram, StepProgram};
 pub use queues::{Loads, Parts, Queues};
+pub use reason::Reasons;
 pub use sharding::{AxisList, Sharding};
 pub use value::{Format, Sized, StorageId, StorageInfo, Value, ValueId};
 pub use wire::wire_bytes;

@@ -1,5 +1,9 @@
 //! The memory of a rank over a step: what storages take and give back, in the order of the stage's steps.
 
+mod moment;
+
+pub use moment::{Held, Moment};
+
 use std::collections::BTreeMap;
 
 use quadrille_spec::{MemoryClass, MemoryLedger};
@@ -11,7 +15,7 @@ use crate::{Message, StageProgram, StorageId, ValueId};
 
 /// Walks the steps of the stage, then the update. AdamW keeps its states of each element that it updates.
 pub(crate) fn predict(program: &StageProgram) -> MemoryLedger {
-    let Held { now, most, most_together: peak } = Profiles::of(program).held(&program.steps);
+    let Taken { now, most, most_together: peak } = Profiles::of(program).held(&program.steps);
     let by_class = |bytes: [u64; CLASSES]| MemoryClass::ALL.into_iter().zip(bytes).collect();
     let allocated = program.allocated().values().sum();
     let mut ledger = MemoryLedger { peak_of: by_class(most), peak, allocated, now: by_class(now) };
@@ -97,8 +101,8 @@ impl Living {
     }
 }
 
-impl From<Held> for Living {
-    fn from(held: Held) -> Self {
+impl From<Taken> for Living {
+    fn from(held: Taken) -> Self {
         Self { by_class: held.most, peak: held.most_together }
     }
 }
@@ -111,13 +115,13 @@ struct Profile {
 
 /// Bytes by class, now and at most, and at most of all together.
 #[derive(Clone, Copy, Default)]
-struct Held {
+struct Taken {
     now: [u64; CLASSES],
     most: [u64; CLASSES],
     most_together: u64,
 }
 
-impl Held {
+impl Taken {
     fn take(&mut self, class: MemoryClass, bytes: u64) {
         let class = class as usize;
         self.now[class] += bytes;
@@ -144,7 +148,7 @@ impl Held {
 struct Profiles<'a> {
     program: &'a StageProgram,
     /// What is there before the first operation.
-    states: Held,
+    states: Taken,
     /// By chunk and pass.
     chunks: Vec<[Profile; 3]>,
     update: Profile,
@@ -158,23 +162,26 @@ impl<'a> Profiles<'a> {
     }
 
     /// What is held over these steps and the update.
-    fn held(&self, steps: &[Step]) -> Held {
-        let (program, mut held) = (self.program, self.states);
-        for step in steps {
-            match *step {
-                Step::Post(action) => messages(program, &program.section(action).receives, &mut held, true),
-                Step::Run(action) => held.run(&self.chunks[action.chunk][action.pass as usize]),
-                Step::Release(action) => messages(program, &program.section(action).sends, &mut held, false),
-            }
-        }
+    fn held(&self, steps: &[Step]) -> Taken {
+        let mut held = self.states;
+        steps.iter().for_each(|step| self.step(*step, &mut held));
         held.run(&self.update);
         held
+    }
+
+    fn step(&self, step: Step, held: &mut Taken) {
+        let program = self.program;
+        match step {
+            Step::Post(action) => messages(program, &program.section(action).receives, held, true),
+            Step::Run(action) => held.run(&self.chunks[action.chunk][action.pass as usize]),
+            Step::Release(action) => messages(program, &program.section(action).sends, held, false),
+        }
     }
 }
 
 /// What is there before the first operation: persistent storages, the optimizer's states, and reserved copies.
-fn states(program: &StageProgram) -> Held {
-    let mut held = Held::default();
+fn states(program: &StageProgram) -> Taken {
+    let mut held = Taken::default();
     for info in &program.storages {
         let copies = match info {
             info if info.persistent => 1,
@@ -188,7 +195,7 @@ fn states(program: &StageProgram) -> Held {
 }
 
 /// Received storages are taken when their receive is posted, sent ones given back when their send is released.
-fn messages(program: &StageProgram, messages: &[Message], held: &mut Held, take: bool) {
+fn messages(program: &StageProgram, messages: &[Message], held: &mut Taken, take: bool) {
     for message in messages.iter().filter(|_| !program.is_message_driven()) {
         let info = &program.storages[program.value(message.value).storage.0];
         match take {

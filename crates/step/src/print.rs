@@ -1,28 +1,48 @@
 //! A program as text: what runs, on which shapes and shardings, and which collectives follow.
 
+mod table;
+
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use quadrille_spec::{Axis, AxisSet, Dispatch, KeepWeights, Layout, Linear, Offload, Recompute, Zero};
 
-use crate::ledger::{moved_to_host, payload_bytes};
+use self::table::{Table, wrapped};
+use crate::ledger::payload_bytes;
 use crate::program::ChunkProgram;
 use crate::schedule::{Action, Pass, Step};
-use crate::{
-    At, Collective, Layer, Members, Message, Operation, Section, StageProgram, StepProgram, StorageId, Value, When,
-    kind,
-};
+use crate::{Collective, Layer, Members, Section, StageProgram, StepProgram, StorageId, Value};
 
-/// The program as a table, a line per operation; equal for all ranks of a stage.
+/// Which part of a program is printed, and how wide.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Shown {
+    /// One stage only.
+    pub stage: Option<usize>,
+    /// One layer only: its operations keep the numbers that they have in their passes.
+    pub layer: Option<Layer>,
+    /// The most columns of a line, at least [`Shown::NARROWEST`]; `None`: as many as a table of everything takes.
+    pub width: Option<usize>,
+}
+
+impl Shown {
+    /// What is narrower is not legible.
+    pub const NARROWEST: usize = 60;
+}
+
+/// The program as a table, a line per operation, and below collectives why they are there; equal for all ranks of a stage. Axes of
+/// one rank are not shown.
 pub fn print_program(program: &StepProgram) -> String {
+    print_part(program, &Shown::default())
+}
+
+/// A part of the program.
+pub fn print_part(program: &StepProgram, shown: &Shown) -> String {
     let layout = &program.layout;
-    let mut text = String::new();
-    let _ = writeln!(
-        text,
-        "{} · {} activations · grid {} · {} microbatch(es) of {} x {} {} per data rank · {} · overlap {}",
+    let mut text = format!(
+        "{} · {} activations · grid {} · {} microbatch(es) of {} x {} {} per data rank · {} · overlap {}\n",
         program.model.name,
         layout.activations,
-        layout.grid,
+        layout.grid.short(),
         layout.microbatches(),
         layout.microbatch,
         layout.seq_len,
@@ -38,8 +58,11 @@ pub fn print_program(program: &StepProgram) -> String {
         let estimated = if program.kept.is_empty() { ", as if every tile kept as many" } else { "" };
         let _ = writeln!(text, "{pruned} tensors pruned: gradients and states are of what is kept{estimated}");
     }
-    for stage in &program.stages {
-        print_stage(&mut text, stage);
+    if let Some(width) = shown.width {
+        text = wrapped(&text, width, "");
+    }
+    for stage in program.stages.iter().filter(|stage| shown.stage.is_none_or(|shown| shown == stage.stage)) {
+        print_stage(&mut text, stage, shown);
     }
     text
 }
@@ -62,24 +85,30 @@ fn switches(layout: &Layout) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(" · "))
 }
 
-fn print_stage(text: &mut String, program: &StageProgram) {
+fn print_stage(text: &mut String, program: &StageProgram, shown: &Shown) {
     let stages = program.grid().size(Axis::Pipe);
     if stages > 1 {
         let _ = writeln!(text, "\nstage {} of {stages} · {}", program.stage, program.layout.schedule);
-        let _ = writeln!(text, "{}", order(program));
+        let order = order(program) + "\n";
+        *text += &shown.width.map_or(order.clone(), |width| wrapped(&order, width, "  "));
     }
     for (index, chunk) in program.chunks.iter().enumerate() {
         if program.chunks.len() > 1 {
             let _ = writeln!(text, "\nchunk {index}");
         }
         let mut first = 0;
-        let ends = lasts(chunk);
-        for (section, title) in chunk.sections().into_iter().zip(["forward", "backward", "weight gradients"]) {
-            print_section(text, program, section, title, first, &ends);
+        let saved = lasts(chunk);
+        for (section, pass) in chunk.sections().into_iter().zip([Pass::Forward, Pass::Backward, Pass::WeightGradient]) {
+            let title = match pass {
+                Pass::WeightGradient => "weight gradients".to_owned(),
+                pass => pass.to_string(),
+            };
+            Table { program, section, saved: &saved, first, shown }.print(text, Some(pass), &title);
             first += section.ops.len();
         }
     }
-    print_section(text, program, &program.update, "update", 0, &BTreeSet::new());
+    let table = Table { program, section: &program.update, saved: &BTreeSet::new(), first: 0, shown };
+    table.print(text, None, "update");
 }
 
 /// The steps of a stage: `+F1` a posted receive, `F1` a pass, `-F1` a released send; with chunks `F1.0`.
@@ -108,58 +137,6 @@ fn lasts(chunk: &ChunkProgram) -> BTreeSet<StorageId> {
     chunk.forward.lifetimes.births.iter().flatten().copied().filter(|born| !freed_forward.contains(born)).collect()
 }
 
-fn print_section(
-    text: &mut String,
-    program: &StageProgram,
-    section: &Section,
-    title: &str,
-    first: usize,
-    saved: &BTreeSet<StorageId>,
-) {
-    let mut layer: Option<Layer> = None;
-    let message = |text: &mut String, what: &str, message: &Message| {
-        let value = program.value(message.value);
-        let bytes = program.local_bytes(message.value);
-        let _ = writeln!(
-            text,
-            "      {what:<22} {:<36} {:<14} {:<38} {:<28} {:>10}",
-            value.name,
-            local_shape(value),
-            value.sharding.to_string(),
-            format!("stage {}", message.peer),
-            told_bytes(bytes),
-        );
-    };
-    for (index, op) in section.ops.iter().enumerate() {
-        if layer.replace(op.layer) != Some(op.layer) {
-            let _ = writeln!(text, "\n{} · {title}", op.layer);
-            let _ = writeln!(
-                text,
-                "{:>4}  {:<22} {:<36} {:<14} {:<38} {:<28} {:>10} {:>10}  memory",
-                "#", "operation", "value", "local", "sharded", "collective", "payload", "FLOP"
-            );
-        }
-        if index == 0 {
-            section.receives.iter().for_each(|received| message(text, "receive", received));
-        }
-        let mut notes = memory_notes(program, section, index, saved);
-        let when = match op.when {
-            When::Always => None,
-            When::First => Some("first microbatch only"),
-            When::Last => Some("last microbatch only"),
-            When::Repeated => Some("where the gradient is clipped"),
-            When::Restored => Some("where it is not applied"),
-            When::Applied => Some("where it is applied"),
-        };
-        if let Some(when) = when {
-            notes = [when, &notes].into_iter().filter(|note| !note.is_empty()).collect::<Vec<_>>().join("; ");
-        }
-        let line = line(program, first + index, &op.operation, &notes);
-        let _ = writeln!(text, "{}", line.trim_end());
-    }
-    section.sends.iter().for_each(|sent| message(text, "send", sent));
-}
-
 /// What the forward pass keeps for the backward pass, and what is given back.
 fn memory_notes(program: &StageProgram, section: &Section, index: usize, saved: &BTreeSet<StorageId>) -> String {
     let name = |storage: &StorageId| {
@@ -173,31 +150,6 @@ fn memory_notes(program: &StageProgram, section: &Section, index: usize, saved: 
     let births = section.lifetimes.births[index].iter().filter(|storage| saved.contains(storage)).collect();
     let deaths = section.lifetimes.deaths[index].iter().collect();
     [list("saves", births), list("frees", deaths)].into_iter().flatten().collect::<Vec<_>>().join("; ")
-}
-
-fn line(program: &StageProgram, index: usize, operation: &Operation, memory: &str) -> String {
-    let value = operation.operands().writes().first().map(|value| program.value(*value));
-    let name = value.map_or(String::new(), |value| value.name.clone());
-    let local = value.map_or(String::new(), local_shape);
-    let sharded = value.map_or(String::new(), |value| value.sharding.to_string());
-    let (collective, payload) = match operation {
-        Operation::Issue(collective) => collective_note(program, collective),
-        Operation::ReduceScalar(kind::ReduceScalar { scalar, axes }) => {
-            (format!("all-reduce {} ({scalar:?})", spans(program, *axes)), format!("{} B", 8 * scalar.elements()))
-        }
-        operation => match moved_to_host(program, operation) {
-            Some((kind, bytes)) => (format!("{} host", kind.name()), told_bytes(bytes)),
-            None => Default::default(),
-        },
-    };
-    let flops = match operation.work(At::first(program)).flops() {
-        0 => String::new(),
-        flops => scaled(flops as f64, 1e3, ["", "K", "M", "G", "T"]),
-    };
-    format!(
-        "{index:>4}  {:<22} {name:<36} {local:<14} {sharded:<38} {collective:<28} {payload:>10} {flops:>10}  {memory}",
-        operation.name()
-    )
 }
 
 fn local_shape(value: &Value) -> String {
@@ -215,7 +167,9 @@ fn collective_note(program: &StageProgram, collective: &Collective) -> (String, 
         Members::All => what,
         Members::Root(root) => format!("{what} root {root}"),
         Members::Ends => format!("{} pipe ends (x2)", collective.kind.name()),
-        Members::Blocks(size) => format!("{} blocks of {} (x{size})", collective.kind.name(), collective.axes.key()),
+        Members::Blocks(size) => {
+            format!("{} blocks of {} (x{size})", collective.kind.name(), program.grid().key(collective.axes))
+        }
     };
     (what, told_bytes(bytes))
 }
@@ -226,7 +180,12 @@ fn told_bytes(bytes: u64) -> String {
 
 /// `y+z (x4)`: axes and the number of members.
 fn spans(program: &StageProgram, axes: AxisSet) -> String {
-    format!("{} (x{})", axes.key(), program.layout.grid.size_of(axes))
+    let grid = program.grid();
+    let named = match grid.key(axes) {
+        none if none.is_empty() => axes.key(),
+        named => named,
+    };
+    format!("{named} (x{})", grid.size_of(axes))
 }
 
 /// `1.5 MiB`, `786.4 K`: three or four digits and a unit.

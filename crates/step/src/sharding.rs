@@ -144,6 +144,19 @@ impl Sharding {
         Self { flat: axes.into(), ..self }
     }
 
+    /// The same without the axes of one rank, which cut nothing and sum nothing.
+    #[must_use]
+    pub fn seen_on(&self, grid: &Grid) -> Self {
+        let several = |axes: &AxisList| axes.iter().copied().filter(|axis| grid.size(*axis) > 1).collect();
+        Self {
+            blocks: several(&self.blocks),
+            rows: several(&self.rows),
+            cols: several(&self.cols),
+            flat: several(&self.flat),
+            partial: grid.several(self.partial),
+        }
+    }
+
     /// The axes that replicate a weight that is cut so, over which ZeRO shards: those of the layout that cut no blocks of it.
     pub fn replicating(&self, layout: &Layout) -> AxisSet {
         layout.replicating(self.blocks.into_iter().collect())

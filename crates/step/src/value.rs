@@ -52,6 +52,16 @@ pub struct Value {
 }
 
 impl Value {
+    /// The name without the number of a block, which those that do the same differ in: `d qkv.weight`.
+    pub fn short_name(&self) -> String {
+        match self.name.split_once("block.").and_then(|(before, rest)| Some((before, rest.split_once('.')?))) {
+            Some((before, (number, name))) if number.bytes().all(|digit| digit.is_ascii_digit()) => {
+                format!("{before}{name}")
+            }
+            _ => self.name.clone(),
+        }
+    }
+
     /// Counts the elements that a rank stores, from the tile.
     pub(crate) fn hold(&mut self, grid: &Grid) {
         self.local_elements = self.sharding.flat_share(self.local_rows * self.local_cols, self.pruned, grid);

@@ -6,7 +6,9 @@ use quadrille_step::{FoldedProgram, Op, StageProgram, StepError};
 use super::machine::NativeMachine;
 use super::rates::Taken;
 use super::{Memory, Parts, Price, Problem};
-use crate::simulation::{Communication, Machine, Simulation, SimulationError, StageTimes, simulate_times};
+use crate::simulation::{
+    Communication, Machine, Simulation, SimulationError, StageTimes, simulate_passes, simulate_times,
+};
 
 /// A layout that has no price.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -72,6 +74,15 @@ impl Problem {
         self.check_states(&program.kinds)?;
         let simulation = simulate_times(program, &NativeMachine::new(self, &program.layout))?;
         Ok(simulation.step_seconds + self.framework.data_seconds)
+    }
+
+    /// The passes of a step of a layout, as its price has them.
+    ///
+    /// # Errors
+    /// As [`Problem::price_layout`].
+    pub fn passes(&self, layout: &Layout) -> Result<Simulation, PriceError> {
+        let program = self.folded(layout)?;
+        Ok(simulate_passes(&program, &NativeMachine::new(self, &program.layout))?)
     }
 
     /// The price of a step of a program.

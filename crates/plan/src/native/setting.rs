@@ -1,6 +1,7 @@
 //! What layouts are compared for: a model on a cluster.
 
 use quadrille_cost::native::{Candidate, Framework, Memory, Price, PriceError, Problem};
+use quadrille_cost::simulation::Simulation;
 use quadrille_spec::{Cluster, Imbalance, Layout, Model, SpecError};
 
 use super::legal::Rules;
@@ -33,6 +34,14 @@ impl Setting<'_> {
     /// What cannot be priced.
     pub fn price(&self, layout: &Layout) -> Result<Price, PriceError> {
         self.problem()?.price_layout(layout)
+    }
+
+    /// The passes of a step of a layout, as its price has them.
+    ///
+    /// # Errors
+    /// What cannot be priced.
+    pub fn passes(&self, layout: &Layout) -> Result<Simulation, PriceError> {
+        self.problem()?.passes(layout)
     }
 
     /// Whether a layout of this price may be used.

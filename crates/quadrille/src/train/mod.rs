@@ -70,7 +70,8 @@ fn command() -> Result<Vec<String>, Failure> {
     let text = |word: OsString| {
         word.into_string().map_err(|word| Failure::usage(format!("{word:?}: a run's command line is UTF-8 text")))
     };
-    let words: Vec<String> = std::env::args_os().skip_while(|word| word != "train").skip(1).map(text).collect::<Result<_, _>>()?;
+    let words: Vec<String> =
+        std::env::args_os().skip_while(|word| word != "train").skip(1).map(text).collect::<Result<_, _>>()?;
     let mut kept = Vec::new();
     let mut words = words.into_iter();
     while let Some(word) = words.next() {

@@ -45,7 +45,7 @@ fn drawn(address: &str, width: usize) -> Option<(String, Vec<String>)> {
 /// What each page of a plan shows, whoever made it.
 fn assert_plan(page: &str, console: &[String]) {
     assert!(console.is_empty(), "{console:?}");
-    assert_eq!(page.matches("<svg").count(), 4, "charts of time, memory, both, and the hardware");
+    assert_eq!(page.matches("<svg").count(), 6, "charts of time, memory, both, the hardware, the passes and the mesh");
     for part in [
         "(advised)",
         "aria-pressed=\"true\"",
@@ -57,6 +57,8 @@ fn assert_plan(page: &str, console: &[String]) {
         "<summary>Numbers</summary>",
         "<rect",
         "<circle",
+        "forward of microbatch 0",
+        "Talk together",
     ] {
         assert!(page.contains(part), "{part} is not drawn");
     }
@@ -81,6 +83,37 @@ fn a_plan_in_a_file_is_drawn_at_every_width() {
     fs::write(&path, page.replace("function drawPlan(plan)", "function drawPlan(other)")).unwrap();
     let (page, console) = drawn(&format!("file://{}", path.display()), 900).unwrap();
     assert!(console.iter().any(|line| line.contains("plan is not defined")) && !page.contains("<svg"), "{console:?}");
+}
+
+#[test]
+fn an_explained_layout_is_drawn_at_every_width() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = "explain --model gpt2-124m --grid x=2,y=2,data=2,pipe=2 --schedule interleaved --chunks 3 --cluster dgx-a100 \
+                --per-node 8 --html layout.html";
+    let output = run(folder.path(), line);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let path = folder.path().join("layout.html");
+    let made = fs::read_to_string(&path).unwrap();
+    assert!(made.len() < 1_000_000, "{} bytes", made.len());
+    for width in [400, 900, 1600] {
+        let Some((page, console)) = drawn(&format!("file://{}", path.display()), width) else { return };
+        assert!(console.is_empty(), "{console:?}");
+        // The mesh, the passes, the memory, and four matrices.
+        assert_eq!(page.matches("<svg").count(), 7, "{width}");
+        for part in [
+            "gpt2-124m on 16 ranks",
+            "The product contracts over the weight's inputs, which y cuts",
+            "backward of microbatch 7, chunk 2",
+            "optimizer states",
+            "reduce-scatter y",
+        ] {
+            assert!(page.contains(part), "{part} is not drawn");
+        }
+    }
+    // A script that fails is seen.
+    fs::write(&path, made.replace("function meshDrawing(mesh)", "function meshDrawing(other)")).unwrap();
+    let (page, console) = drawn(&format!("file://{}", path.display()), 900).unwrap();
+    assert!(console.iter().any(|line| line.contains("mesh is not defined")) && !page.contains("<svg"), "{console:?}");
 }
 
 #[test]

@@ -168,11 +168,88 @@ fn the_program_is_printed_operation_by_operation() {
 }
 
 #[test]
+fn text_fits_eighty_columns_and_leaves_axes_of_one_rank_out() {
+    for line in [
+        "explain --model gpt-tiny --grid x=2,y=2,data=2",
+        "explain --model llama3-8b --grid x=4,z=2,context=2,data=4,pipe=4 --per-node 8 --global-batch 512 --zero 1",
+        "explain --model gpt2-124m --grid data=512,pipe=2 --global-batch 1024 --per-node 8",
+        "explain --model gpt-demo --set layers=8 --grid pipe=4 --schedule interleaved --chunks 2 --global-batch 64 --timeline",
+        "explain --model moe-tiny --grid x=2,expert=2",
+    ] {
+        let told = text(line);
+        let wide = told.lines().find(|line| line.chars().count() > 80);
+        assert_eq!(wide, None, "{line}");
+        assert!(!told.contains("=1,") && !told.contains("=1 ("), "{line}:\n{told}");
+    }
+    let told = text("explain --model gpt-tiny --grid x=2");
+    let words = || told.split(|letter: char| !letter.is_alphanumeric());
+    assert!(words().all(|word| !["y", "z", "pipe"].contains(&word)), "{told}");
+}
+
+#[test]
+fn a_layer_and_a_rank_narrow_what_is_told() {
+    let line = "explain --model gpt-tiny --set layers=4 --grid x=2,pipe=2 --program";
+    let headings = |more: &str| {
+        let told = text(&format!("{line} {more}"));
+        let of = |part: &str| told.lines().filter(|line| line.starts_with(part)).count();
+        ["stage 0", "stage 1", "block 1 ·", "block 2 ·", "embedding ·"].map(of)
+    };
+    assert_eq!(headings(""), [1, 1, 3, 3, 3]);
+    assert_eq!(headings("--layer 2"), [0, 1, 0, 3, 0]);
+    assert_eq!(headings("--rank 1"), [1, 0, 3, 0, 3]);
+    let chosen = json("explain --model gpt-tiny --set layers=4 --grid x=2,pipe=2 --layer 3");
+    assert_eq!([&chosen["lesson"]["layer"], &chosen["lesson"]["rank"]], [&value!("block 3"), &value!(2)]);
+    for (more, reason) in [
+        ("--layer 4", "--layer 4: the blocks of gpt-tiny are 0 to 3"),
+        ("--layer 3 --rank 0", "--layer 3: block 3 lies on stage 1, and rank 0 on stage 0"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let output = run(folder.path(), &format!("{line} {more}"));
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && told.contains(reason), "{more}: {told}");
+    }
+}
+
+#[test]
+fn a_collective_of_the_program_says_why_it_is_there() {
+    let printed = text("explain --model gpt-tiny --set layers=1 --grid x=2,y=2 --program");
+    let lines: Vec<&str> = printed.lines().collect();
+    let issues = lines.iter().enumerate().filter(|(_, line)| line.contains(" issue "));
+    let told = |at: usize| lines.get(at + 1).is_some_and(|line| line.trim_start().starts_with("why: "));
+    assert!(issues.clone().count() > 20);
+    // Over axes of one rank nothing is sent.
+    for (at, line) in issues {
+        assert_eq!(told(at), !line.contains("(x1)"), "{line}");
+    }
+}
+
+#[test]
+fn a_cluster_says_how_much_is_hidden() {
+    let line = "explain --model gpt2-124m --grid x=2,data=4 --dtype bf16 --global-batch 32";
+    let hidden = |more: &str| {
+        let document = json(&format!("{line} {more}"));
+        let moves = document["lesson"]["moves"].as_array().unwrap().clone();
+        moves.iter().map(|told| told["hidden"].clone()).collect::<Vec<_>>()
+    };
+    assert!(hidden("").iter().all(|hidden| hidden.get("seconds").is_none()));
+    let simulated = hidden("--cluster dgx-a100");
+    let times = simulated.iter().filter_map(|hidden| Some([hidden["seconds"].as_f64()?, hidden["hidden_s"].as_f64()?]));
+    let times: Vec<_> = times.collect();
+    assert!(times.len() > simulated.len() / 2, "{simulated:?}");
+    assert!(times.iter().all(|[all, hidden]| *all > 0.0 && *hidden >= 0.0 && *hidden <= all * (1.0 + 1e-9)));
+    let whole = |hidden: &[Value]| hidden.iter().filter_map(|each| each["hidden_s"].as_f64()).sum::<f64>();
+    assert!(whole(&simulated) > whole(&hidden("--cluster dgx-a100 --overlap none")));
+}
+
+#[test]
 fn people_read_a_summary_and_the_ledger_of_a_rank() {
     let summary = text("explain --model gpt-tiny --grid x=2,z=2");
     for part in [
         "gpt-tiny: 2 layers",
-        "x=2,y=1,z=2,data=1",
+        "grid    x=2,z=2 (4 ranks",
+        "with rank 0",
+        "the product contracts over the weight's inputs, which x cuts",
+        "lives then",
         "rank 0",
         "reduce-scatter",
         "on the wire",

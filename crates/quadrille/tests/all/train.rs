@@ -196,7 +196,7 @@ fn people_see_progress_on_standard_error_and_the_report_on_standard_output() {
     let output = run(folder.path(), &format!("{TINY} --grid x=2 --steps 3"));
     let (report, progress) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert!(output.status.success());
-    assert!(progress.contains("x=2,y=1,z=1,data=1") && progress.contains("nats per token"), "{progress}");
+    assert!(progress.contains("grid    x=2 (2 ranks") && progress.contains("nats per token"), "{progress}");
     assert_eq!(progress.lines().filter(|line| line.starts_with("step ")).count(), 3, "{progress}");
     assert!(report.contains("as predicted, in every step") && report.contains("reduce-scatter"), "{report}");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is written that was not asked for");

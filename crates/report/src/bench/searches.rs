@@ -12,8 +12,7 @@ pub fn text(searches: &Searches) -> Text {
         .yardsticks
         .map(|Yardstick { planner, configurations_per_second }| format!("{planner} {configurations_per_second}/s"));
     let Bounded { case, legal, priced, seconds } = &searches.bounded;
-    let head =
-        format!("complete searches on one core; published planners on one core: {}\n\n", yardsticks.join(", "));
+    let head = format!("complete searches on one core; published planners on one core: {}\n\n", yardsticks.join(", "));
     let table = table(&header, &searches.searches.iter().map(row).collect::<Vec<_>>());
     let foot = format!(
         "\nnative with bounds ({case}): the best of {legal} legal layouts in {seconds:.2} s, of which {priced} were priced\n"

@@ -14,7 +14,7 @@ use crate::output::{print_json, print_text};
 use crate::quantities::reserve;
 
 /// What else `explain` tells, without a price. A flag that only requires --price would be taken beside them.
-const OTHERS: [&str; 5] = ["program", "ledger", "rank", "timeline", "trace"];
+const OTHERS: [&str; 7] = ["program", "ledger", "rank", "layer", "html", "timeline", "trace"];
 
 /// What a layout costs.
 #[derive(Debug, Args)]

@@ -1,0 +1,119 @@
+//! The matrices of a layer: which tile of each a rank holds, and who holds the same one.
+
+use std::ops::Range;
+
+use quadrille_spec::{Axis, AxisSet};
+use quadrille_step::{Layer, Parameter, StageProgram};
+use serde::Serialize;
+
+use super::mesh::{listed, same};
+use crate::{Style, Table, table};
+
+/// Most ranks that hold the same tile which are listed.
+const LISTED: usize = 64;
+
+/// A matrix and a rank's tile of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Tile {
+    /// The name, without the number of the block: `qkv.weight`.
+    pub name: String,
+    /// Experts that have one each; 1: it is one matrix.
+    pub experts: usize,
+    /// Rows of the whole, of one expert: inputs.
+    pub rows: usize,
+    /// Columns of the whole: outputs.
+    pub cols: usize,
+    /// How it lies over axes of several ranks: `rows y · cols x · flat z`.
+    pub sharding: String,
+    /// The experts of which the rank has tiles, from the first to before the last.
+    pub held_experts: Range<usize>,
+    /// Rows of the tile.
+    pub held_rows: Range<usize>,
+    /// Columns of the tile.
+    pub held_cols: Range<usize>,
+    /// Which of how many parts of the tile, row after row, the rank stores.
+    pub part: [usize; 2],
+    /// Bytes that it stores.
+    pub bytes: u64,
+    /// The axes along which others hold the same: `data`.
+    pub same_over: String,
+    /// Those ranks, itself among them; at most the first 64.
+    pub same_on: Vec<usize>,
+    /// How many they are.
+    pub same_count: usize,
+}
+
+/// The matrices of a layer on a rank.
+pub fn tiles(stage: &StageProgram, rank: usize, layer: Layer) -> Vec<Tile> {
+    let of_layer = stage.parameters.iter().filter(|parameter| parameter.layer == layer && parameter.decay);
+    of_layer.map(|parameter| tile(stage, rank, parameter)).collect()
+}
+
+fn tile(stage: &StageProgram, rank: usize, parameter: &Parameter) -> Tile {
+    let (value, grid) = (stage.value(parameter.value), stage.grid());
+    let (sharding, place) = (value.sharding, grid.coordinate(rank));
+    let range = |size: usize, axes: &[Axis]| {
+        let parts: usize = axes.iter().map(|axis| grid.size(*axis)).product();
+        let (each, at) = (size / parts, grid.shard_index(place, axes));
+        at * each..(at + 1) * each
+    };
+    let flat: usize = sharding.flat.iter().map(|axis| grid.size(*axis)).product();
+    let (same_axes, same_on) = same(&stage.layout, rank, sharding.sharded());
+    Tile {
+        name: value.short_name(),
+        experts: value.blocks,
+        rows: value.rows / value.blocks,
+        cols: value.cols,
+        sharding: sharding.seen_on(grid).to_string(),
+        held_experts: range(value.blocks, &sharding.blocks),
+        held_rows: range(value.rows / value.blocks, &sharding.rows),
+        held_cols: range(value.cols, &sharding.cols),
+        part: [grid.shard_index(place, &sharding.flat), flat],
+        bytes: stage.local_bytes(parameter.value),
+        same_over: if same_axes == AxisSet::EMPTY { String::new() } else { same_axes.key() },
+        same_count: same_on.len(),
+        same_on: same_on.into_iter().take(LISTED).collect(),
+    }
+}
+
+/// For people, of a rank.
+pub fn text(tiles: &[Tile], width: usize) -> Table {
+    let span = |range: &Range<usize>, whole: usize| match range.len() == whole {
+        true => "all".to_owned(),
+        false => format!("{}..{}", range.start, range.end),
+    };
+    let has_experts = tiles.iter().any(|tile| tile.experts > 1);
+    let has_parts = tiles.iter().any(|tile| tile.part[1] > 1);
+    let rows = tiles.iter().map(|tile| {
+        let experts = has_experts.then(|| match tile.experts {
+            1 => "-".to_owned(),
+            count => span(&tile.held_experts, count),
+        });
+        let part = has_parts.then(|| match tile.part {
+            [_, 1] => "whole".to_owned(),
+            [at, parts] => format!("{} of {parts}", at + 1),
+        });
+        let same = match tile.same_count {
+            1 => "nobody else".to_owned(),
+            count => format!("{} ({})", listed(&tile.same_on, count), tile.same_over),
+        };
+        let first = [tile.name.clone(), format!("{} x {}", tile.rows, tile.cols)];
+        let held = [span(&tile.held_rows, tile.rows), span(&tile.held_cols, tile.cols)];
+        first.into_iter().chain(experts).chain(held).chain(part).chain([same]).collect::<Vec<_>>()
+    });
+    let header = |last| {
+        let first = ["weight", "in x out"].into_iter().chain(has_experts.then_some("experts"));
+        first.chain(["rows", "columns"]).chain(has_parts.then_some("part")).chain([last]).collect::<Vec<_>>()
+    };
+    let mut rows: Vec<Vec<String>> = rows.collect();
+    let text = table(&header("the same on ranks"), &rows);
+    if text.shown(Style::FULL).lines().all(|line| line.chars().count() <= width) {
+        return text;
+    }
+    // Which ranks hold the same takes most room: how many they are says enough.
+    for (row, tile) in rows.iter_mut().zip(tiles) {
+        row.pop();
+        row.push(tile.same_count.to_string());
+    }
+    table(&header("on ranks"), &rows)
+}
