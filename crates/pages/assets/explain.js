@@ -15,9 +15,9 @@ const KIND_COLOURS = { all_gather: 0, reduce_scatter: 1, all_reduce: 2, all_to_a
 
 /** What hides a move, in words. */
 function hiding({ waited, under, seconds: time, hidden_s: hidden }) {
-  const work = under.length === 0 ? "nothing" : under.length > 3 ? `${under.slice(0, 3).join(", ")} …` : under.join(", ");
+  const work = under.length === 0 ? "nothing" : under.length > 3 ? `${under.slice(0, 3).join(", ")} and others` : under.join(", ");
   const place = { at_once: "waited for at once", later: `under ${work}`, in_another_pass: "under the rest of the pass", by_others: "under the next pass" }[waited];
-  return time ? `${percent(hidden / time, 0)} of ${seconds(time)} hidden, ${place}` : place;
+  return time ? `${percent(hidden / time, 0)} of ${seconds(time)} hidden, ${place}.` : `${place[0].toUpperCase()}${place.slice(1)}.`;
 }
 
 /** A matrix with the rank's tile in it. */
@@ -66,7 +66,7 @@ function story(lesson, pass, layer, others) {
     const change = move.from && move.from !== move.to ? element("div", { class: "soft change" }, `${move.from} → ${move.to}`) : null;
     const counts = `${plain(move.calls)} times a step, ${told(move.payload_bytes)}, sends ${told(move.wire_bytes)}`;
     const values = move.values.length > 4 ? `${move.values.slice(0, 3).join(", ")} and ${move.values.length - 3} more` : move.values.join(", ");
-    return element("li", { class: "moved" }, element("div", {}, mark, element("b", {}, `${kindName(move.kind)} ${move.axes}`), ` ${values}`, element("span", { class: "soft" }, ` ${counts}`)), change, element("div", {}, `${move.reason[0].toUpperCase()}${move.reason.slice(1)}.`), element("div", { class: "soft" }, `${hiding(move.hidden)}.`));
+    return element("li", { class: "moved" }, element("div", {}, mark, element("b", {}, `${kindName(move.kind)} ${move.axes}`), ` ${values}`, element("span", { class: "soft" }, ` ${counts}`)), change, element("div", {}, `${move.reason[0].toUpperCase()}${move.reason.slice(1)}.`), element("div", { class: "soft" }, hiding(move.hidden)));
   };
   return steps.length === 0 ? null : element("ol", { class: "story" }, steps.map(item));
 }

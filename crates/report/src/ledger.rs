@@ -90,7 +90,7 @@ fn transfers(grid: &Grid, rank: &RankLedger) -> Text {
 
 fn work(flops: &FlopsLedger) -> String {
     format!(
-        "work: {} (forward {}, input gradients {}, weight gradients {}, attention {} + {})\n",
+        "work: {}\n  forward {}, input gradients {}, weight gradients {}, attention {} + {}\n",
         decimal(flops.total() as f64, "FLOP"),
         decimal(flops.gemm_forward as f64, ""),
         decimal(flops.gemm_input_gradient as f64, ""),

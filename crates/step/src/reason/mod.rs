@@ -63,7 +63,6 @@ impl<'a> Reasons<'a> {
             collective,
             source,
             read_by: self.read_by(index, collective),
-            is_forward: self.pass == Some(Pass::Forward),
             is_received: source.is_none() && self.is_received(collective.input),
         };
         let again = self.pass.is_some_and(|pass| pass != Pass::Forward) && said.is_of_the_forward_pass();

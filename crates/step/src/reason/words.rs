@@ -3,7 +3,7 @@
 use quadrille_spec::{Axis, AxisSet, CollectiveKind, Grid};
 
 use super::is_forward;
-use crate::operation::{GemmPass, Members, Operation, Reduction, Scalar};
+use crate::operation::{GemmPass, GemmStorage, Members, Operation, Reduction, Scalar};
 use crate::{Collective, Format, Op, Sharding, StageProgram, Value};
 
 /// A collective with what stands around it.
@@ -14,7 +14,6 @@ pub(super) struct Collected<'a> {
     pub source: Option<&'a Op>,
     /// What first reads what each rank gets.
     pub read_by: Option<&'a Operation>,
-    pub is_forward: bool,
     /// Whether what each rank gives came from another stage.
     pub is_received: bool,
 }
@@ -66,6 +65,16 @@ impl Collected<'_> {
         self.input().chunk.is_some()
     }
 
+    fn is_gradient(&self) -> bool {
+        let name = &self.input().name;
+        name.starts_with("d ") || name.contains("gradient")
+    }
+
+    /// Whether it is no gradient but the loads that the bias of a router follows.
+    fn is_of_loads(&self) -> bool {
+        self.program.parameters.iter().any(|each| each.gradient == self.collective.input && !each.is_trained())
+    }
+
     fn of_root(&self) -> String {
         let along = self.along();
         match self.collective.kind {
@@ -78,7 +87,7 @@ impl Collected<'_> {
     }
 
     fn exchange(&self) -> String {
-        let (along, rows) = (self.along(), if self.is_forward { "rows" } else { "their gradients" });
+        let (along, rows) = (self.along(), if self.is_gradient() { "gradients of rows" } else { "rows" });
         match self.output().sharding.blocks.is_empty() {
             false => format!("each rank along {along} has whole experts: {rows} go to those that have their experts"),
             true => format!("each rank along {along} has whole experts: {rows} come back to where their tokens are"),
@@ -102,30 +111,34 @@ impl Collected<'_> {
             );
         }
         let cut = format!("{part} are cut over {along}");
-        let of_gradient = || self.input().name.starts_with("d ") || self.input().name.contains("gradient");
         match self.read_by {
             Some(Operation::Attention(_) | Operation::AttentionBackward(_)) => {
                 format!("sequences are cut over {along}, and queries attend to all keys and values of theirs")
+            }
+            Some(Operation::EmbedBackward(_)) => {
+                format!("{cut}, and a rank adds up the gradients of all tokens of its part of the table")
             }
             Some(Operation::Admit(_)) => {
                 format!("every rank must know how many rows all along {along} send to its experts")
             }
             Some(Operation::Gemm(gemm)) if gemm.pass == GemmPass::Forward => {
-                match cuts_outputs(&self.program.value(gemm.right).sharding, self.collective.axes) {
+                let weight = &self.program.value(gemm.right).sharding;
+                let outputs = if gemm.storage == GemmStorage::Nt { weight.rows } else { weight.cols };
+                match self.collective.axes.iter().all(|axis| outputs.contains(&axis)) {
                     true => {
                         format!("{cut}, and so are the weight's outputs: the product wants all {part} on each rank")
                     }
                     false => format!("{cut}, and the product wants all of them"),
                 }
             }
-            Some(Operation::Gemm(gemm)) if gemm.pass == GemmPass::WeightGradient && !of_gradient() => {
+            Some(Operation::Gemm(gemm)) if gemm.pass == GemmPass::WeightGradient && !self.is_gradient() => {
                 format!("{cut}, as they were kept, and the weight's gradient is a sum over all of them")
             }
             Some(Operation::Gemm(_)) => {
                 format!("{cut}, as the result was, and the backward products want all {part} of its gradient")
             }
             Some(operation) => format!("{cut}, and {} wants all of them", operation.name()),
-            None => format!("{cut}, and all of them are wanted"),
+            None => format!("{cut}, and a later pass wants all of them"),
         }
     }
 
@@ -155,7 +168,8 @@ impl Collected<'_> {
                 Operation::RowSums(_)
                 | Operation::CenteredSquares(_)
                 | Operation::RowSquares(_)
-                | Operation::NormBackwardSums(_),
+                | Operation::NormBackwardSums(_)
+                | Operation::CombineBackward(_),
             ) if self.is_of_tokens() => {
                 format!("a row's columns are cut over {along}: each rank has a term of the row's sums")
             }
@@ -172,6 +186,9 @@ impl Collected<'_> {
             }
             Some(Operation::CountChoices(_) | Operation::CountLoads(_)) => {
                 format!("tokens are cut over {along}: each rank has counted the choices of its own")
+            }
+            _ if self.is_of_loads() => {
+                format!("ranks along {along} have counted the loads that their own tokens bring")
             }
             _ if !self.is_of_tokens() => {
                 let what = other_tokens(self.program.grid(), self.collective.axes);
@@ -203,10 +220,6 @@ impl Collected<'_> {
 /// What is cut of the one and not of the other.
 fn gathered_part(cut: &Sharding, whole: &Sharding) -> &'static str {
     if cut.cols.len() > whole.cols.len() { "columns" } else { "rows" }
-}
-
-fn cuts_outputs(weight: &Sharding, axes: AxisSet) -> bool {
-    axes.iter().all(|axis| weight.cols.contains(&axis))
 }
 
 /// What ranks along these axes have different ones of.
