@@ -6,7 +6,7 @@
 
 use quadrille_tensor::ProductShape;
 
-use crate::array::{Array, Format};
+use crate::array::{Array, Element, Format};
 
 /// What a library of the device says went wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -76,6 +76,33 @@ pub struct Launch<'a> {
 /// Threads of a block, the same in all kernels (`THREADS` of `prelude.cuh`).
 pub const THREADS: u32 = 256;
 
+/// An algorithm of a product, in the words of the device's library.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Algorithm(pub [u32; 16]);
+
+/// An algorithm that the library offers for a product.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Candidate {
+    /// The library's words for it.
+    pub algorithm: Algorithm,
+    /// Bytes of workspace that it needs.
+    pub workspace: usize,
+}
+
+/// What an algorithm is for: products of matrices that begin at multiples of [`ALIGNED`] bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ProductKind {
+    /// How A and B are stored, and the sizes.
+    pub shape: ProductShape,
+    /// What A and B have.
+    pub operands: Element,
+    /// What C has.
+    pub result: Element,
+}
+
+/// Allocations begin at multiples of so many bytes.
+pub const ALIGNED: usize = 256;
+
 /// C = op(A) op(B), or with `accumulate` C += op(A) op(B), row-major. Operands are of one element, `f64`, `f32` or
 /// `bf16`; C is of the same, or `f32` of `bf16` operands. Sums are in `f64`, or else in `f32`, never in less.
 #[derive(Debug, Clone, Copy)]
@@ -90,6 +117,8 @@ pub struct Product {
     pub c: Array,
     /// Whether the product is added to C.
     pub accumulate: bool,
+    /// How; `None`: as the library takes it.
+    pub algorithm: Option<Algorithm>,
 }
 
 impl Product {
@@ -115,7 +144,7 @@ pub struct Memory {
 
 /// A device.
 pub trait Driver: Send + Sync + 'static {
-    /// So many bytes, aligned to 256, of any contents.
+    /// So many bytes, aligned to [`ALIGNED`], of any contents.
     fn allocate(&self, bytes: usize) -> Result<Address, Fault>;
     /// Gives memory back.
     ///
@@ -132,6 +161,13 @@ pub trait Driver: Send + Sync + 'static {
 
     /// What the device is called.
     fn name(&self) -> Result<String, Fault>;
+    /// What algorithms of products are for: the device, its driver and its library, with their versions.
+    fn library(&self) -> Result<String, Fault>;
+    /// Algorithms that the library offers for a product, those first of which it expects most.
+    fn candidates(&self, of: ProductKind) -> Result<Vec<Candidate>, Fault>;
+    /// Bytes of workspace that an algorithm needs, which somebody has written down; a fault if there is no such algorithm for
+    /// the product.
+    fn workspace_of(&self, algorithm: Algorithm, of: ProductKind) -> Result<usize, Fault>;
     /// The device's memory.
     fn memory(&self) -> Result<Memory, Fault>;
 

@@ -7,8 +7,10 @@
 //! Kernels are CUDA C++ (`kernels/*.cu`), a file for each module of `quadrille_tensor`, whose arithmetic they follow sum
 //! by sum. They have no atomics; every sum has an order that shapes alone fix.
 
+mod algorithms;
 mod array;
 mod backend;
+mod cache;
 mod driver;
 #[cfg(emulated)]
 mod emulator;
@@ -24,7 +26,10 @@ pub use backend::{
     Cuda, DeviceAngles, DeviceBuffer, DeviceIndices, DeviceKind, DeviceMover, DeviceSamples, DeviceView, DeviceViewMut,
     Lanes, choose, emulate_by,
 };
-pub use driver::{Address, Driver, Event, Fault, Launch, Memory, Place, Product, Stream, THREADS};
+pub use driver::{
+    ALIGNED, Address, Algorithm, Candidate, Driver, Event, Fault, Launch, Memory, Place, Product, ProductKind, Stream,
+    THREADS,
+};
 #[cfg(emulated)]
 pub use emulator::Emulator;
 pub use gpu::{Compiled, Gpu, compile};

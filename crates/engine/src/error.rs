@@ -29,6 +29,14 @@ pub enum EngineError {
     /// What a rank computes on has failed, in the words of its library.
     #[error(transparent)]
     Device(Box<dyn Error + Send + Sync>),
+    /// Products were tuned on something else.
+    #[error("products were tuned on {of}, and this rank computes on {here}; tune them here, or name another file")]
+    OtherAlgorithms {
+        /// On what.
+        of: String,
+        /// What it is here.
+        here: String,
+    },
     /// A batch holds a token that the model does not know.
     #[error("token {token} is not below the vocabulary of {vocab}; use the tokenizer that the model is made for")]
     UnknownToken {

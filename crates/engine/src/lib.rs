@@ -26,6 +26,7 @@
 //! ```
 
 mod agreement;
+mod algorithms;
 mod backend;
 mod borrow;
 mod carried;
@@ -36,6 +37,7 @@ mod divergence;
 mod error;
 mod evaluate;
 mod execute;
+mod fusion;
 mod generate;
 mod hyper;
 mod initial;
@@ -71,9 +73,10 @@ mod train;
 mod tuning;
 mod weights;
 
+pub use algorithms::{Algorithms, ProductAlgorithm};
 pub use backend::{
-    AttentionMask, Backend, Cpu, ElementMask, Gamma, Kind, Positions, Statistics, Totals, Update, UpdateRule, View,
-    ViewMut,
+    AttentionMask, Backend, Cpu, ElementMask, Gamma, Kind, ParameterUpdate, Positions, Statistics, Totals, Update,
+    UpdateRule, View, ViewMut,
 };
 pub use choices::Chosen;
 pub use device::{Device, Processor, Yardstick};

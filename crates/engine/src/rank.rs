@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::backend::View;
 use crate::divergence::Scan;
 use crate::execute::Flight;
+use crate::fusion::run_at;
 use crate::generate::PassPositions;
 use crate::initial::fill_shard;
 use crate::optimizer::OptimizerStates;
@@ -456,9 +457,14 @@ impl<'a, B: Backend> RankEngine<'a, B> {
         self.backend.download(elements, in_f64)
     }
 
-    /// Executes a section, taking storages before their first use and giving them back after their last.
+    /// Executes a section, taking storages before their first use and giving them back after their last. Runs of operations that
+    /// the backend does at once are counted one by one, and timed as their first.
     pub(crate) fn run(&mut self, section: &Section, action: Option<Action>) -> Result<(), EngineError> {
-        for (index, op) in section.ops.iter().enumerate() {
+        let mut next = 0;
+        while let Some(op) = section.ops.get(next) {
+            let run = if B::FUSES { run_at(section, next) } else { None };
+            let at_once = next..next + run.map_or(1, |run| run.len);
+            next = at_once.end;
             let executes = op.when.includes(self.microbatch, self.program.layout.microbatches(), self.verdict);
             // Memory follows the list of operations, whatever the verdict.
             if !executes && !op.when.is_decided() {
@@ -466,16 +472,19 @@ impl<'a, B: Backend> RankEngine<'a, B> {
             }
             self.context.enter(label(op.layer), op.operation.name())?;
             self.layer = op.layer;
-            for storage in &section.lifetimes.births[index] {
+            for storage in section.lifetimes.births[at_once.clone()].iter().flatten() {
                 self.slots.begin(*storage)?;
             }
             if executes {
-                self.timed(op.operation.name(), op.layer, action, |rank| rank.execute(&op.operation))?;
+                self.timed(op.operation.name(), op.layer, action, |rank| match run {
+                    Some(run) => rank.execute_run(run.pattern, &section.ops[at_once.clone()]),
+                    None => rank.execute(&op.operation),
+                })?;
             }
             if self.scan.is_some() {
-                self.look(op, index, action)?;
+                at_once.clone().try_for_each(|index| self.look(&section.ops[index], index, action))?;
             }
-            for storage in &section.lifetimes.deaths[index] {
+            for storage in section.lifetimes.deaths[at_once].iter().flatten() {
                 self.slots.end(*storage)?;
             }
         }

@@ -1,22 +1,25 @@
 //! Which way each product runs: as its operands are stored, or, where a measurement says so, with operands
-//! transposed first (AxoNN SC24, section V-C).
+//! transposed first (AxoNN SC24, section V-C). A device whose library has several algorithms chooses among these instead.
 
 use std::time::Instant;
 
 use quadrille_comm::Reduction;
-use quadrille_spec::AxisSet;
+use quadrille_spec::{AxisSet, ElementType};
 use quadrille_step::{ChunkProgram, GemmStorage, Product, StepProgram};
 use serde::{Deserialize, Serialize};
 
 use crate::backend::Kind;
 use crate::execute::{shape, transpose};
-use crate::{Backend, EngineError, RankEngine};
+use crate::{Algorithms, Backend, EngineError, RankEngine};
 
 /// The measured choices of a run; products that are not in it run as stored.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MatmulChoices {
     choices: Vec<Choice>,
+    /// On a device, in place of those.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    algorithms: Option<Algorithms>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -39,7 +42,15 @@ impl MatmulChoices {
 
     /// A product of the program that was not measured, if there is one.
     pub fn missing(&self, program: &StepProgram) -> Option<Product> {
-        products(program).into_iter().find(|product| !self.choices.iter().any(|choice| choice.product == *product))
+        let algorithms = self.algorithms.iter().flat_map(|algorithms| &algorithms.products);
+        let measured: Vec<Product> =
+            algorithms.map(|of| of.product).chain(self.choices.iter().map(|of| of.product)).collect();
+        products(program).into_iter().find(|product| !measured.contains(product))
+    }
+
+    /// The algorithms that a device has chosen.
+    pub fn algorithms(&self) -> Option<&Algorithms> {
+        self.algorithms.as_ref()
     }
 
     /// How many products run otherwise than stored, of how many measured.
@@ -71,12 +82,18 @@ const TRIALS: usize = 3;
 
 impl<B: Backend> RankEngine<'_, B> {
     /// Times NN, NT and TN of every product of the program, of all stages, transposition of operands
-    /// included, and uses the fastest from now on. The times are summed over all ranks: every rank decides alike.
+    /// included, and uses the fastest from now on. The times are summed over all ranks: every rank decides alike. A device
+    /// that has algorithms to choose from does so instead.
     ///
     /// # Errors
-    /// The job was stopped.
+    /// The job was stopped; the device's.
     pub fn tune_matmuls(&mut self) -> Result<MatmulChoices, EngineError> {
         let products = products(self.whole);
+        let typed: Vec<_> = products.iter().map(|product| (*product, self.result_type(product))).collect();
+        if let Some(algorithms) = self.backend.choose_algorithms(&typed)? {
+            self.matmuls = MatmulChoices { choices: Vec::new(), algorithms: Some(algorithms) };
+            return Ok(self.matmuls.clone());
+        }
         let mut seconds = Vec::with_capacity(3 * products.len());
         for product in &products {
             seconds.extend(self.time(product)?);
@@ -90,7 +107,7 @@ impl<B: Backend> RankEngine<'_, B> {
             let seconds = [seconds[0], seconds[1], seconds[2]];
             Choice { product: *product, run_as: STORAGES[fastest], seconds }
         });
-        self.matmuls = MatmulChoices { choices: choices.collect() };
+        self.matmuls = MatmulChoices { choices: choices.collect(), algorithms: None };
         self.prepare_matmuls()?;
         Ok(self.matmuls.clone())
     }
@@ -101,7 +118,16 @@ impl<B: Backend> RankEngine<'_, B> {
     /// The device's.
     pub fn use_matmuls(&mut self, choices: MatmulChoices) -> Result<(), EngineError> {
         self.matmuls = choices;
-        self.prepare_matmuls()
+        match &self.matmuls.algorithms {
+            Some(algorithms) => self.backend.use_algorithms(algorithms),
+            None => self.prepare_matmuls(),
+        }
+    }
+
+    /// What a product's result is stored in: gradients of weights are what is made of products that are stored as TN.
+    fn result_type(&self, product: &Product) -> ElementType {
+        let layout = &self.program.layout;
+        if product.storage == GemmStorage::Tn { layout.gradients } else { layout.dtype }
     }
 
     /// Allocates what the chosen ways need once, before the first step.
@@ -116,9 +142,7 @@ impl<B: Backend> RankEngine<'_, B> {
         let ([m, n, k], backend) = ([product.m, product.n, product.k], &self.backend);
         let allocate = |elements: usize, each: usize| backend.allocate((elements * each) as u64);
         let stored = size_of::<B::Stored>();
-        // Gradients of weights are what is made of products that are stored as TN.
-        let layout = &self.program.layout;
-        let wide = product.storage == GemmStorage::Tn && layout.gradients != layout.dtype;
+        let wide = self.result_type(product) != self.program.layout.dtype;
         let (kind, each) = if wide { (Kind::Real, size_of::<B::Real>()) } else { (Kind::Stored, stored) };
         let (a, b, mut c) = (allocate(m * k, stored)?, allocate(k * n, stored)?, allocate(m * n, each)?);
         let mut fastest = [f64::INFINITY; 3];

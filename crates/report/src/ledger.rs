@@ -17,8 +17,12 @@ pub fn text(grid: &Grid, rank: &RankLedger) -> Text {
 
 /// What a training run says at its end: what was tuned, whether counts were as predicted, and the ledger of the last step.
 pub fn of_run(program: &StepProgram, outcome: &TrainOutcome) -> Text {
-    let (changed, measured) = outcome.ranks[0].matmuls.changed();
-    let mut told = String::new();
+    let matmuls = &outcome.ranks[0].matmuls;
+    let (changed, measured) = matmuls.changed();
+    let mut told = matmuls.algorithms().map_or_else(String::new, |algorithms| {
+        let (changed, measured) = (algorithms.changed(), algorithms.products.len());
+        format!("{changed} of {measured} products run by other algorithms than {} takes by itself\n", algorithms.device)
+    });
     if measured > 0 {
         told += &format!("{changed} of {measured} products run in another layout than their operands are stored in\n");
     }

@@ -4,11 +4,8 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::driver::{Address, Driver, Fault};
+use crate::driver::{ALIGNED, Address, Driver, Fault};
 use crate::memory::DeviceMemory;
-
-/// Buffers begin at multiples of so many bytes.
-const ALIGNED: usize = 256;
 
 /// What a buffer takes: behind it is at least a byte that is nobody's.
 fn taken(bytes: usize) -> usize {

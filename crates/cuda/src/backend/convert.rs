@@ -5,7 +5,7 @@ use quadrille_spec::Dropout;
 
 use super::{DeviceView, DeviceViewMut};
 use crate::array::Array;
-use crate::ops::{AttentionMask, Draw, ElementMask, Gamma, Positions, Rows, Statistics};
+use crate::ops::{AttentionMask, Draw, ElementMask, Gamma, ParameterArrays, Positions, Rows, Statistics};
 
 fn draw(dropout: &Dropout) -> Draw {
     Draw { key: dropout.key(), threshold: dropout.threshold(), scale: dropout.scale }
@@ -43,6 +43,13 @@ pub fn gamma(gamma: engine::Gamma<DeviceView<'_>>) -> Gamma {
 
 pub fn statistics(of: engine::Statistics<DeviceView<'_>>) -> Statistics {
     Statistics { sums: of.sums.map(|sums| sums.array), squares: of.squares.array }
+}
+
+/// The update of a parameter.
+pub fn update(of: &engine::ParameterUpdate<DeviceView<'_>, DeviceViewMut<'_>>) -> ParameterArrays {
+    let engine::ParameterUpdate { constants, p, master, g, moments: [m, v] } = of;
+    let master = master.as_ref().map(|master| master.array);
+    ParameterArrays { constants: *constants, p: p.array, master, g: g.array, moments: [m.array, v.array] }
 }
 
 /// The array of a view that may not be there.

@@ -4,10 +4,11 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use quadrille_engine::{
-    AttentionMask, Backend, DeviceUse, ElementMask, EngineError, Gamma, Kind, OwnSamples, Positions, Statistics,
-    Totals, UpdateRule, Values, View,
+    Algorithms, AttentionMask, Backend, DeviceUse, ElementMask, EngineError, Gamma, Kind, OwnSamples, ParameterUpdate,
+    Positions, Statistics, Totals, UpdateRule, Values, View,
 };
-use quadrille_step::Scalar;
+use quadrille_spec::ElementType;
+use quadrille_step::{Product, Scalar};
 use quadrille_tensor::{
     AdamW, AttentionShape, CacheShape, Curve, GroupShape, GroupedShape, HeadNorm, LatentShape, LogitsShape, NormShape,
     PanelShape, Pool, ProductShape, Rotary, RouterLosses, RouterRule, RouterShape, Segments, Shape, SpreadShape,
@@ -15,13 +16,13 @@ use quadrille_tensor::{
 };
 
 use super::buffer::done;
-use super::convert::{attention_mask, element_mask, gamma, read, statistics, written};
+use super::convert::{attention_mask, element_mask, gamma, read, statistics, update, written};
 use super::{Cuda, DeviceAngles, DeviceBuffer, DeviceIndices, DeviceSamples, DeviceView, DeviceViewMut};
 use crate::array::{Element, Number};
 use crate::driver::{Memory, Place};
 use crate::ops::{
     Places, Saved, attention_scratch, cached_scratch, column_scratch, head_norm_scratch, loss_scratch, losses_scratch,
-    route_scratch, spread_scratch, sum_scratch,
+    route_scratch, spread_scratch, sum_scratch, update_table,
 };
 
 type Done = Result<(), EngineError>;
@@ -55,6 +56,8 @@ where
     type Samples = DeviceSamples;
     type Angles = DeviceAngles;
     type Indices = DeviceIndices;
+
+    const FUSES: bool = true;
 
     fn open(rank: usize, threads: usize) -> Result<Self, EngineError> {
         Ok(Self::new(rank, threads)?)
@@ -177,9 +180,20 @@ where
         Ok(self.totals.decide(|totals| rule.attempt(totals))?)
     }
 
-    fn prepare_matmuls(&self, _products: &[(ProductShape, Transpose)]) -> Done {
+    fn prepare_matmuls(&self, products: &[(ProductShape, Transpose)]) -> Done {
         // The library transposes as it reads, and its workspace is there from a stream's first product on.
-        Ok(())
+        if products.iter().all(|(product, run_as)| *run_as == product.stored) {
+            return Ok(());
+        }
+        Err(EngineError::OtherAlgorithms { of: "a processor".into(), here: self.lanes.driver().library()? })
+    }
+
+    fn choose_algorithms(&self, products: &[(Product, ElementType)]) -> Result<Option<Algorithms>, EngineError> {
+        Ok(Some(self.choose(products)?))
+    }
+
+    fn use_algorithms(&self, chosen: &Algorithms) -> Done {
+        self.adopt(chosen)
     }
 
     fn matmul(&self, product: ProductShape, _run_as: Transpose, a: R<'_>, b: R<'_>, c: &mut W<'_>, accumulate: bool) -> Done {
@@ -252,6 +266,13 @@ where
     fn adamw(&self, constants: &AdamW, p: &mut W<'_>, master: Option<&mut W<'_>>, g: R<'_>, m: &mut W<'_>, v: &mut W<'_>) -> Done {
         let (update, master) = (self.totals.update(), written(master));
         Ok(self.queue(0)?.adamw(constants, update, p.array, master, g.array, m.array, v.array)?)
+    }
+
+    fn adamw_of_all(&self, updates: &mut [ParameterUpdate<R<'_>, W<'_>>]) -> Done {
+        let parameters: Vec<_> = updates.iter().map(update).collect();
+        let (table, units) = update_table(&parameters);
+        let table = self.uploads.put(table)?;
+        Ok(self.queue(0)?.adamw_of_all(S::ELEMENT, table, parameters.len(), units, self.totals.update())?)
     }
 
     fn embed_forward(&self, shape: TableShape, samples: &DeviceSamples, rows: Range<usize>, table: R<'_>, y: &mut W<'_>) -> Done {
@@ -335,6 +356,17 @@ where
     fn norm_backward(&self, shape: NormShape, x: R<'_>, of: Statistics<R<'_>>, by: Gamma<R<'_>>, dy: R<'_>, reduced: R<'_>, dx: &mut W<'_>, accumulate: bool) -> Done {
         let (of, by) = (statistics(of), gamma(by));
         Ok(self.queue(0)?.norm_backward(shape, x.array, of, by, dy.array, reduced.array, dx.array, accumulate)?)
+    }
+
+    fn whole_norm(&self, shape: NormShape, x: R<'_>, sums: Option<&mut W<'_>>, squares: &mut W<'_>, by: Gamma<R<'_>>, beta: Option<R<'_>>, y: &mut W<'_>) -> Done {
+        let of = crate::ops::Statistics { sums: written(sums), squares: squares.array };
+        Ok(self.queue(0)?.whole_norm(shape, x.array, of, gamma(by), read(beta), y.array)?)
+    }
+
+    fn whole_norm_backward(&self, shape: NormShape, x: R<'_>, of: Statistics<R<'_>>, by: Gamma<R<'_>>, dy: R<'_>, out: &mut W<'_>, dgamma: &mut W<'_>, dbeta: Option<&mut W<'_>>, dx: &mut W<'_>, add: [bool; 2]) -> Done {
+        let queue = self.queue(column_scratch(2 * shape.cols, x.array.element))?;
+        let (of, by, dbeta) = (statistics(of), gamma(by), written(dbeta));
+        Ok(queue.whole_norm_backward(shape, x.array, of, by, dy.array, out.array, dgamma.array, dbeta, dx.array, add)?)
     }
 
     fn head_norm_forward(&self, norm: HeadNorm, by: Gamma<R<'_>>, beta: Option<R<'_>>, x: &mut W<'_>) -> Swept {

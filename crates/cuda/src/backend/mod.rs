@@ -3,6 +3,7 @@
 //! Kernels are put into the rank's stream and done later, in their order. The host waits where it looks at numbers, where
 //! collectives begin, and where samples come.
 
+mod algorithms;
 mod arena;
 mod buffer;
 mod convert;
@@ -27,6 +28,7 @@ use crate::array::{Array, Element, Number};
 use crate::driver::Fault;
 use crate::memory::DeviceMemory;
 use crate::queue::Queue;
+use algorithms::Chosen;
 use arena::Arena;
 pub use buffer::{DeviceBuffer, DeviceMover, DeviceView, DeviceViewMut};
 pub use devices::{DeviceKind, choose, emulate_by};
@@ -50,6 +52,7 @@ pub struct Cuda<S> {
     /// What kernels need between two stages.
     scratch: RefCell<DeviceMemory>,
     arena: Arena,
+    algorithms: Chosen,
     elements: PhantomData<fn() -> S>,
 }
 
@@ -85,6 +88,7 @@ where
             uploads: Uploads::new(lanes.clone()),
             scratch: RefCell::new(lanes.take(0)?),
             arena: Arena::default(),
+            algorithms: Chosen::default(),
             lanes,
             elements: PhantomData,
         })

@@ -43,10 +43,9 @@ where
 
     /// Computes a product.
     pub(super) fn product(&self, shape: ProductShape, a: Array, b: Array, c: Array, accumulate: bool) -> Done {
+        let product = Product { shape, a, b, c, accumulate, algorithm: self.algorithms.of(shape, a, b, c) };
         // SAFETY: as of every kernel: views borrow what they are of, and C is borrowed mutably.
-        let issued =
-            unsafe { self.lanes.driver().product(self.lanes.compute(), &Product { shape, a, b, c, accumulate }) };
-        Ok(issued?)
+        Ok(unsafe { self.lanes.driver().product(self.lanes.compute(), &product) }?)
     }
 
     /// The starts of queues, where the kernels that spread rows read them.

@@ -13,7 +13,9 @@ use std::collections::HashMap;
 use std::ffi::CString;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::driver::{Address, Driver, Event, Fault, Launch, Memory, Place, Product, Stream};
+use crate::driver::{
+    Address, Algorithm, Candidate, Driver, Event, Fault, Launch, Memory, Place, Product, ProductKind, Stream,
+};
 use crate::sources::entry_point;
 use memory::Allocations;
 use streams::{Command, Streams};
@@ -139,6 +141,19 @@ impl Driver for Emulator {
         Ok(LIBRARY.to_owned())
     }
 
+    fn library(&self) -> Result<String, Fault> {
+        Ok(format!("{LIBRARY} {}", env!("CARGO_PKG_VERSION")))
+    }
+
+    fn candidates(&self, of: ProductKind) -> Result<Vec<Candidate>, Fault> {
+        Ok(product::candidates(of.shape))
+    }
+
+    fn workspace_of(&self, algorithm: Algorithm, of: ProductKind) -> Result<usize, Fault> {
+        let offered = product::candidates(of.shape).into_iter().find(|candidate| candidate.algorithm == algorithm);
+        offered.map(|candidate| candidate.workspace).ok_or_else(|| fault("there is no such algorithm"))
+    }
+
     fn memory(&self) -> Result<Memory, Fault> {
         Ok(Memory { used: self.state().memory.used(), total: memory::TOTAL })
     }
@@ -205,6 +220,10 @@ impl Driver for Emulator {
 
     unsafe fn product(&self, on: Stream, product: &Product) -> Result<(), Fault> {
         product.check();
+        if let Some(algorithm) = product.algorithm {
+            let (operands, result) = (product.a.element, product.c.element);
+            self.workspace_of(algorithm, ProductKind { shape: product.shape, operands, result })?;
+        }
         self.push(on, Command::Product(*product))
     }
 }

@@ -1,10 +1,21 @@
-//! Products by plain loops, each element summed in ascending order.
+//! Products by plain loops, each element summed in ascending order, or in several parts that are added then: the emulated
+//! device's algorithms, which round differently, as those of a library do.
 
 use half::bf16;
 use quadrille_tensor::{ProductShape, Stored, Transpose};
 
 use crate::array::{Array, Element};
-use crate::driver::Product;
+use crate::driver::{Algorithm, Candidate, Product};
+
+/// Into how many parts sums are cut.
+const PARTS: [usize; 3] = [1, 2, 4];
+
+/// The algorithms of a product: one for each number of parts that have something to sum. They need no workspace.
+pub fn candidates(shape: ProductShape) -> Vec<Candidate> {
+    let algorithm = |parts: usize| Algorithm(std::array::from_fn(|word| if word == 0 { parts as u32 } else { 0 }));
+    let parts = PARTS.into_iter().filter(|parts| *parts <= shape.k.max(1));
+    parts.map(|parts| Candidate { algorithm: algorithm(parts), workspace: 0 }).collect()
+}
 
 /// Computes a product.
 ///
@@ -30,14 +41,19 @@ unsafe fn multiply<S: Stored, C: Stored<Real = S::Real>>(product: &Product) {
     let (a, b, c) = unsafe { (slice::<S>(product.a), slice::<S>(product.b), slice::<C>(product.c)) };
     let (of_a, of_b) = (a.iter().map(|x| x.widen()), b.iter().map(|x| x.widen()));
     let (a, b): (Vec<S::Real>, Vec<S::Real>) = (of_a.collect(), of_b.collect());
-    let mut sums = vec![S::Real::ZERO; n];
+    let parts = product.algorithm.map_or(1, |Algorithm(words)| words[0] as usize);
+    let (mut sums, mut part) = (vec![S::Real::ZERO; n], vec![S::Real::ZERO; n]);
     for row in 0..m {
         sums.fill(S::Real::ZERO);
-        for depth in 0..k {
-            let left = if stored == Transpose::Tn { a[depth * m + row] } else { a[row * k + depth] };
-            for (col, sum) in sums.iter_mut().enumerate() {
-                *sum += left * if stored == Transpose::Nt { b[col * k + depth] } else { b[depth * n + col] };
+        for of in 0..parts {
+            part.fill(S::Real::ZERO);
+            for depth in of * k / parts..(of + 1) * k / parts {
+                let left = if stored == Transpose::Tn { a[depth * m + row] } else { a[row * k + depth] };
+                for (col, sum) in part.iter_mut().enumerate() {
+                    *sum += left * if stored == Transpose::Nt { b[col * k + depth] } else { b[depth * n + col] };
+                }
             }
+            sums.iter_mut().zip(&part).for_each(|(sum, part)| *sum += *part);
         }
         for (c, sum) in c[row * n..(row + 1) * n].iter_mut().zip(&sums) {
             *c = C::rounded(if product.accumulate { c.widen() + *sum } else { *sum });

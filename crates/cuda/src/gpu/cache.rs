@@ -1,21 +1,14 @@
 //! Machine code that is kept on disk, so that kernels are compiled once for a device, a compiler and a source.
 
-use std::env;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 
 use super::compile::{compile, options, version};
 use crate::array::Format;
+use crate::cache::folder;
 use crate::driver::Fault;
 use crate::sources::{HEADERS, Source};
-
-/// The folder: `quadrille/kernels` of the user's cache.
-fn folder() -> Option<PathBuf> {
-    let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let cache = cache.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")))?;
-    Some(cache.join("quadrille").join("kernels"))
-}
 
 /// The file of a source: its name says everything that its machine code depends on.
 fn file(source: Source, format: Format, architecture: &str) -> Result<Option<PathBuf>, Fault> {
@@ -24,7 +17,7 @@ fn file(source: Source, format: Format, architecture: &str) -> Result<Option<Pat
     HEADERS.iter().for_each(|header| (header.name, header.text).hash(&mut hash));
     let stem = source.name.trim_end_matches(".cu");
     let name = format!("{stem}-{}-{architecture}-{:016x}.cubin", format.name(), hash.finish());
-    Ok(folder().map(|folder| folder.join(name)))
+    Ok(folder("kernels").map(|folder| folder.join(name)))
 }
 
 /// The machine code of a file of kernels. A cache that cannot be read or written costs time only.

@@ -38,7 +38,7 @@ pub const DRIVER: Library = Library {
     // SAFETY: it is asked for a name alone, of a library that is there.
     has: |name| unsafe { cudarc::driver::sys::culib().get::<*const ()>(name.as_bytes()) }.is_ok(),
     functions: &[
-        "cuInit", "cuGetErrorName", "cuGetErrorString", "cuDeviceGet", "cuDeviceGetCount", "cuDeviceGetName",
+        "cuInit", "cuDriverGetVersion", "cuGetErrorName", "cuGetErrorString", "cuDeviceGet", "cuDeviceGetCount", "cuDeviceGetName",
         "cuDeviceGetAttribute", "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2", "cuCtxSetCurrent",
         "cuCtxGetStreamPriorityRange", "cuModuleLoadData", "cuModuleGetFunction", "cuFuncSetAttribute", "cuLaunchKernel",
         "cuMemAlloc_v2", "cuMemFree_v2", "cuMemGetInfo_v2", "cuMemsetD8Async", "cuMemcpyAsync", "cuStreamCreateWithPriority",
@@ -70,7 +70,7 @@ pub const CUBLASLT: Library = Library {
     // SAFETY: it is asked for a name alone, of a library that is there.
     has: |name| unsafe { cudarc::cublaslt::sys::culib().get::<*const ()>(name.as_bytes()) }.is_ok(),
     functions: &[
-        "cublasLtCreate", "cublasLtDestroy", "cublasLtMatmul", "cublasLtMatmulAlgoGetHeuristic", "cublasLtMatmulDescCreate",
+        "cublasLtCreate", "cublasLtDestroy", "cublasLtMatmul", "cublasLtGetVersion", "cublasLtMatmulAlgoCheck", "cublasLtMatmulAlgoGetHeuristic", "cublasLtMatmulDescCreate",
         "cublasLtMatmulDescDestroy", "cublasLtMatmulDescSetAttribute", "cublasLtMatmulPreferenceCreate",
         "cublasLtMatmulPreferenceDestroy", "cublasLtMatmulPreferenceSetAttribute", "cublasLtMatrixLayoutCreate",
         "cublasLtMatrixLayoutDestroy",

@@ -16,7 +16,9 @@ use cudarc::driver::result::{DriverError, ctx, device, event, module, primary_ct
 use cudarc::driver::{result, sys};
 
 use crate::array::Format;
-use crate::driver::{Address, Driver, Event, Fault, Launch, Memory, Place, Product, Stream, THREADS};
+use crate::driver::{
+    Address, Algorithm, Candidate, Driver, Event, Fault, Launch, Memory, Place, Product, ProductKind, Stream, THREADS,
+};
 use crate::sources::{Source, entry_point};
 pub use compile::{Compiled, compile};
 use libraries::DRIVER;
@@ -177,6 +179,23 @@ impl Driver for Gpu {
 
     fn name(&self) -> Result<String, Fault> {
         device::get_name(self.device).asked("asking for its name")
+    }
+
+    fn library(&self) -> Result<String, Fault> {
+        let mut driver = 0;
+        // SAFETY: the number is written.
+        unsafe { sys::cuDriverGetVersion(&mut driver) }.result().asked("asking for its version")?;
+        Ok(format!("{}, CUDA {}.{}, cuBLASLt {}", self.name()?, driver / 1000, driver % 1000 / 10, Products::version()))
+    }
+
+    fn candidates(&self, of: ProductKind) -> Result<Vec<Candidate>, Fault> {
+        self.enter()?;
+        self.products.candidates(of)
+    }
+
+    fn workspace_of(&self, algorithm: Algorithm, of: ProductKind) -> Result<usize, Fault> {
+        self.enter()?;
+        self.products.workspace_of(algorithm, of)
     }
 
     fn memory(&self) -> Result<Memory, Fault> {

@@ -11,10 +11,12 @@ use quadrille_tensor::{ProductShape, Transpose};
 
 use super::libraries::CUBLASLT;
 use crate::array::{Array, Element};
-use crate::driver::{Address, Fault, Product};
+use crate::driver::{ALIGNED, Address, Algorithm, Candidate, Fault, Product, ProductKind};
 
 /// Bytes of workspace that an algorithm may use.
 pub const WORKSPACE: usize = 32 << 20;
+/// How many algorithms the library is asked for.
+const CANDIDATES: usize = 8;
 
 /// The library's handle, and the algorithms that were chosen.
 pub struct Products {
@@ -38,10 +40,14 @@ struct Key {
 
 impl Key {
     fn new(product: &Product) -> Self {
-        // The largest power of two, up to 256, that divides an address.
-        let alignment = |array: Array| 1 << array.at.0.trailing_zeros().min(8);
+        // The largest power of two, up to that of allocations, that divides an address.
+        let alignment = |array: Array| 1 << array.at.0.trailing_zeros().min(ALIGNED.trailing_zeros());
         let alignments = [product.a, product.b, product.c].map(alignment);
         Self { shape: product.shape, of: product.a.element, to: product.c.element, alignments }
+    }
+
+    fn of(kind: ProductKind) -> Self {
+        Self { shape: kind.shape, of: kind.operands, to: kind.result, alignments: [ALIGNED as u32; 3] }
     }
 }
 
@@ -74,7 +80,10 @@ impl Products {
         let key = Key::new(product);
         let of = |error| fault(error, &format!("{key:?}"));
         let described = Described::new(key).map_err(of)?;
-        let algorithm = self.algorithm(key, &described).map_err(of)?;
+        let algorithm = match product.algorithm {
+            Some(algorithm) => to_library(algorithm),
+            None => self.algorithm(key, &described).map_err(of)?,
+        };
         let (ones, beta) = ([1.0_f64.to_bits(), u64::from(1.0_f32.to_bits())], u64::from(product.accumulate));
         // One, and one or zero, in the type that sums have.
         let one = ones[usize::from(key.of != Element::F64)];
@@ -119,6 +128,73 @@ impl Products {
         chosen.insert(key, found.algo);
         Ok(found.algo)
     }
+
+    /// The library's version: 130100 is 13.1.0.
+    pub fn version() -> usize {
+        // SAFETY: the library is open.
+        unsafe { sys::cublasLtGetVersion() }
+    }
+
+    /// See [`Driver::candidates`](crate::Driver::candidates).
+    pub fn candidates(&self, kind: ProductKind) -> Result<Vec<Candidate>, Fault> {
+        let key = Key::of(kind);
+        let of = |error| fault(error, &format!("looking for algorithms of {key:?}"));
+        let (described, wishes) = (Described::new(key).map_err(of)?, Wishes::new(key).map_err(of)?);
+        let [first, second, to] = described.layouts;
+        let mut found = [NOTHING_FOUND; CANDIDATES];
+        let mut count = 0;
+        // SAFETY: handle, descriptors and wishes live; as many results are written as there is room for.
+        let asked = unsafe {
+            let (most, found) = (CANDIDATES as i32, found.as_mut_ptr());
+            let (handle, product) = (self.handle, described.product);
+            sys::cublasLtMatmulAlgoGetHeuristic(
+                handle, product, first, second, to, to, wishes.0, most, found, &mut count,
+            )
+        };
+        asked.result().map_err(of)?;
+        Ok(usable(&found[..(count.max(0) as usize).min(CANDIDATES)]))
+    }
+
+    /// See [`Driver::workspace_of`](crate::Driver::workspace_of).
+    pub fn workspace_of(&self, algorithm: Algorithm, kind: ProductKind) -> Result<usize, Fault> {
+        let key = Key::of(kind);
+        let of = |error| fault(error, &format!("checking an algorithm of {key:?}"));
+        let described = Described::new(key).map_err(of)?;
+        let [first, second, to] = described.layouts;
+        let (algorithm, mut found) = (to_library(algorithm), NOTHING_FOUND);
+        // SAFETY: handle and descriptors live; the result is written.
+        let checked = unsafe {
+            let (handle, product) = (self.handle, described.product);
+            sys::cublasLtMatmulAlgoCheck(handle, product, first, second, to, to, &algorithm, &mut found)
+        };
+        checked.result().and_then(|()| found.state.result()).map_err(of)?;
+        Ok(found.workspaceSize)
+    }
+}
+
+/// What a result is before the library has written it.
+const NOTHING_FOUND: sys::cublasLtMatmulHeuristicResult_t = sys::cublasLtMatmulHeuristicResult_t {
+    algo: sys::cublasLtMatmulAlgo_t { data: [0; 8] },
+    workspaceSize: 0,
+    state: sys::cublasStatus_t::CUBLAS_STATUS_NOT_INITIALIZED,
+    wavesCount: 0.0,
+    reserved: [0; 4],
+};
+
+/// The candidates that the library means: a result may say that it is none.
+fn usable(found: &[sys::cublasLtMatmulHeuristicResult_t]) -> Vec<Candidate> {
+    let usable = found.iter().filter(|found| found.state == sys::cublasStatus_t::CUBLAS_STATUS_SUCCESS);
+    usable.map(|found| Candidate { algorithm: from_library(found.algo), workspace: found.workspaceSize }).collect()
+}
+
+/// The library's 64 bytes, as they lie in memory, in words that every reader of JSON reads exactly.
+fn from_library(algorithm: sys::cublasLtMatmulAlgo_t) -> Algorithm {
+    Algorithm(std::array::from_fn(|word| (algorithm.data[word / 2] >> (32 * (word % 2))) as u32))
+}
+
+fn to_library(Algorithm(words): Algorithm) -> sys::cublasLtMatmulAlgo_t {
+    let data = std::array::from_fn(|pair| u64::from(words[2 * pair]) | u64::from(words[2 * pair + 1]) << 32);
+    sys::cublasLtMatmulAlgo_t { data }
 }
 
 impl Drop for Products {
@@ -207,5 +283,43 @@ impl Drop for Wishes {
     fn drop(&mut self) {
         // SAFETY: they are used no more.
         let _ = unsafe { result::destroy_matmul_pref(self.0) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::offset_of;
+
+    use super::*;
+    use sys::cublasLtMatmulHeuristicResult_t as Found;
+
+    /// `cublasLtMatmulAlgo_t` and `cublasLtMatmulHeuristicResult_t` of `cublasLt.h`: 64 bytes; then a size, a status, a float and
+    /// four reserved numbers.
+    #[test]
+    fn what_the_library_writes_lies_as_its_header_says() {
+        assert_eq!((size_of::<sys::cublasLtMatmulAlgo_t>(), size_of::<Found>()), (64, 64 + 8 + 4 + 4 + 16));
+        assert_eq!((offset_of!(Found, algo), offset_of!(Found, workspaceSize), offset_of!(Found, state)), (0, 64, 72));
+        assert_eq!((offset_of!(Found, wavesCount), offset_of!(Found, reserved)), (76, 80));
+        assert_eq!(sys::cublasLtReductionScheme_t::CUBLASLT_REDUCTION_SCHEME_NONE as u32, 0);
+        assert_eq!(sys::cublasLtReductionScheme_t::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as u32, 2);
+    }
+
+    #[test]
+    fn algorithms_keep_every_bit() {
+        let data = std::array::from_fn(|at| 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(at as u64 + 1));
+        let words = from_library(sys::cublasLtMatmulAlgo_t { data });
+        assert_eq!(to_library(words).data, data);
+        assert_eq!((words.0[0], words.0[1]), (data[0] as u32, (data[0] >> 32) as u32));
+    }
+
+    #[test]
+    fn results_that_are_none_are_no_candidates() {
+        let some =
+            |word: u64, state| Found { algo: sys::cublasLtMatmulAlgo_t { data: [word; 8] }, state, ..NOTHING_FOUND };
+        let [good, bad] =
+            [sys::cublasStatus_t::CUBLAS_STATUS_SUCCESS, sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED];
+        let found = [some(1, good), some(2, bad), NOTHING_FOUND, Found { workspaceSize: 5, ..some(3, good) }];
+        let usable: Vec<_> = usable(&found).iter().map(|found| (found.algorithm.0[0], found.workspace)).collect();
+        assert_eq!(usable, [(1, 0), (3, 5)]);
     }
 }

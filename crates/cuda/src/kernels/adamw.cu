@@ -46,3 +46,39 @@ KERNEL(adamw_master_stored)
     Step step = step_of(constants, update);
     for (EACH(i, n)) store(&stored[i], master[i] = updated(step, master[i], widen(g[i]), &m[i], &v[i]));
 }
+
+// What the update of one parameter needs: `stored` and a gradient as stored only where there is a master copy.
+struct Parameter {
+    AdamW constants;
+    R* p;
+    S* stored;
+    const void* g;
+    R *m, *v;
+    i64 n;
+    // Whether the gradient is as stored; the first unit of UPDATE_UNIT elements, counted through all parameters.
+    i64 g_is_stored, first;
+};
+// Elements that a block takes at once.
+#define UPDATE_UNIT 4096
+
+// All parameters of a table at once: the first unit of each is that of the one before and its own.
+KERNEL(adamw_of_all)(const Parameter* table, i64 count, i64 units, const Update* update) {
+    if (update->applied == 0) return;
+    for (i64 unit = blockIdx.x; unit < units; unit += gridDim.x) {
+        i64 low = 0, beyond = count;
+        while (beyond - low > 1) {
+            i64 middle = (low + beyond) / 2;
+            if (table[middle].first <= unit) low = middle;
+            else beyond = middle;
+        }
+        const Parameter& of = table[low];
+        Step step = step_of(of.constants, update);
+        i64 start = (unit - of.first) * UPDATE_UNIT, end = start + UPDATE_UNIT < of.n ? start + UPDATE_UNIT : of.n;
+        for (i64 i = start + threadIdx.x; i < end; i += THREADS) {
+            R g = of.g_is_stored ? widen(((const S*)of.g)[i]) : ((const R*)of.g)[i];
+            R p = updated(step, of.p[i], g, &of.m[i], &of.v[i]);
+            of.p[i] = p;
+            if (of.stored) store(&of.stored[i], p);
+        }
+    }
+}

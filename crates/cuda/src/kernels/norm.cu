@@ -32,6 +32,28 @@ KERNEL(norm_forward)(Norm norm, const S* x, const R* sums, const R* squares, Gam
     }
 }
 
+// The three above at once, of rows that no axis cuts: the same sums, in the same order.
+KERNEL(whole_norm)(Norm norm, const S* x, R* sums, R* squares, Gamma gamma, const R* beta, S* y) {
+    for (EACH_BY_WARP(row, norm.rows)) {
+        const S* of_row = x + row * norm.cols;
+        R sum = 0, square = 0;
+        for (EACH_COLUMN(col, norm.cols)) sum = sum + widen(of_row[col]);
+        sum = warp_sum(sum);
+        R mean = sum / (R)norm.width;
+        for (EACH_COLUMN(col, norm.cols)) {
+            R distance = widen(of_row[col]) - mean;
+            square = square + distance * distance;
+        }
+        square = warp_sum(square);
+        if (lane() == 0) sums[row] = sum, squares[row] = square;
+        R rstd = reciprocal_root(norm, square);
+        for (EACH_COLUMN(col, norm.cols)) {
+            R xhat = (widen(of_row[col]) - mean) * rstd;
+            store(&y[row * norm.cols + col], fused(xhat, gamma_of(gamma, col), beta[col]));
+        }
+    }
+}
+
 // out [rows, 2] = of each row the sums of dy gamma and of dy gamma xhat.
 KERNEL(norm_backward_sums)(Norm norm, const S* x, const R* sums, const R* squares, Gamma gamma, const S* dy, R* out) {
     for (EACH_BY_WARP(row, norm.rows)) {
@@ -77,6 +99,32 @@ KERNEL(norm_backward)
     for (EACH_BY_WARP(row, norm.rows)) {
         R mean = sums[row] / (R)norm.width, rstd = reciprocal_root(norm, squares[row]);
         R first = reduced[2 * row] / (R)norm.width, second = reduced[2 * row + 1] / (R)norm.width;
+        for (EACH_COLUMN(col, norm.cols)) {
+            i64 at = row * norm.cols + col;
+            R xhat = (widen(x[at]) - mean) * rstd;
+            R d = rstd * (widen(dy[at]) * gamma_of(gamma, col) - first - xhat * second);
+            store(&dx[at], accumulate ? widen(dx[at]) + d : d);
+        }
+    }
+}
+
+// `norm_backward_sums` and `norm_backward` at once, likewise.
+KERNEL(whole_norm_backward)
+(Norm norm, const S* __restrict__ x, const R* __restrict__ sums, const R* __restrict__ squares, Gamma gamma,
+ const S* __restrict__ dy, R* __restrict__ out, S* __restrict__ dx, i64 accumulate) {
+    for (EACH_BY_WARP(row, norm.rows)) {
+        R mean = sums[row] / (R)norm.width, rstd = reciprocal_root(norm, squares[row]), first = 0, second = 0;
+        for (EACH_COLUMN(col, norm.cols)) {
+            i64 at = row * norm.cols + col;
+            R d = widen(dy[at]) * gamma_of(gamma, col);
+            first = first + d;
+            second = second + d * ((widen(x[at]) - mean) * rstd);
+        }
+        first = warp_sum(first);
+        second = warp_sum(second);
+        if (lane() == 0) out[2 * row] = first, out[2 * row + 1] = second;
+        first = first / (R)norm.width;
+        second = second / (R)norm.width;
         for (EACH_COLUMN(col, norm.cols)) {
             i64 at = row * norm.cols + col;
             R xhat = (widen(x[at]) - mean) * rstd;

@@ -23,7 +23,7 @@ mod rotary;
 mod squared_error;
 
 pub use activation::column_scratch;
-pub use adamw::update_words;
+pub use adamw::{ParameterArrays, update_table, update_words};
 pub use attention::{Saved, attention_scratch};
 pub use cached::cached_scratch;
 pub use cross_entropy::loss_scratch;

@@ -82,6 +82,28 @@ impl Queue<'_> {
         self.each_by_warp(kernel, format, shape.rows, &words)
     }
 
+    /// [`norm_row_sums`](Self::norm_row_sums), [`norm_centered_squares`](Self::norm_centered_squares) and
+    /// [`norm_forward`](Self::norm_forward) by one kernel, to the same bits; without sums and `beta`
+    /// [`rms_norm_squares`](Self::rms_norm_squares) and the norm.
+    pub fn whole_norm(
+        &self,
+        shape: NormShape,
+        x: Array,
+        of: Statistics,
+        gamma: Gamma,
+        beta: Option<Array>,
+        y: Array,
+    ) -> Done {
+        let format = check(shape, x, of);
+        assert_eq!((y.len, y.element, of.sums.is_some()), (x.len, x.element, beta.is_some()));
+        [Some(gamma.stored), beta].into_iter().flatten().for_each(|vector| check_vector(vector, shape.cols, x));
+        let (kernel, words) = match of.sums {
+            Some(sums) => ("whole_norm", words![shape, x, sums, of.squares, gamma, beta, y]),
+            None => ("whole_rms_norm", words![shape, x, of.squares, gamma, y]),
+        };
+        self.each_by_warp(kernel, format, shape.rows, &words)
+    }
+
     /// See [`quadrille_tensor::norm_backward_sums`]; without sums and `dbeta` [`quadrille_tensor::rms_norm_backward_sums`].
     pub fn norm_backward_sums(
         &self,
@@ -97,23 +119,63 @@ impl Queue<'_> {
     ) -> Done {
         let format = check(shape, x, of);
         assert_eq!((dy.len, dy.element, of.sums.is_some()), (x.len, x.element, dbeta.is_some()));
-        let outs: Vec<Array> = [Some(dgamma), dbeta].into_iter().flatten().collect();
-        outs.iter().chain([&gamma.stored]).for_each(|vector| check_vector(*vector, shape.cols, x));
-        check_vector(out, shape.rows * outs.len(), x);
-        let partials = self.partials(outs.len() * shape.cols, x.element);
-        let [(rows, of_rows), (columns, of_columns)] = match of.sums {
-            Some(sums) => [
-                ("norm_backward_sums", words![shape, x, sums, of.squares, gamma, dy, out]),
-                ("norm_backward_columns", words![shape, x, sums, of.squares, dy, partials]),
-            ],
-            None => [
-                ("rms_norm_backward_sums", words![shape, x, of.squares, gamma, dy, out]),
-                ("rms_norm_backward_columns", words![shape, x, of.squares, dy, partials]),
-            ],
+        check_vector(gamma.stored, shape.cols, x);
+        check_vector(out, shape.rows * if of.sums.is_some() { 2 } else { 1 }, x);
+        let (kernel, words) = match of.sums {
+            Some(sums) => ("norm_backward_sums", words![shape, x, sums, of.squares, gamma, dy, out]),
+            None => ("rms_norm_backward_sums", words![shape, x, of.squares, gamma, dy, out]),
         };
-        self.each_by_warp(rows, format, shape.rows, &of_rows)?;
-        self.each_by_warp(columns, format, COLUMN_BLOCKS * shape.cols.div_ceil(32), &of_columns)?;
+        self.each_by_warp(kernel, format, shape.rows, &words)?;
+        self.norm_columns(shape, x, of, dy, [Some(dgamma), dbeta], accumulate)
+    }
+
+    /// The gradients of gamma and beta.
+    fn norm_columns(
+        &self,
+        shape: NormShape,
+        x: Array,
+        of: Statistics,
+        dy: Array,
+        outs: [Option<Array>; 2],
+        accumulate: bool,
+    ) -> Done {
+        let outs: Vec<Array> = outs.into_iter().flatten().collect();
+        outs.iter().for_each(|vector| check_vector(*vector, shape.cols, x));
+        let partials = self.partials(outs.len() * shape.cols, x.element);
+        let (kernel, words) = match of.sums {
+            Some(sums) => ("norm_backward_columns", words![shape, x, sums, of.squares, dy, partials]),
+            None => ("rms_norm_backward_columns", words![shape, x, of.squares, dy, partials]),
+        };
+        self.each_by_warp(kernel, x.element.format(), COLUMN_BLOCKS * shape.cols.div_ceil(32), &words)?;
         self.add_columns(&outs, partials, accumulate)
+    }
+
+    /// [`norm_backward_sums`](Self::norm_backward_sums) and [`norm_backward`](Self::norm_backward), rows by one kernel, to the same
+    /// bits; `add` says of the gradients of gamma and beta, and of dx, whether they are added.
+    pub fn whole_norm_backward(
+        &self,
+        shape: NormShape,
+        x: Array,
+        of: Statistics,
+        gamma: Gamma,
+        dy: Array,
+        out: Array,
+        dgamma: Array,
+        dbeta: Option<Array>,
+        dx: Array,
+        add: [bool; 2],
+    ) -> Done {
+        let format = check(shape, x, of);
+        assert_eq!([(dy.len, dy.element), (dx.len, dx.element)], [(x.len, x.element); 2]);
+        assert_eq!(of.sums.is_some(), dbeta.is_some());
+        check_vector(gamma.stored, shape.cols, x);
+        check_vector(out, shape.rows * if of.sums.is_some() { 2 } else { 1 }, x);
+        let (kernel, words) = match of.sums {
+            Some(sums) => ("whole_norm_backward", words![shape, x, sums, of.squares, gamma, dy, out, dx, add[1]]),
+            None => ("whole_rms_norm_backward", words![shape, x, of.squares, gamma, dy, out, dx, add[1]]),
+        };
+        self.each_by_warp(kernel, format, shape.rows, &words)?;
+        self.norm_columns(shape, x, of, dy, [Some(dgamma), dbeta], add[0])
     }
 
     /// See [`quadrille_tensor::norm_backward`]; without sums [`quadrille_tensor::rms_norm_backward`].

@@ -1,6 +1,6 @@
 //! Whole arrays, the optimizer, kept elements.
 
-use quadrille_cuda::update_words;
+use quadrille_cuda::{Array, ParameterArrays, update_table, update_words};
 use quadrille_tensor::{
     AdamW, Element, adamw, adamw_master, add_assign, compress, expand, round, rounded, scale, squared_error,
     squared_error_loss, sum_of_squares,
@@ -119,6 +119,59 @@ fn optimizer<S: Value>() {
     }
 }
 
+/// Parameters of several sizes, more than a unit of work and none, with and without masters, of either gradient and other
+/// constants, are updated at once as one by one.
+fn optimizer_of_all<S: Value>() {
+    let kinds = [
+        (5000, false, false),
+        (3, true, true),
+        (0, true, false),
+        (4096, true, false),
+        (4097, true, true),
+        (1, false, false),
+    ];
+    for applied in [true, false] {
+        in_every_seed(|device| {
+            let (queue, update) = (device.queue(), device.up(&update_words(applied, 0.7)));
+            let parameters = || -> Vec<ParameterArrays> {
+                let parameter = |(at, (n, has_master, g_is_stored)): (usize, (usize, bool, bool))| {
+                    let reals = |name| device.up(&numbers::<S::Wide>(10 * at as u64 + name, n));
+                    let squares: Vec<S::Wide> = numbers::<S::Wide>(10 * at as u64, n).iter().map(|v| *v * *v).collect();
+                    let stored = |name| device.up(&numbers::<S>(10 * at as u64 + name, n));
+                    let (p, master) = if has_master { (stored(1), Some(reals(2))) } else { (reals(1), None) };
+                    let g = if g_is_stored { stored(3) } else { reals(3) };
+                    let constants = AdamW { weight_decay: 0.1 * at as f64, ..CONSTANTS };
+                    ParameterArrays { constants, p, master, g, moments: [reals(4), device.up(&squares)] }
+                };
+                kinds.into_iter().enumerate().map(parameter).collect()
+            };
+            let (one_by_one, at_once) = (parameters(), parameters());
+            for ParameterArrays { constants, p, master, g, moments: [m, v] } in &one_by_one {
+                queue.adamw(constants, update, *p, *master, *g, *m, *v).unwrap();
+            }
+            let (table, units) = update_table(&at_once);
+            assert_eq!(units, 2 + 1 + 1 + 2 + 1);
+            queue.adamw_of_all(S::ELEMENT, device.up(&table), kinds.len(), units, update).unwrap();
+            let results = |of: &[ParameterArrays]| -> Vec<Vec<S::Wide>> {
+                let down = |array: Array| {
+                    let as_real = array.element == S::Wide::ELEMENT;
+                    if as_real {
+                        device.down(array)
+                    } else {
+                        device.down::<S>(array).iter().map(|x| x.widen()).collect()
+                    }
+                };
+                let arrays = |of: &ParameterArrays| [Some(of.p), of.master, Some(of.moments[0]), Some(of.moments[1])];
+                of.iter().flat_map(arrays).flatten().map(down).collect()
+            };
+            let (expected, got) = (results(&one_by_one), results(&at_once));
+            expected.iter().zip(&got).for_each(|(expected, got)| equal(got, expected));
+            assert_eq!(got == results(&parameters()), !applied, "an update changes parameters");
+            got
+        });
+    }
+}
+
 fn kept_elements<S: Value>() {
     let x = numbers::<S>(1, N);
     let indices: Vec<u32> = (0..N as u32).filter(|i| i % 7 < 2).collect();
@@ -170,4 +223,4 @@ fn nothing<S: Value>() {
     device.driver.synchronize(device.stream).unwrap();
 }
 
-in_each_format!(sums_and_scales squares squared_errors optimizer kept_elements reduced nothing);
+in_each_format!(optimizer_of_all sums_and_scales squares squared_errors optimizer kept_elements reduced nothing);

@@ -177,7 +177,7 @@ fn product<S: Value, C: Value<Wide = S::Wide>>(shape: ProductShape, accumulate: 
     matmul(&pool(), shape, &a, &b, &mut expected, accumulate);
     let got = in_every_seed(|device| {
         let c = if accumulate { device.up(&c) } else { device.poison::<C>(m * n) };
-        let product = Product { shape, a: device.up(&a), b: device.up(&b), c, accumulate };
+        let product = Product { shape, a: device.up(&a), b: device.up(&b), c, accumulate, algorithm: None };
         // SAFETY: the operands stay until the device is dropped.
         unsafe { device.driver.product(device.stream, &product) }.unwrap();
         device.down::<C>(c)

@@ -29,6 +29,7 @@ fn layer_norm<S: Value>() {
         let g = gamma(&stored, offset);
         let (mut y, mut out, mut dx_to) = (x.clone(), vec![S::Wide::ZERO; 2 * SHAPE.rows], dx.clone());
         let (mut dg, mut db) = (dgamma.clone(), dbeta.clone());
+        let before = (dgamma.clone(), dbeta.clone(), dx.clone());
         norm_forward(&pool(), SHAPE, &x, &sums, &squares, &g, &beta, &mut y);
         norm_backward_sums(&pool(), SHAPE, &x, &sums, &squares, &g, &dy, &mut out, &mut dg, &mut db, accumulate);
         norm_backward(&pool(), SHAPE, &x, &sums, &squares, &g, &dy, &out, &mut dx_to, accumulate);
@@ -45,6 +46,19 @@ fn layer_norm<S: Value>() {
             queue.norm_backward_sums(SHAPE, x, of, gamma, dy, out, dgamma, Some(dbeta), accumulate).unwrap();
             queue.norm_backward(SHAPE, x, of, gamma, dy, out, dx, accumulate).unwrap();
             let values = [y, dx].map(|x| device.down::<S>(x));
+            // At once they are the same bits.
+            let (all_sums, all_squares, all_out) = (reals(SHAPE.rows), reals(SHAPE.rows), reals(2 * SHAPE.rows));
+            let [all_dg, all_db] =
+                [&before.0, &before.1].map(|d| if accumulate { device.up(d) } else { reals(SHAPE.cols) });
+            let (all_y, all_dx) =
+                (device.poison::<S>(N), if accumulate { device.up(&before.2) } else { device.poison::<S>(N) });
+            let all = Statistics { sums: Some(all_sums), squares: all_squares };
+            queue.whole_norm(SHAPE, x, all, gamma, Some(beta), all_y).unwrap();
+            let add = [accumulate; 2];
+            queue.whole_norm_backward(SHAPE, x, of, gamma, dy, all_out, all_dg, Some(all_db), all_dx, add).unwrap();
+            [(y, all_y), (dx, all_dx)].map(|(one, all)| equal(&device.down::<S>(all), &device.down::<S>(one)));
+            let reals = [(sums, all_sums), (squares, all_squares), (out, all_out), (dgamma, all_dg), (dbeta, all_db)];
+            reals.map(|(one, all)| equal(&device.down::<S::Wide>(all), &device.down::<S::Wide>(one)));
             (values, [sums, squares, out, dgamma, dbeta].map(|x| device.down::<S::Wide>(x)))
         });
         [&y, &dx_to].iter().zip(&got.0).for_each(|(expected, got)| equal(got, expected));
@@ -61,6 +75,7 @@ fn rms_norm<S: Value>() {
     for (accumulate, offset) in [(false, true), (true, false)] {
         let g = gamma(&stored, offset);
         let (mut y, mut out, mut dx_to, mut dg) = (x.clone(), squares.clone(), dx.clone(), dgamma.clone());
+        let before = (dgamma.clone(), dx.clone());
         rms_norm_forward(&pool(), SHAPE, &x, &squares, &g, &mut y);
         rms_norm_backward_sums(&pool(), SHAPE, &x, &squares, &g, &dy, &mut out, &mut dg, accumulate);
         rms_norm_backward(&pool(), SHAPE, &x, &squares, &g, &dy, &out, &mut dx_to, accumulate);
@@ -75,6 +90,16 @@ fn rms_norm<S: Value>() {
             queue.norm_forward(SHAPE, x, of, gamma, None, y).unwrap();
             queue.norm_backward_sums(SHAPE, x, of, gamma, dy, out, dgamma, None, accumulate).unwrap();
             queue.norm_backward(SHAPE, x, of, gamma, dy, out, dx, accumulate).unwrap();
+            // At once they are the same bits.
+            let (all_squares, all_out) = (reals(SHAPE.rows), reals(SHAPE.rows));
+            let all_dg = if accumulate { device.up(&before.0) } else { reals(SHAPE.cols) };
+            let (all_y, all_dx) =
+                (device.poison::<S>(N), if accumulate { device.up(&before.1) } else { device.poison::<S>(N) });
+            queue.whole_norm(SHAPE, x, Statistics { sums: None, squares: all_squares }, gamma, None, all_y).unwrap();
+            queue.whole_norm_backward(SHAPE, x, of, gamma, dy, all_out, all_dg, None, all_dx, [accumulate; 2]).unwrap();
+            [(y, all_y), (dx, all_dx)].map(|(one, all)| equal(&device.down::<S>(all), &device.down::<S>(one)));
+            let reals = [(squares, all_squares), (out, all_out), (dgamma, all_dg)];
+            reals.map(|(one, all)| equal(&device.down::<S::Wide>(all), &device.down::<S::Wide>(one)));
             ([y, dx].map(|x| device.down::<S>(x)), [squares, out, dgamma].map(|x| device.down::<S::Wide>(x)))
         });
         [&y, &dx_to].iter().zip(&got.0).for_each(|(expected, got)| equal(got, expected));

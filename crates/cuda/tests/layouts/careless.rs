@@ -6,7 +6,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use quadrille_cuda::{Address, Driver, Emulator, Event, Fault, Launch, Memory, Place, Product, Stream, emulate_by};
+use quadrille_cuda::{
+    Address, Algorithm, Candidate, Driver, Emulator, Event, Fault, Launch, Memory, Place, Product, ProductKind, Stream,
+    emulate_by,
+};
 
 /// The variable that says what is left out, in the tests of a process.
 const LEAVES_OUT: &str = "QUADRILLE_TEST_LEAVES_OUT";
@@ -76,6 +79,18 @@ impl Driver for Careless {
 
     fn name(&self) -> Result<String, Fault> {
         self.device.name()
+    }
+
+    fn library(&self) -> Result<String, Fault> {
+        self.device.library()
+    }
+
+    fn candidates(&self, of: ProductKind) -> Result<Vec<Candidate>, Fault> {
+        self.device.candidates(of)
+    }
+
+    fn workspace_of(&self, algorithm: Algorithm, of: ProductKind) -> Result<usize, Fault> {
+        self.device.workspace_of(algorithm, of)
     }
 
     fn memory(&self) -> Result<Memory, Fault> {

@@ -23,7 +23,8 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use quadrille_comm::Payload;
-use quadrille_step::Scalar;
+use quadrille_spec::ElementType;
+use quadrille_step::{Product, Scalar};
 use quadrille_tensor::{
     AdamW, AttentionShape, CacheShape, Curve, GroupShape, GroupedShape, HeadNorm, LatentShape, LogitsShape, NormShape,
     PanelShape, Pool, ProductShape, RouterLosses, RouterRule, RouterShape, Segments, Shape, SpreadShape, TableShape,
@@ -31,7 +32,7 @@ use quadrille_tensor::{
 };
 
 use crate::samples::OwnSamples;
-use crate::{DeviceUse, EngineError, Real, Values};
+use crate::{Algorithms, DeviceUse, EngineError, Real, Values};
 
 pub use cpu::Cpu;
 pub use indices::{AttentionMask, ElementMask, Positions};
@@ -60,6 +61,21 @@ pub struct Statistics<V> {
     pub squares: V,
 }
 
+/// The update of a parameter: what [`Backend::adamw`] gets.
+#[derive(Debug)]
+pub struct ParameterUpdate<V, W> {
+    /// The constants.
+    pub constants: AdamW,
+    /// The parameter, which is rounded from its master where it has one.
+    pub p: W,
+    /// The master copy.
+    pub master: Option<W>,
+    /// The gradient.
+    pub g: V,
+    /// The running mean of the gradient, and of its squares.
+    pub moments: [W; 2],
+}
+
 /// A rank's memory and kernels on a device.
 ///
 /// There is one method for each kernel that the interpreter calls, named, ordered and described as in
@@ -86,6 +102,9 @@ pub trait Backend: Sized + 'static {
     type Angles;
     /// Places of kept elements in the tile of a pruned weight.
     type Indices;
+
+    /// Whether neighbouring operations are done at once where a method for them is there, to the same bits.
+    const FUSES: bool = false;
 
     // Memory.
 
@@ -145,6 +164,11 @@ pub trait Backend: Sized + 'static {
 
     /// Allocates and chooses what products need that will run as given, before the first of them.
     fn prepare_matmuls(&self, products: &[(ProductShape, Transpose)]) -> Done;
+    /// Chooses an algorithm of the device's library for each product, whose result is of a type, by their times, and uses them
+    /// from now on: all ranks on such devices get the same. `None`: there is no such choice here.
+    fn choose_algorithms(&self, _products: &[(Product, ElementType)]) -> Result<Option<Algorithms>, EngineError> { Ok(None) }
+    /// Uses algorithms that were chosen before; those of another device, driver or library are refused.
+    fn use_algorithms(&self, chosen: &Algorithms) -> Done { Err(EngineError::OtherAlgorithms { of: chosen.device.clone(), here: "the processor".into() }) }
     /// See [`quadrille_tensor::matmul_as`]; run as stored it is [`quadrille_tensor::matmul`].
     fn matmul(&self, product: ProductShape, run_as: Transpose, a: Self::View<'_>, b: Self::View<'_>, c: &mut Self::ViewMut<'_>, accumulate: bool) -> Done;
     /// See [`quadrille_tensor::grouped_matmul`].
@@ -173,6 +197,9 @@ pub trait Backend: Sized + 'static {
     /// See [`quadrille_tensor::adamw`], with a master copy [`quadrille_tensor::adamw_master`]: with the scale, and only if,
     /// [`prepare_update`](Self::prepare_update) has said so.
     fn adamw(&self, constants: &AdamW, p: &mut Self::ViewMut<'_>, master: Option<&mut Self::ViewMut<'_>>, g: Self::View<'_>, m: &mut Self::ViewMut<'_>, v: &mut Self::ViewMut<'_>) -> Done;
+
+    /// [`adamw`](Self::adamw) of several parameters at once. Asked for where [`FUSES`](Self::FUSES).
+    fn adamw_of_all(&self, _updates: &mut [ParameterUpdate<Self::View<'_>, Self::ViewMut<'_>>]) -> Done { unreachable!("it fuses nothing") }
 
     // Samples, embeddings and losses; `rows` and `numbers` are those of the microbatch.
 
@@ -213,6 +240,13 @@ pub trait Backend: Sized + 'static {
     fn norm_backward_sums(&self, shape: NormShape, x: Self::View<'_>, statistics: Statistics<Self::View<'_>>, gamma: Gamma<Self::View<'_>>, dy: Self::View<'_>, out: &mut Self::ViewMut<'_>, dgamma: &mut Self::ViewMut<'_>, dbeta: Option<&mut Self::ViewMut<'_>>, accumulate: bool) -> Done;
     /// See [`quadrille_tensor::norm_backward`]; without sums [`quadrille_tensor::rms_norm_backward`].
     fn norm_backward(&self, shape: NormShape, x: Self::View<'_>, statistics: Statistics<Self::View<'_>>, gamma: Gamma<Self::View<'_>>, dy: Self::View<'_>, reduced: Self::View<'_>, dx: &mut Self::ViewMut<'_>, accumulate: bool) -> Done;
+    /// [`norm_row_sums`](Self::norm_row_sums), [`norm_centered_squares`](Self::norm_centered_squares) and
+    /// [`norm_forward`](Self::norm_forward) at once; without sums and `beta` [`rms_norm_squares`](Self::rms_norm_squares) and the
+    /// norm. Asked for where [`FUSES`](Self::FUSES).
+    fn whole_norm(&self, _shape: NormShape, _x: Self::View<'_>, _sums: Option<&mut Self::ViewMut<'_>>, _squares: &mut Self::ViewMut<'_>, _gamma: Gamma<Self::View<'_>>, _beta: Option<Self::View<'_>>, _y: &mut Self::ViewMut<'_>) -> Done { unreachable!("it fuses nothing") }
+    /// [`norm_backward_sums`](Self::norm_backward_sums) and [`norm_backward`](Self::norm_backward) at once; `add` says of the
+    /// gradients of gamma and beta, and of that of x, whether they are added. Asked for where [`FUSES`](Self::FUSES).
+    fn whole_norm_backward(&self, _shape: NormShape, _x: Self::View<'_>, _statistics: Statistics<Self::View<'_>>, _gamma: Gamma<Self::View<'_>>, _dy: Self::View<'_>, _out: &mut Self::ViewMut<'_>, _dgamma: &mut Self::ViewMut<'_>, _dbeta: Option<&mut Self::ViewMut<'_>>, _dx: &mut Self::ViewMut<'_>, _add: [bool; 2]) -> Done { unreachable!("it fuses nothing") }
     /// See [`quadrille_tensor::head_norm_forward`].
     fn head_norm_forward(&self, norm: HeadNorm, gamma: Gamma<Self::View<'_>>, beta: Option<Self::View<'_>>, x: &mut Self::ViewMut<'_>) -> Swept;
     /// See [`quadrille_tensor::head_norm_backward`].

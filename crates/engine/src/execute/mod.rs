@@ -7,6 +7,7 @@ mod cache;
 mod communication;
 mod embedding;
 mod experts;
+mod fused;
 mod loss;
 mod matmul;
 mod movement;

@@ -80,20 +80,24 @@ impl<B: Backend> RankEngine<'_, B> {
         })
     }
 
-    fn normalization(&self, of: NormOf) -> Normalization {
+    pub(super) fn normalization(&self, of: NormOf) -> Normalization {
         of.rule(&self.program.model)
     }
 
-    fn norm_shape(&self, input: ValueId, eps: f64) -> NormShape {
+    pub(super) fn norm_shape(&self, input: ValueId, eps: f64) -> NormShape {
         let Shape { rows, cols } = self.shape(input);
         NormShape { rows, cols, width: self.value(input).cols, eps }
     }
 
-    fn statistics(&self, sums: Option<ValueId>, squares: ValueId) -> Result<Statistics<B::View<'_>>, EngineError> {
+    pub(super) fn statistics(
+        &self,
+        sums: Option<ValueId>,
+        squares: ValueId,
+    ) -> Result<Statistics<B::View<'_>>, EngineError> {
         Ok(Statistics { sums: self.read_some(sums)?, squares: self.read(squares)? })
     }
 
-    fn gamma(&self, gamma: ValueId, rule: Normalization) -> Result<Gamma<B::View<'_>>, EngineError> {
+    pub(super) fn gamma(&self, gamma: ValueId, rule: Normalization) -> Result<Gamma<B::View<'_>>, EngineError> {
         Ok(Gamma { stored: self.read(gamma)?, offset: rule.offset })
     }
 

@@ -117,7 +117,7 @@ impl<'a, B: Backend> RankEngine<'a, B> {
         self.streamed.as_mut().ok_or(EngineError::StatesLost)
     }
 
-    fn optimizer_constants(&self, parameter: ParameterId) -> AdamW {
+    pub(super) fn optimizer_constants(&self, parameter: ParameterId) -> AdamW {
         let hyper = &self.hyper;
         let decays = self.program.parameters[parameter.0].decay;
         AdamW {

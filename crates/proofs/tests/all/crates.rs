@@ -58,7 +58,7 @@ const CRATES: [(&str, &[&str]); 27] = [
     ("verify", &["engine", "oracle", "comm", "step", "spec"]),
     ("measure", &["run", "engine", "papers", "plan", "cost", "comm", "tensor", "step", "files", "spec"]),
     ("run", &["engine", "hugging-face", "plan", "cost", "data", "checkpoint", "comm", "step", "files", "spec"]),
-    ("cuda", &["engine", "comm", "tensor", "step", "spec"]),
+    ("cuda", &["engine", "comm", "tensor", "step", "files", "spec"]),
     ("engine", &["checkpoint", "comm", "tensor", "step", "files", "spec"]),
     ("hugging-face", &["checkpoint", "files", "spec"]),
     ("papers", &["cost", "step", "spec"]),

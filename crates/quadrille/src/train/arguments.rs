@@ -57,7 +57,8 @@ pub struct TrainArguments {
     /// and Perfetto show it beside the simulated one of `explain --trace`
     #[arg(long, value_name = "FILE.json")]
     pub trace: Option<PathBuf>,
-    /// Time NN, NT and TN of every product before the first step and use the fastest. With a FILE that exists, its
+    /// Time NN, NT and TN of every product before the first step, or on a device the algorithms that its library offers, and
+    /// use the fastest; a device's are kept for later runs. With a FILE that exists, its
     /// choices are replayed, if it was written with the same --dtype and --threads; one that does not exist is written.
     /// May change rounding
     #[arg(long, value_name = "FILE", num_args = 0..=1)]

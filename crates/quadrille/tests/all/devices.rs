@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -110,4 +111,73 @@ fn a_step_is_measured_beside_the_devices_own_product() {
     let document: Value = serde_json::from_str(&told(folder.path(), &format!("{line} --json")).unwrap()).unwrap();
     assert_eq!(document["device"], "emulated device");
     assert!(document["gemm_gflops"].as_f64().unwrap() > 0.0 && document["scaling"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn algorithms_of_products_are_kept_and_used_again() {
+    let folder = folder();
+    let folder = folder.path();
+    let line = |more: &str| {
+        format!(
+            "train --model dense.toml --dtype f64 --grid x=2,data=2 --global-batch 4 --steps 2 --threads 1 --device emulated \
+             --json {more}"
+        )
+    };
+    let cache = folder.join("cache");
+    let trained = |more: &str| -> Option<Value> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_quadrille"));
+        let line = line(more);
+        command.args(line.split_whitespace()).current_dir(folder).env("XDG_CACHE_HOME", &cache).stdin(Stdio::null());
+        let output = command.output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        if errors.contains("this build has none") {
+            eprintln!("SKIPPED: there is no C++ compiler, so no emulated device");
+            return None;
+        }
+        assert!(output.status.success(), "{more}: {errors}");
+        Some(serde_json::from_slice(&output.stdout).unwrap())
+    };
+    let Some(first) = trained("--tune-matmul") else { return };
+    let chosen = &first["matmul"]["algorithms"];
+    assert!(chosen["device"].as_str().unwrap().starts_with("emulated device"), "{chosen}");
+    assert!(chosen["products"].as_array().unwrap().len() > 10);
+    // A later run measures nothing: even the seconds are those of the first.
+    let again = trained("--tune-matmul").unwrap();
+    assert_eq!((&again["matmul"], &again["losses"]), (&first["matmul"], &first["losses"]));
+
+    // What is recorded is what runs: with sums in other parts the numbers are others in their last digits, and a file keeps both.
+    let record = fs::read_dir(cache.join("quadrille/products")).unwrap().next().unwrap().unwrap().path();
+    let with_parts = |parts: u32| {
+        let mut document: Value = serde_json::from_str(&fs::read_to_string(&record).unwrap()).unwrap();
+        for product in document["algorithms"]["products"].as_array_mut().unwrap() {
+            let algorithm: Vec<u32> = (0..16).map(|word| if word == 0 { parts } else { 0 }).collect();
+            product["algorithm"] = algorithm.into();
+        }
+        fs::write(&record, document.to_string()).unwrap();
+        trained(&format!("--tune-matmul parts-{parts}.json")).unwrap()
+    };
+    let (whole, halves) = (with_parts(1), with_parts(2));
+    assert_ne!(whole["losses"], halves["losses"]);
+    // Without tuning the library takes its first.
+    assert_eq!(trained("").unwrap()["losses"], whole["losses"]);
+    fs::remove_dir_all(&cache).unwrap();
+    let replayed = trained("--tune-matmul parts-2.json").unwrap();
+    assert_eq!((&replayed["matmul"], &replayed["losses"]), (&halves["matmul"], &halves["losses"]));
+    assert!(!cache.exists(), "a file is replayed, and nothing measured");
+
+    // They mean nothing elsewhere, nor do a processor's here.
+    let refused = |line: &str, with: &[&str]| {
+        let output = run(folder, line);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && with.iter().all(|part| errors.contains(part)), "{line}: {errors}");
+    };
+    let on_processor = |file: &str| line(&format!("--tune-matmul {file}")).replace("--device emulated", "--device cpu");
+    refused(
+        &on_processor("parts-2.json"),
+        &["tuned on emulated device", "computes on the processor", "name another file"],
+    );
+    let mut unknown: Value = serde_json::from_str(&fs::read_to_string(folder.join("parts-2.json")).unwrap()).unwrap();
+    unknown["choices"]["algorithms"]["products"][0]["algorithm"][0] = 3.into();
+    fs::write(folder.join("unknown.json"), unknown.to_string()).unwrap();
+    refused(&line("--tune-matmul unknown.json"), &["tuned on emulated device"]);
 }
