@@ -161,6 +161,10 @@ pub trait Driver: Send + Sync + 'static {
 
     /// What the device is called.
     fn name(&self) -> Result<String, Fault>;
+    /// Whether the device's kernels may use the memory at an address, which is another device's perhaps. Copies may anyway.
+    fn reaches(&self, _at: Address) -> Result<bool, Fault> {
+        Ok(true)
+    }
     /// What algorithms of products are for: the device, its driver and its library, with their versions.
     fn library(&self) -> Result<String, Fault>;
     /// Algorithms that the library offers for a product, those first of which it expects most.

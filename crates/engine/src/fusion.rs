@@ -4,7 +4,7 @@
 //! executed at the same times, belong together by what they read and write, and nothing is given back before the last of
 //! them. So storages may be taken before the run and given back after it, and no two of them share a buffer inside it.
 
-use quadrille_step::{Op, Operation, Section, kind};
+use quadrille_step::{Op, Operation, Section, StageProgram, ValueId, kind};
 
 /// What one kernel does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,44 +27,42 @@ pub(crate) struct Run {
 }
 
 /// The run that begins with an operation of a section; `None`: the operation is done by itself.
-pub(crate) fn run_at(section: &Section, first: usize) -> Option<Run> {
+pub(crate) fn run_at(program: &StageProgram, section: &Section, first: usize) -> Option<Run> {
     let ops = &section.ops[first..];
-    let run = by_pattern(ops)?;
+    let run = by_pattern(program, ops)?;
     let together = ops[1..run.len].iter().all(|op| op.when == ops[0].when);
     let deaths = &section.lifetimes.deaths[first..first + run.len - 1];
     (together && deaths.iter().all(Vec::is_empty)).then_some(run)
 }
 
-fn by_pattern(ops: &[Op]) -> Option<Run> {
+fn by_pattern(program: &StageProgram, ops: &[Op]) -> Option<Run> {
     use Operation as Is;
     let at = |index: usize| ops.get(index).map(|op: &Op| &op.operation);
-    let run = |pattern, len| Some(Run { pattern, len });
+    let found = |fits: bool, pattern, len| fits.then_some(Run { pattern, len });
+    // A value whose sharding no collective has changed is another by name: what it is stored in is the same.
+    let same = |a: ValueId, b: ValueId| program.value(a).storage == program.value(b).storage;
     match (at(0)?, at(1), at(2)) {
         (Is::RowSums(sums), Some(Is::CenteredSquares(squares)), Some(Is::Norm(norm))) => {
-            let one = (sums.input, sums.output) == (squares.input, squares.sums);
-            let fits = norm.input == sums.input && norm.sums == Some(sums.output) && norm.squares == squares.output;
-            if one && fits { run(Pattern::Norm, 3) } else { None }
+            let of_sums = same(sums.input, squares.input) && same(sums.output, squares.sums);
+            let by_sums = norm.sums.is_some_and(|read| same(sums.output, read)) && same(squares.output, norm.squares);
+            found(of_sums && by_sums && same(sums.input, norm.input), Pattern::Norm, 3)
         }
         (Is::RowSquares(squares), Some(Is::Norm(norm)), _) => {
-            let fits = norm.input == squares.input && norm.sums.is_none() && norm.squares == squares.output;
-            if fits { run(Pattern::Norm, 2) } else { None }
+            let fits = norm.sums.is_none() && same(squares.output, norm.squares) && same(squares.input, norm.input);
+            found(fits, Pattern::Norm, 2)
         }
         (Is::NormBackwardSums(sums), Some(Is::NormBackward(norm)), _) => {
-            if norm.reduced == sums.output && same_norm(sums, norm) { run(Pattern::NormBackward, 2) } else { None }
+            let of_sums = (sums.of, sums.input, sums.sums, sums.squares, sums.gamma, sums.gradient);
+            let fits = of_sums == (norm.of, norm.input, norm.sums, norm.squares, norm.gamma, norm.gradient);
+            found(fits && same(sums.output, norm.reduced), Pattern::NormBackward, 2)
         }
-        (Is::AdamW(_), Some(Is::AdamW(_)), _) => {
-            let len =
-                ops.iter().take_while(|op| matches!(op.operation, Is::AdamW(kind::AdamW { run: None, .. }))).count();
-            if len > 1 { run(Pattern::Updates, len) } else { None }
+        (Is::AdamW(_), ..) => {
+            let is_update = |op: &&Op| matches!(op.operation, Is::AdamW(kind::AdamW { run: None, .. }));
+            let len = ops.iter().take_while(is_update).count();
+            found(len > 1, Pattern::Updates, len)
         }
         _ => None,
     }
-}
-
-/// Whether both are of one norm, and read the same.
-fn same_norm(sums: &kind::NormBackwardSums, norm: &kind::NormBackward) -> bool {
-    let of_sums = (sums.of, sums.input, sums.sums, sums.squares, sums.gamma, sums.gradient);
-    of_sums == (norm.of, norm.input, norm.sums, norm.squares, norm.gamma, norm.gradient)
 }
 
 #[cfg(test)]
@@ -82,16 +80,15 @@ mod tests {
         StepProgram::new(&model, &layout).unwrap()
     }
 
-    fn sections(program: &StepProgram) -> Vec<&Section> {
-        let stages = program.stages.iter();
-        stages.flat_map(|stage| stage.chunks.iter().flat_map(ChunkProgram::sections).chain([&stage.update])).collect()
+    fn sections(stage: &StageProgram) -> impl Iterator<Item = &Section> {
+        stage.chunks.iter().flat_map(ChunkProgram::sections).chain([&stage.update])
     }
 
     /// The runs of a section in their order, with the number of the first operation of each.
-    fn runs(section: &Section) -> Vec<(usize, Run)> {
+    fn runs(stage: &StageProgram, section: &Section) -> Vec<(usize, Run)> {
         let (mut found, mut first) = (Vec::new(), 0);
         while first < section.ops.len() {
-            let run = run_at(section, first);
+            let run = run_at(stage, section, first);
             found.extend(run.map(|run| (first, run)));
             first += run.map_or(1, |run| run.len);
         }
@@ -101,7 +98,8 @@ mod tests {
     /// How many runs of each length a program has, by pattern.
     fn counts(program: &StepProgram) -> BTreeMap<(String, usize), usize> {
         let mut counts = BTreeMap::new();
-        for (_, run) in sections(program).into_iter().flat_map(runs) {
+        let stages = program.stages.iter();
+        for (_, run) in stages.flat_map(|stage| sections(stage).flat_map(|section| runs(stage, section))) {
             *counts.entry((format!("{:?}", run.pattern), run.len)).or_default() += 1;
         }
         counts
@@ -130,41 +128,43 @@ mod tests {
     #[test]
     fn a_run_is_broken_by_whatever_lies_between() {
         let program = program("gpt-tiny", "x=1");
-        let whole = &program.stages[0].chunks[0].forward;
-        let (first, run) = runs(whole)[0];
+        let stage = &program.stages[0];
+        let whole = &stage.chunks[0].forward;
+        let (first, run) = runs(stage, whole)[0];
         assert_eq!((run.pattern, run.len), (Pattern::Norm, 3));
         // Something is given back inside; an operation is executed at other times; another one comes between.
         let mut broken = whole.clone();
-        broken.lifetimes.deaths[first + 1].push(program.stages[0].values[0].storage);
-        assert_eq!(run_at(&broken, first), None);
+        broken.lifetimes.deaths[first + 1].push(stage.values[0].storage);
+        assert_eq!(run_at(stage, &broken, first), None);
         let mut broken = whole.clone();
         broken.ops[first + 2].when = When::First;
-        assert_eq!(run_at(&broken, first), None);
+        assert_eq!(run_at(stage, &broken, first), None);
         let mut broken = whole.clone();
         broken.ops.swap(first + 1, first + 2);
-        assert_eq!(run_at(&broken, first), None);
+        assert_eq!(run_at(stage, &broken, first), None);
         // What the last operation gives back is given back after the run.
         let mut last = whole.clone();
-        last.lifetimes.deaths[first + 2].push(program.stages[0].values[0].storage);
-        assert_eq!(run_at(&last, first), Some(run));
+        last.lifetimes.deaths[first + 2].push(stage.values[0].storage);
+        assert_eq!(run_at(stage, &last, first), Some(run));
     }
 
     #[test]
     fn operations_of_different_norms_are_no_run() {
         let program = program("gpt-tiny", "x=1");
-        let chunk = &program.stages[0].chunks[0];
+        let stage = &program.stages[0];
+        let chunk = &stage.chunks[0];
         let norms = |section: &Section, pattern| -> Vec<usize> {
-            runs(section).into_iter().filter(|(_, run)| run.pattern == pattern).map(|(first, _)| first).collect()
+            runs(stage, section).into_iter().filter(|(_, run)| run.pattern == pattern).map(|(first, _)| first).collect()
         };
         let forward = norms(&chunk.forward, Pattern::Norm);
         for other in 0..3 {
             let mut mixed = chunk.forward.clone();
             mixed.ops[forward[0] + other] = chunk.forward.ops[forward[1] + other];
-            assert_eq!(run_at(&mixed, forward[0]), None, "operation {other} is another norm's");
+            assert_eq!(run_at(stage, &mixed, forward[0]), None, "operation {other} is another norm's");
         }
         let backward = norms(&chunk.backward, Pattern::NormBackward);
         let mut mixed = chunk.backward.clone();
         mixed.ops[backward[0] + 1] = chunk.backward.ops[backward[1] + 1];
-        assert_eq!(run_at(&mixed, backward[0]), None);
+        assert_eq!(run_at(stage, &mixed, backward[0]), None);
     }
 }

@@ -462,7 +462,7 @@ impl<'a, B: Backend> RankEngine<'a, B> {
     pub(crate) fn run(&mut self, section: &Section, action: Option<Action>) -> Result<(), EngineError> {
         let mut next = 0;
         while let Some(op) = section.ops.get(next) {
-            let run = if B::FUSES { run_at(section, next) } else { None };
+            let run = if B::FUSES { run_at(self.program, section, next) } else { None };
             let at_once = next..next + run.map_or(1, |run| run.len);
             next = at_once.end;
             let executes = op.when.includes(self.microbatch, self.program.layout.microbatches(), self.verdict);

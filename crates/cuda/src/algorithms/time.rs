@@ -47,7 +47,8 @@ pub fn time<S: Number + Stored>(
     let (a, b, c) = (a?, b?, take(m * n * kind.result.bytes())?);
     fill::<S>(driver, stream, [&a, &b])?;
     let [a, b, c] = [(&a, kind.operands), (&b, kind.operands), (&c, kind.result)].map(|(memory, of)| memory.array(of));
-    let candidates = driver.candidates(kind)?;
+    // Of nothing there is nothing to choose.
+    let candidates = if m * n * k == 0 { Vec::new() } else { driver.candidates(kind)? };
     let mut measured = Vec::with_capacity(candidates.len());
     for Candidate { algorithm, workspace } in candidates.iter().copied() {
         let product = Product { shape: kind.shape, a, b, c, accumulate: false, algorithm: Some(algorithm) };

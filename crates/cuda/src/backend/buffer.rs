@@ -9,8 +9,9 @@ use quadrille_engine::{View, ViewMut};
 
 use super::arena::Part;
 use super::lanes::Lanes;
+use super::peers::stage;
 use crate::array::{Array, Element};
-use crate::driver::{Address, Event, Fault, Place};
+use crate::driver::{ALIGNED, Address, Event, Fault, Place};
 use crate::queue::Queue;
 
 /// Owned bytes of a rank on its device.
@@ -95,6 +96,38 @@ impl DeviceMover {
     }
 }
 
+impl DeviceMover {
+    /// Reduces arrays by a kernel; those that it does not reach by way of the rank's own memory.
+    fn reduce_arrays(&self, how: Reduction, from: &[Array], to: &[Array]) -> Result<(), Fault> {
+        let driver = self.lanes.driver();
+        let reached =
+            |arrays: &[Array]| arrays.iter().map(|array| driver.reaches(array.at)).collect::<Result<Vec<_>, _>>();
+        let staged = stage(&reached(from)?, &reached(to)?);
+        let size = from.first().map_or(0, |array| array.bytes()).next_multiple_of(ALIGNED);
+        let memory = if staged.slots > 0 { self.lanes.staging(staged.slots * size)? } else { Address::NONE };
+        let in_slot = |array: Array, slot: usize| Array { at: memory.offset(slot * size), ..array };
+        let mut sources = from.to_vec();
+        for (source, slot) in sources.iter_mut().zip(staged.from) {
+            if let Some(slot) = slot {
+                let here = in_slot(*source, slot);
+                self.copy_array(*source, here)?;
+                *source = here;
+            }
+        }
+        let mut written: Vec<Array> = staged.written.iter().map(|at| to[*at]).collect();
+        written.extend(staged.result.map(|slot| in_slot(from[0], slot)));
+        self.queue().reduce(how == Reduction::Max, &sources, &written)?;
+        staged.copied.into_iter().try_for_each(|at| self.copy_array(written[0], to[at]))
+    }
+
+    fn copy_array(&self, from: Array, to: Array) -> Result<(), Fault> {
+        // SAFETY: both are buffers of the collective, as its caller promises, or memory of the rank's own, of one size.
+        unsafe {
+            self.lanes.driver().copy(self.lanes.traffic(), Place::Device(from.at), Place::Device(to.at), from.bytes())
+        }
+    }
+}
+
 impl Drop for DeviceMover {
     fn drop(&mut self) {
         self.after.take().into_iter().for_each(|event| self.lanes.give_back(event));
@@ -133,7 +166,7 @@ impl Mover for DeviceMover {
     ) -> usize {
         let from: Vec<Array> = from.iter().map(|at| array(*at, of, n)).collect();
         let to: Vec<Array> = to.iter().map(|at| array(at.cast_const(), of, n)).collect();
-        done(self.queue().reduce(how == Reduction::Max, &from, &to));
+        done(self.reduce_arrays(how, &from, &to));
         to.len() * n * of.bytes()
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use super::peers::reached;
 use crate::driver::{Driver, Fault};
 use crate::gpu::Gpu;
 
@@ -11,7 +12,7 @@ pub enum DeviceKind {
     /// NVIDIA's: rank r has number r modulo how many there are.
     #[default]
     Cuda,
-    /// One emulated device for all ranks, in builds with the feature `emulator`.
+    /// Emulated ones, likewise, in builds with the feature `emulator`: one, if the environment does not ask for more.
     Emulated,
 }
 
@@ -20,7 +21,7 @@ struct Devices {
     chosen: DeviceKind,
     used: Vec<(DeviceKind, usize, Weak<dyn Driver>)>,
     /// Real devices are opened once: a command asks for their memory and names before ranks use them.
-    kept: Vec<Arc<dyn Driver>>,
+    kept: Vec<Arc<Gpu>>,
 }
 
 static DEVICES: Mutex<Devices> = Mutex::new(Devices { chosen: DeviceKind::Cuda, used: Vec::new(), kept: Vec::new() });
@@ -30,11 +31,11 @@ pub fn choose(kind: DeviceKind) {
     DEVICES.lock().unwrap_or_else(PoisonError::into_inner).chosen = kind;
 }
 
-/// Ranks on an emulated device get this one from now on, as long as it lives.
-pub fn emulate_by(device: &Arc<dyn Driver>) {
+/// Ranks on the emulated device of a number get this one from now on, as long as it lives.
+pub fn emulate_by(number: usize, device: &Arc<dyn Driver>) {
     let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
-    devices.used.retain(|(kind, ..)| *kind != DeviceKind::Emulated);
-    devices.used.push((DeviceKind::Emulated, 0, Arc::downgrade(device)));
+    devices.used.retain(|(kind, at, _)| (*kind, *at) != (DeviceKind::Emulated, number));
+    devices.used.push((DeviceKind::Emulated, number, Arc::downgrade(device)));
 }
 
 /// The device of a rank of the job: the same for all ranks that share it.
@@ -43,7 +44,7 @@ pub(super) fn of_rank(rank: usize) -> Result<Arc<dyn Driver>, Fault> {
     let kind = devices.chosen;
     let number = match kind {
         DeviceKind::Cuda => rank % Gpu::count()?,
-        DeviceKind::Emulated => 0,
+        DeviceKind::Emulated => rank % emulated()?,
     };
     let same = |(of, at, _): &&(DeviceKind, usize, Weak<dyn Driver>)| (*of, *at) == (kind, number);
     if let Some(device) = devices.used.iter().find(same).and_then(|(.., device)| device.upgrade()) {
@@ -53,22 +54,42 @@ pub(super) fn of_rank(rank: usize) -> Result<Arc<dyn Driver>, Fault> {
         DeviceKind::Cuda => {
             let device = Arc::new(Gpu::open(number)?);
             devices.kept.push(device.clone());
+            connect(&devices.kept)?;
             device
         }
-        DeviceKind::Emulated => emulator()?,
+        DeviceKind::Emulated => emulator(number)?,
     };
     devices.used.retain(|(.., device)| device.strong_count() > 0);
     devices.used.push((kind, number, Arc::downgrade(&device)));
     Ok(device)
 }
 
+/// Lets kernels of the devices that are open reach each other's memory, where the machine can.
+fn connect(open: &[Arc<Gpu>]) -> Result<(), Fault> {
+    let numbers: Vec<usize> = open.iter().map(|device| device.number()).collect();
+    let device = |number: usize| open.iter().find(|device| device.number() == number).expect("it is open");
+    let can = |from, to| device(from).can_reach(device(to));
+    reached(&numbers, can).into_iter().try_for_each(|(from, to)| device(from).reach(device(to)))
+}
+
 #[cfg(emulated)]
-fn emulator() -> Result<Arc<dyn Driver>, Fault> {
-    Ok(Arc::new(crate::emulator::Emulator::seeded()?))
+fn emulator(number: usize) -> Result<Arc<dyn Driver>, Fault> {
+    Ok(Arc::new(crate::emulator::Emulator::seeded(number)?))
+}
+
+/// How many emulated devices there are.
+#[cfg(emulated)]
+fn emulated() -> Result<usize, Fault> {
+    crate::emulator::Emulator::count()
 }
 
 #[cfg(not(emulated))]
-fn emulator() -> Result<Arc<dyn Driver>, Fault> {
+fn emulated() -> Result<usize, Fault> {
+    Ok(1)
+}
+
+#[cfg(not(emulated))]
+fn emulator(_number: usize) -> Result<Arc<dyn Driver>, Fault> {
     let text = "this build has none: build it with the feature `emulator`, on Linux, where there is a C++ compiler";
     Err(Fault { library: "emulated device", code: -1, text: text.into() })
 }
@@ -76,7 +97,7 @@ fn emulator() -> Result<Arc<dyn Driver>, Fault> {
 /// How many devices so many ranks compute on.
 pub(super) fn count(ranks: usize) -> Result<usize, Fault> {
     let kind = DEVICES.lock().unwrap_or_else(PoisonError::into_inner).chosen;
-    if kind == DeviceKind::Emulated { Ok(1) } else { Ok(ranks.min(Gpu::count()?)) }
+    Ok(ranks.min(if kind == DeviceKind::Emulated { emulated()? } else { Gpu::count()? }))
 }
 
 /// Bytes that are free on the devices of so many ranks; `None`: they have the host's memory.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::array::{Array, Number};
-use crate::driver::{Driver, Event, Fault, Place, Stream};
+use crate::driver::{Address, Driver, Event, Fault, Place, Stream};
 use crate::memory::DeviceMemory;
 
 /// What a rank has of its device: a stream for its kernels, one for what its collectives move, one for bytes that the host
@@ -18,6 +18,8 @@ pub struct Lanes {
     events: Mutex<Vec<Event>>,
     /// What collectives' algorithms use between their steps.
     scratch: Mutex<Option<DeviceMemory>>,
+    /// What is brought here from devices that kernels do not reach, and taken there.
+    staging: Mutex<Option<DeviceMemory>>,
     /// Bytes of what is taken beside buffers.
     taken: Arc<AtomicU64>,
 }
@@ -34,6 +36,7 @@ impl Lanes {
             host,
             events: Mutex::default(),
             scratch: Mutex::default(),
+            staging: Mutex::default(),
             taken: Arc::default(),
         }))
     }
@@ -108,12 +111,25 @@ impl Lanes {
 
     /// Memory of at least so many bytes for one collective at a time.
     pub fn scratch(&self, bytes: usize) -> Result<*mut u8, Fault> {
-        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
-        if scratch.as_ref().is_none_or(|memory| memory.bytes() < bytes) {
-            *scratch = None;
-            *scratch = Some(self.take(bytes)?);
+        self.at_least(&self.scratch, bytes).map(|at| at.0 as *mut u8)
+    }
+
+    /// Memory of at least so many bytes for what one collective brings from devices out of reach.
+    pub fn staging(&self, bytes: usize) -> Result<Address, Fault> {
+        self.at_least(&self.staging, bytes)
+    }
+
+    fn at_least(&self, memory: &Mutex<Option<DeviceMemory>>, bytes: usize) -> Result<Address, Fault> {
+        let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
+        if memory.as_ref().is_none_or(|memory| memory.bytes() < bytes) {
+            if memory.is_some() {
+                // Traffic that uses it may not be done.
+                self.driver.synchronize(self.traffic)?;
+            }
+            *memory = None;
+            *memory = Some(self.take(bytes)?);
         }
-        Ok(scratch.as_ref().map_or(std::ptr::null_mut(), |memory| memory.at().0 as *mut u8))
+        Ok(memory.as_ref().map_or(Address::NONE, DeviceMemory::at))
     }
 }
 

@@ -12,6 +12,7 @@ mod kernels;
 mod kind;
 mod lanes;
 mod operands;
+mod peers;
 mod samples;
 mod totals;
 mod uploads;

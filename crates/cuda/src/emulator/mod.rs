@@ -4,6 +4,7 @@
 //! which stream's command is next. Nothing is done before the host waits. Memory is not a number before it is written
 //! and after it is freed. So what is missing, a barrier or an event, gives a wrong result.
 
+mod machine;
 mod memory;
 mod native;
 mod product;
@@ -17,6 +18,7 @@ use crate::driver::{
     Address, Algorithm, Candidate, Driver, Event, Fault, Launch, Memory, Place, Product, ProductKind, Stream,
 };
 use crate::sources::entry_point;
+use machine::Place as Slot;
 use memory::Allocations;
 use streams::{Command, Streams};
 
@@ -33,6 +35,7 @@ pub struct Emulator {
     kernels: HashMap<&'static str, native::Kernel>,
     /// What kernels run without.
     without: Option<native::Barrier>,
+    slot: Slot,
 }
 
 struct State {
@@ -46,18 +49,25 @@ impl Emulator {
     pub fn new(seed: u64) -> Self {
         let random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let state = State { random, memory: Allocations::default(), streams: Streams::default() };
-        Self { state: Mutex::new(state), kernels: native::kernels(), without: None }
+        Self { state: Mutex::new(state), kernels: native::kernels(), without: None, slot: Slot::default() }
     }
 
-    /// A device that draws from the seed in [`SEED`], or else from 1.
-    pub fn seeded() -> Result<Self, Fault> {
-        match std::env::var(SEED) {
-            Err(_) => Ok(Self::new(1)),
-            Ok(text) => match text.parse() {
-                Ok(seed) => Ok(Self::new(seed)),
-                Err(_) => Err(fault(format!("{SEED} is '{text}', which is no seed: give a whole number"))),
-            },
+    /// The device of a number that draws from the seed in [`SEED`], or else from 1.
+    pub fn seeded(number: usize) -> Result<Self, Fault> {
+        Ok(Self::in_machine(told(SEED, "seed")?.unwrap_or(1), number))
+    }
+
+    /// How many devices there are, by the variable [`DEVICES`], or else one.
+    pub fn count() -> Result<usize, Fault> {
+        match told(DEVICES, "number of devices")? {
+            Some(0) => Err(fault(format!("{DEVICES} is 0: give at least 1"))),
+            count => Ok(count.unwrap_or(1) as usize),
         }
+    }
+
+    /// The device of a number in a machine of several, whose kernels reach the memory of their neighbours alone.
+    pub fn in_machine(seed: u64, number: usize) -> Self {
+        Self { slot: Slot::of(number), ..Self::new(seed) }
     }
 
     /// A device on which threads do not wait where a line of a file of kernels says so: a negative control, which must give
@@ -126,10 +136,13 @@ impl Emulator {
 
 impl Driver for Emulator {
     fn allocate(&self, bytes: usize) -> Result<Address, Fault> {
-        self.state().memory.allocate(bytes)
+        let at = self.state().memory.allocate(bytes)?;
+        self.slot.own(at, bytes);
+        Ok(at)
     }
 
     unsafe fn free(&self, at: Address) -> Result<(), Fault> {
+        self.slot.disown(at);
         self.state().memory.free(at)
     }
 
@@ -139,6 +152,10 @@ impl Driver for Emulator {
 
     fn name(&self) -> Result<String, Fault> {
         Ok(LIBRARY.to_owned())
+    }
+
+    fn reaches(&self, at: Address) -> Result<bool, Fault> {
+        Ok(self.slot.reaches(at))
     }
 
     fn library(&self) -> Result<String, Fault> {
@@ -214,6 +231,11 @@ impl Driver for Emulator {
             let text = format!("kernel {entry} takes {} words, not {}", kernel.words(), launch.words.len());
             return Err(fault(text));
         }
+        if let Some(word) = launch.words.iter().find(|word| !self.slot.reaches(Address(**word))) {
+            return Err(fault(format!(
+                "kernel {entry} uses {word:#x}, in the memory of a device that it does not reach"
+            )));
+        }
         let (blocks, shared) = (launch.blocks.max(1), launch.shared);
         self.push(on, Command::Kernel { kernel: entry, blocks, shared, words: launch.words.into() })
     }
@@ -230,6 +252,15 @@ impl Driver for Emulator {
 
 /// The variable that seeds the emulated device of ranks.
 const SEED: &str = "QUADRILLE_EMULATOR_SEED";
+/// The variable that says how many emulated devices the ranks of a process have.
+const DEVICES: &str = "QUADRILLE_EMULATED_DEVICES";
+
+/// A number that the environment may tell.
+fn told(variable: &str, what: &str) -> Result<Option<u64>, Fault> {
+    let Ok(text) = std::env::var(variable) else { return Ok(None) };
+    let wrong = |_| fault(format!("{variable} is '{text}', which is no {what}: give a whole number"));
+    text.parse().map(Some).map_err(wrong)
+}
 
 /// Xorshift numbers.
 #[derive(Debug)]

@@ -39,7 +39,7 @@ pub const DRIVER: Library = Library {
     has: |name| unsafe { cudarc::driver::sys::culib().get::<*const ()>(name.as_bytes()) }.is_ok(),
     functions: &[
         "cuInit", "cuDriverGetVersion", "cuGetErrorName", "cuGetErrorString", "cuDeviceGet", "cuDeviceGetCount", "cuDeviceGetName",
-        "cuDeviceGetAttribute", "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2", "cuCtxSetCurrent",
+        "cuDeviceGetAttribute", "cuDeviceCanAccessPeer", "cuCtxEnablePeerAccess", "cuPointerGetAttribute", "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2", "cuCtxSetCurrent",
         "cuCtxGetStreamPriorityRange", "cuModuleLoadData", "cuModuleGetFunction", "cuFuncSetAttribute", "cuLaunchKernel",
         "cuMemAlloc_v2", "cuMemFree_v2", "cuMemGetInfo_v2", "cuMemsetD8Async", "cuMemcpyAsync", "cuStreamCreateWithPriority",
         "cuStreamDestroy_v2", "cuStreamSynchronize", "cuStreamWaitEvent", "cuEventCreate", "cuEventDestroy_v2", "cuEventQuery",

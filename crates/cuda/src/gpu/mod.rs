@@ -10,7 +10,7 @@ mod products;
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, RwLock};
 
 use cudarc::driver::result::{DriverError, ctx, device, event, module, primary_ctx, stream};
 use cudarc::driver::{result, sys};
@@ -32,6 +32,7 @@ type Functions = HashMap<(&'static str, Format), usize>;
 
 /// An NVIDIA device.
 pub struct Gpu {
+    number: usize,
     device: sys::CUdevice,
     context: sys::CUcontext,
     /// As the compiler names it: `sm_90`.
@@ -42,6 +43,8 @@ pub struct Gpu {
     functions: Mutex<Functions>,
     /// Workspaces of products, by stream.
     workspaces: Mutex<HashMap<Stream, Address>>,
+    /// Other devices that the process has opened, and whether kernels here reach their memory.
+    others: RwLock<HashMap<usize, bool>>,
 }
 
 // SAFETY: a context may be used by any thread that has made it current, which every call does first.
@@ -95,6 +98,7 @@ impl Gpu {
             return Err(Fault { library: DRIVER.name, code: -1, text });
         }
         Ok(Self {
+            number,
             device,
             context,
             architecture: format!("sm_{}{}", capability.0, capability.1),
@@ -102,7 +106,36 @@ impl Gpu {
             modules: Mutex::default(),
             functions: Mutex::default(),
             workspaces: Mutex::default(),
+            others: RwLock::default(),
         })
+    }
+
+    /// Its number, from 0 on.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// Whether the machine lets kernels here use another device's memory. That it is open is known from now on.
+    pub(crate) fn can_reach(&self, other: &Self) -> bool {
+        self.others.write().unwrap_or_else(PoisonError::into_inner).entry(other.number).or_insert(false);
+        let mut can = 0;
+        // SAFETY: both are devices of the driver; the number is written.
+        let asked = unsafe { sys::cuDeviceCanAccessPeer(&mut can, self.device, other.device) };
+        asked.result().is_ok() && can != 0
+    }
+
+    /// Lets kernels here use another device's memory.
+    pub(crate) fn reach(&self, other: &Self) -> Result<(), Fault> {
+        self.enter()?;
+        // SAFETY: the context lives as long as the process keeps its device.
+        match unsafe { sys::cuCtxEnablePeerAccess(other.context, 0) }.result() {
+            Ok(()) | Err(DriverError(sys::CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)) => {}
+            // A machine has only so many such ways: what has none goes through memory of the rank's own.
+            Err(DriverError(sys::CUresult::CUDA_ERROR_TOO_MANY_PEERS)) => return Ok(()),
+            Err(error) => return Err(fault(error, &format!("reaching device {} from {}", other.number, self.number))),
+        }
+        self.others.write().unwrap_or_else(PoisonError::into_inner).insert(other.number, true);
+        Ok(())
     }
 
     /// Makes the calling thread use the device.
@@ -179,6 +212,20 @@ impl Driver for Gpu {
 
     fn name(&self) -> Result<String, Fault> {
         device::get_name(self.device).asked("asking for its name")
+    }
+
+    fn reaches(&self, at: Address) -> Result<bool, Fault> {
+        let others = self.others.read().unwrap_or_else(PoisonError::into_inner);
+        if others.values().all(|is_reached| *is_reached) {
+            return Ok(true);
+        }
+        self.enter()?;
+        let mut owner = 0_i32;
+        let attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL;
+        // SAFETY: the number is written.
+        let asked = unsafe { sys::cuPointerGetAttribute((&raw mut owner).cast(), attribute, at.0) };
+        asked.result().asked(&format!("asking whose {:#x} is", at.0))?;
+        Ok(others.get(&(owner as usize)).copied().unwrap_or(true))
     }
 
     fn library(&self) -> Result<String, Fault> {

@@ -1,6 +1,6 @@
 //! Whole arrays, the optimizer, kept elements.
 
-use quadrille_cuda::{Array, ParameterArrays, update_table, update_words};
+use quadrille_cuda::{Array, Number, ParameterArrays, update_table, update_words};
 use quadrille_tensor::{
     AdamW, Element, adamw, adamw_master, add_assign, compress, expand, round, rounded, scale, squared_error,
     squared_error_loss, sum_of_squares,

@@ -56,9 +56,11 @@ fn layer_norm<S: Value>() {
             queue.whole_norm(SHAPE, x, all, gamma, Some(beta), all_y).unwrap();
             let add = [accumulate; 2];
             queue.whole_norm_backward(SHAPE, x, of, gamma, dy, all_out, all_dg, Some(all_db), all_dx, add).unwrap();
-            [(y, all_y), (dx, all_dx)].map(|(one, all)| equal(&device.down::<S>(all), &device.down::<S>(one)));
+            [(y, all_y), (dx, all_dx)]
+                .into_iter()
+                .for_each(|(one, all)| equal(&device.down::<S>(all), &device.down::<S>(one)));
             let reals = [(sums, all_sums), (squares, all_squares), (out, all_out), (dgamma, all_dg), (dbeta, all_db)];
-            reals.map(|(one, all)| equal(&device.down::<S::Wide>(all), &device.down::<S::Wide>(one)));
+            reals.into_iter().for_each(|(one, all)| equal(&device.down::<S::Wide>(all), &device.down::<S::Wide>(one)));
             (values, [sums, squares, out, dgamma, dbeta].map(|x| device.down::<S::Wide>(x)))
         });
         [&y, &dx_to].iter().zip(&got.0).for_each(|(expected, got)| equal(got, expected));
@@ -97,9 +99,11 @@ fn rms_norm<S: Value>() {
                 (device.poison::<S>(N), if accumulate { device.up(&before.1) } else { device.poison::<S>(N) });
             queue.whole_norm(SHAPE, x, Statistics { sums: None, squares: all_squares }, gamma, None, all_y).unwrap();
             queue.whole_norm_backward(SHAPE, x, of, gamma, dy, all_out, all_dg, None, all_dx, [accumulate; 2]).unwrap();
-            [(y, all_y), (dx, all_dx)].map(|(one, all)| equal(&device.down::<S>(all), &device.down::<S>(one)));
+            [(y, all_y), (dx, all_dx)]
+                .into_iter()
+                .for_each(|(one, all)| equal(&device.down::<S>(all), &device.down::<S>(one)));
             let reals = [(squares, all_squares), (out, all_out), (dgamma, all_dg)];
-            reals.map(|(one, all)| equal(&device.down::<S::Wide>(all), &device.down::<S::Wide>(one)));
+            reals.into_iter().for_each(|(one, all)| equal(&device.down::<S::Wide>(all), &device.down::<S::Wide>(one)));
             ([y, dx].map(|x| device.down::<S>(x)), [squares, out, dgamma].map(|x| device.down::<S::Wide>(x)))
         });
         [&y, &dx_to].iter().zip(&got.0).for_each(|(expected, got)| equal(got, expected));

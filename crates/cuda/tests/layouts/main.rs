@@ -74,6 +74,19 @@ fn careless_devices_are_found() {
     }
     let test = "combined_layouts_equal_the_serial_model";
     for part in careless::PARTS {
-        assert_eq!(careless::passes(test, part), part == careless::Part::Nothing, "{part:?} is left out");
+        assert_eq!(careless::passes(test, part, 1), part == careless::Part::Nothing, "{part:?} is left out");
+    }
+}
+
+/// Ranks on three devices, of which two do not reach each other's memory, compute the same; kernels that use memory which they do
+/// not reach are found.
+#[test]
+fn several_devices_equal_the_serial_model_and_careless_ones_are_found() {
+    if std::env::var("QUADRILLE_TEST_DEVICE").is_ok() {
+        return;
+    }
+    let test = "combined_layouts_equal_the_serial_model";
+    for (part, passes) in [(careless::Part::Nothing, true), (careless::Part::Reach, false)] {
+        assert_eq!(careless::passes(test, part, 3), passes, "{part:?} is left out");
     }
 }
