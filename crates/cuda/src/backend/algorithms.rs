@@ -71,12 +71,14 @@ where
     pub(super) fn adopt(&self, chosen: &Algorithms) -> Result<(), EngineError> {
         let driver = self.lanes.driver().as_ref();
         let here = driver.library()?;
-        let other = || EngineError::OtherAlgorithms { of: chosen.device.clone(), here: here.clone() };
+        let other = |of: String| EngineError::OtherAlgorithms { of, here: here.clone() };
         if chosen.device != here {
-            return Err(other());
+            return Err(other(chosen.device.clone()));
         }
         let of_products: Option<Vec<_>> = chosen.products.iter().map(|of| usable(driver, of)).collect();
-        let known = of_products.ok_or_else(other)?.into_iter().filter_map(|(kind, algorithm)| Some((kind, algorithm?)));
+        let unknown = || other(format!("{}, by algorithms that are unknown there", chosen.device));
+        let known =
+            of_products.ok_or_else(unknown)?.into_iter().filter_map(|(kind, algorithm)| Some((kind, algorithm?)));
         *self.algorithms.0.borrow_mut() = known.collect();
         Ok(())
     }

@@ -37,17 +37,10 @@ pub enum Part {
     Reach,
 }
 
-/// All of it that matters on one device.
-pub const PARTS: [Part; 8] = [
-    Part::Nothing,
-    Part::Waits,
-    Part::Records,
-    Part::Fences,
-    Part::Kernels,
-    Part::Clears,
-    Part::WholeNorms,
-    Part::Updates,
-];
+/// What orders streams.
+pub const PARTS: [Part; 6] = [Part::Nothing, Part::Waits, Part::Records, Part::Fences, Part::Kernels, Part::Clears];
+/// What is done at once, where layouts let it be.
+pub const AT_ONCE: [Part; 2] = [Part::WholeNorms, Part::Updates];
 
 /// What is known of a stream: whether kernels run in it, and whether it copies to or from the host's memory.
 #[derive(Debug, Clone, Copy)]
@@ -196,7 +189,12 @@ pub fn install() {
     static DEVICES: OnceLock<Vec<Arc<dyn Driver>>> = OnceLock::new();
     DEVICES.get_or_init(|| {
         let Ok(told) = std::env::var(LEAVES_OUT) else { return Vec::new() };
-        let leaves_out = *PARTS.iter().chain([&Part::Reach]).find(|part| format!("{part:?}") == told).expect("a part");
+        let leaves_out = *PARTS
+            .iter()
+            .chain(&AT_ONCE)
+            .chain([&Part::Reach])
+            .find(|part| format!("{part:?}") == told)
+            .expect("a part");
         let device = |number| -> Arc<dyn Driver> {
             let device = Emulator::in_machine(1, number);
             Arc::new(Careless { device, leaves_out, streams: Mutex::default(), sizes: Mutex::default() })

@@ -78,6 +78,17 @@ fn careless_devices_are_found() {
     }
 }
 
+/// What one kernel does in place of several is found where it does nothing: so it is that kernel that these layouts have run.
+#[test]
+fn careless_kernels_of_several_operations_are_found() {
+    if std::env::var("QUADRILLE_TEST_DEVICE").is_ok() {
+        return;
+    }
+    for part in careless::AT_ONCE {
+        assert!(!careless::passes("gpts_equal_the_serial_model", part, 1), "{part:?} is left out");
+    }
+}
+
 /// Ranks on three devices, of which two do not reach each other's memory, compute the same; kernels that use memory which they do
 /// not reach are found.
 #[test]
