@@ -10,9 +10,9 @@ use quadrille_spec::{Collectives, Model};
 
 use crate::bench::arguments::BenchArguments;
 use crate::calibrate::arguments::CalibrateArguments;
-use crate::checkpoint::arguments::CheckpointArguments;
+use crate::checkpoint_command::arguments::CheckpointArguments;
 use crate::convert::ConvertArguments;
-use crate::data::DataCommandArguments;
+use crate::data_command::DataCommandArguments;
 use crate::estimate::EstimateArguments;
 use crate::evaluate::EvalArguments;
 use crate::explain::ExplainArguments;

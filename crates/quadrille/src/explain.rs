@@ -10,6 +10,7 @@ use quadrille_report::lesson::Chosen;
 use quadrille_run::{LayoutDefaults, OpenLayout, SaidLayout, framework};
 use quadrille_spec::{ElementType, Field, Sparsity};
 use quadrille_step::{Layer, Shown};
+use serde_json::Value;
 
 use crate::arguments::ModelArguments;
 use crate::failure::Failure;
@@ -80,9 +81,25 @@ pub fn open(arguments: &ExplainArguments, usual: &str) -> Result<(OpenLayout, Fr
 
 /// Prints the summary, the program, the ledger, as asked.
 pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
-    if arguments.price.price {
-        return priced::run(arguments);
+    match (arguments.price.price, arguments.json) {
+        (true, _) => priced::run(arguments),
+        (false, true) => print_json(&document(arguments)?),
+        (false, false) => print_text(explained(arguments, |explained| Ok(explained.text()?))?),
     }
+}
+
+/// The same, or the price, as a document.
+pub fn document(arguments: &ExplainArguments) -> Result<Value, Failure> {
+    match arguments.price.price {
+        true => priced::document(arguments),
+        false => explained(arguments, |explained| Ok(explained.document()?)),
+    }
+}
+
+fn explained<T>(
+    arguments: &ExplainArguments,
+    tell: impl FnOnce(&Explained) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let model = arguments.model.described("gpt-demo")?;
     let (typed, framework) = open(arguments, Framework::QUADRILLE.name)?;
     let layout = typed.resolve(&model)?;
@@ -122,5 +139,5 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
     if let Some(path) = &arguments.html {
         write_file("--html", path, explain_page(&explained.page_document()).as_bytes())?;
     }
-    if arguments.json { print_json(&explained.document()?) } else { print_text(explained.text()?) }
+    tell(&explained)
 }

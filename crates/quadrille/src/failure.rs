@@ -46,6 +46,14 @@ impl Failure {
         Self::Usage(anyhow::anyhow!(message.into()))
     }
 
+    /// Words that are no command of this program.
+    pub(crate) fn of_words(error: &clap::Error) -> Self {
+        let told = error.to_string();
+        let end = ["\n\nUsage:", "\n\nFor more information"].iter().filter_map(|end| told.find(end)).min();
+        let told = &told[..end.unwrap_or(told.len())];
+        Self::usage(told.strip_prefix("error: ").unwrap_or(told).trim_end())
+    }
+
     /// Work that failed, in words.
     pub fn run(message: impl Into<String>) -> Self {
         Self::Run(anyhow::anyhow!(message.into()))

@@ -55,7 +55,47 @@
 //! checkpoints), [`measure`] (calibration and benches), [`study`] (what models learn by heart), [`pages`] (what was found, as
 //! text, documents and pictures), [`proof`], [`checkpoint`], [`hugging_face`], [`data`].
 
+pub mod command_line;
+
+mod arguments;
+mod bars;
+mod bench;
+mod calibrate;
+mod checkpoint_command;
+mod convert;
+mod data_arguments;
+mod data_command;
+mod device;
+mod documents;
+mod estimate;
+mod evaluate;
+mod explain;
+mod export;
+mod failure;
+mod flags;
+mod generate;
+mod launch;
+mod layout_arguments;
+mod layout_flags;
 mod library;
+mod memorize;
+mod numbers;
+mod output;
+mod paths;
+mod plan;
+mod prune;
+mod quantities;
+mod report;
+mod reproduce;
+mod serve;
+mod shell;
+mod sweep;
+mod terminal;
+mod timeline;
+mod train;
+mod validate;
+mod verify;
+mod weights;
 
 pub use library::{
     Error, Explanation, Plan, PlanRequest, PlannedLayout, explain, plan, prelude, report, resume, train, verify,

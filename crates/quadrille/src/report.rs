@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use quadrille_pages::run_page;
 use quadrille_report::plain;
-use quadrille_report::run::{Prediction, Run, document};
+use quadrille_report::run::{self as told, Prediction, Run};
 use quadrille_run::{FILES, described};
+use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::layout_arguments::DEFAULT_CLUSTER;
-use crate::output::{print_text, write_file};
+use crate::output::{print_json, print_text, write_file};
 use crate::{flags, paths};
 
 /// Writes one page that shows a run: losses, gradient norms, learning rate, speed; what a step is spent on, what ranks send
@@ -29,6 +30,9 @@ pub struct ReportArguments {
     /// `calibrate`. Of the preset `local`, a machine that nobody has measured, no step is predicted
     #[arg(long, value_name = "NAME|FILE", default_value = DEFAULT_CLUSTER)]
     pub cluster: String,
+    /// Print what the folder holds as one JSON document, and write no page
+    #[arg(long, conflicts_with_all = ["out", "cluster"])]
+    pub json: bool,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -38,8 +42,16 @@ const EXAMPLES: &str = "Examples:
 /// The page's name where none is given.
 const PAGE: &str = "report.html";
 
+/// What the run's folder holds.
+pub fn document(arguments: &ReportArguments) -> Result<Value, Failure> {
+    Ok(Run::read(&arguments.run)?.document())
+}
+
 /// Reads the run, prices its step, writes the page and says where it is.
 pub fn run(arguments: &ReportArguments) -> Result<(), Failure> {
+    if arguments.json {
+        return print_json(&document(arguments)?);
+    }
     let path = arguments.out.clone().unwrap_or_else(|| arguments.run.join(PAGE));
     let of_run = FILES.map(|name| arguments.run.join(name));
     let cluster = Path::new(&arguments.cluster);
@@ -51,6 +63,6 @@ pub fn run(arguments: &ReportArguments) -> Result<(), Failure> {
     let mut prediction = Prediction::of(&run, cluster);
     // The reason quotes files.
     prediction.times = prediction.times.map_err(|reason| plain::message(&flags::spelled(&reason)));
-    write_file("--out", &path, run_page(&document(&run, &prediction)).as_bytes())?;
+    write_file("--out", &path, run_page(&told::document(&run, &prediction)).as_bytes())?;
     print_text(format!("{}\n", path.display()))
 }

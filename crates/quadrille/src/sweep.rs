@@ -6,7 +6,7 @@ use clap::{Args, value_parser};
 use quadrille_pages::sweep_page;
 use quadrille_plan::native::Question;
 use quadrille_plan::native::sweep::{Sweep, Variable};
-use quadrille_report::sweep::{document, rows};
+use quadrille_report::sweep as report;
 use quadrille_report::sweep_text;
 
 use crate::arguments::ModelArguments;
@@ -57,6 +57,20 @@ const EXAMPLES: &str = "Examples:
 
 /// Searches all points and writes what was found.
 pub fn run(arguments: &SweepArguments) -> Result<(), Failure> {
+    let (sweep, rows) = swept(arguments)?;
+    match &arguments.out {
+        Some(path) => write_file("--out", path, csv(rows)?.as_bytes()),
+        None if terminal::is_for_people() => print_text(sweep_text(&sweep)?.map(flags::spelled)),
+        None => print_text(csv(rows)?),
+    }
+}
+
+/// Searches all points and draws what was found; the table, its header first.
+pub fn rows(arguments: &SweepArguments) -> Result<Vec<Vec<String>>, Failure> {
+    Ok(swept(arguments)?.1)
+}
+
+fn swept(arguments: &SweepArguments) -> Result<(Sweep, Vec<Vec<String>>), Failure> {
     let variables = arguments.vary.iter().map(|text| text.parse()).collect::<Result<Vec<Variable>, _>>()?;
     let (first, second) = match variables.as_slice() {
         [first] => (first, None),
@@ -67,19 +81,15 @@ pub fn run(arguments: &SweepArguments) -> Result<(), Failure> {
     paths::check_described(&written, &arguments.model, &arguments.layout)?;
     let question = fixed(arguments, &variables)?;
     let sweep = Sweep::new(question, first.clone(), second.cloned())?;
-    let mut rows = rows(&sweep)?;
+    let mut rows = report::rows(&sweep)?;
     // Why there is no layout.
     rows.iter_mut().filter_map(|row| row.last_mut()).for_each(|reason| *reason = flags::spelled(reason));
     if let Some(path) = &arguments.html {
-        let mut document = document(&sweep)?;
+        let mut document = report::document(&sweep)?;
         (0..sweep.points.len()).for_each(|at| flags::spell_at(&mut document, &format!("/points/{at}/reason")));
         write_file("--html", path, sweep_page(&document).as_bytes())?;
     }
-    match &arguments.out {
-        Some(path) => write_file("--out", path, csv(rows)?.as_bytes()),
-        None if terminal::is_for_people() => print_text(sweep_text(&sweep)?.map(flags::spelled)),
-        None => print_text(csv(rows)?),
-    }
+    Ok((sweep, rows))
 }
 
 /// What does not vary. Numbers of GPUs that vary are known first, since the default batch follows from the largest.

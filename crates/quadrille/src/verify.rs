@@ -10,6 +10,7 @@ use quadrille_run::{LayoutDefaults, described, resources};
 use quadrille_spec::{Axis, ElementType, Layout, Model, Sparsity};
 use quadrille_step::StepProgram;
 use quadrille_verify::{Reference, VerifyOptions, take_part_on, verify_on};
+use serde_json::{Value, json};
 
 use crate::arguments::{ModelArguments, RunArguments};
 use crate::device::DeviceArguments;
@@ -70,8 +71,41 @@ fn rate_help(argument: Arg) -> Arg {
 
 const DEFAULTS: LayoutDefaults = LayoutDefaults { dtype: ElementType::F64, ..LayoutDefaults::USUAL };
 
+/// What was verified, and the grids that were left out.
+struct Judged {
+    verified: Vec<Verified>,
+    skipped: Vec<Skipped>,
+}
+
 /// Verifies every layout that was asked for.
 pub fn run(arguments: &VerifyArguments, launch: &Launch) -> Result<(), Failure> {
+    let Judged { verified, skipped } = judged(arguments, launch)?;
+    if !launch.is_first() {
+        return Ok(());
+    }
+    let report = VerificationReport { sparsity: arguments.sparsity, verified: &verified, skipped: &skipped };
+    if arguments.json {
+        print_json(&report.document())?;
+    } else {
+        print_text(report.text())?;
+    }
+    match (report.failed(), verified.len()) {
+        (0, _) => Ok(()),
+        (failed, total) => {
+            Err(Failure::run(format!("{failed} of {total} layouts differ from the serial model or their prediction")))
+        }
+    }
+}
+
+/// The same as a document, which says of every layout whether it is equal.
+pub fn document(arguments: &VerifyArguments, launch: &Launch) -> Result<Value, Failure> {
+    let Judged { verified, skipped } = judged(arguments, launch)?;
+    let report = VerificationReport { sparsity: arguments.sparsity, verified: &verified, skipped: &skipped };
+    Ok(json!(report.document()))
+}
+
+/// Holds layout after layout against the serial model, in the first process.
+fn judged(arguments: &VerifyArguments, launch: &Launch) -> Result<Judged, Failure> {
     let settings = arguments.model.settings("gpt-tiny", VerifyOptions::HYPER)?;
     let (model, seed) = (&settings.model, arguments.run.seed());
     let hyper = arguments.run.hyper(settings.optimizer, arguments.steps)?;
@@ -116,21 +150,7 @@ pub fn run(arguments: &VerifyArguments, launch: &Launch) -> Result<(), Failure> 
         bar.inc(1);
     }
     bar.finish_and_clear();
-    if !launch.is_first() {
-        return Ok(());
-    }
-    let report = VerificationReport { sparsity: arguments.sparsity, verified: &verified, skipped: &skipped };
-    if arguments.json {
-        print_json(&report.document())?;
-    } else {
-        print_text(report.text())?;
-    }
-    match (report.failed(), verified.len()) {
-        (0, _) => Ok(()),
-        (failed, total) => {
-            Err(Failure::run(format!("{failed} of {total} layouts differ from the serial model or their prediction")))
-        }
-    }
+    Ok(Judged { verified, skipped })
 }
 
 fn layouts(

@@ -99,7 +99,7 @@ pub use signals::Signals;
 pub use source::{DEMO_TOKENS, OnPreparation, Source, open_files};
 pub use spec::{
     CheckpointSpec, CollectivesSpec, DataChanges, DataPath, DataSpec, HeldOut, LayoutSpec, OptimizerSpec, OutputSpec,
-    RunChanges, RunSpec, StartSpec, StatesSpec, TuningSpec, ValidationSpec, Warmup, layout_json,
+    RunChanges, RunSpec, StartSpec, StatesSpec, TuningSpec, ValidationSpec, Warmup, layout_json, layout_of_json,
 };
 pub use tokenizer_rule::TokenizerRule;
 pub use trace::{create_trace, write_trace};

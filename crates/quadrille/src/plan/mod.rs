@@ -9,6 +9,7 @@ mod megatron;
 pub mod native;
 
 use clap::ValueEnum;
+use serde_json::Value;
 
 use self::arguments::{Cost, PlanArguments};
 use crate::failure::Failure;
@@ -22,6 +23,15 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
         Cost::Lbnl => lbnl::run(arguments),
         Cost::Megatron => megatron::run(arguments),
         Cost::Atp => atp::run(arguments),
+    }
+}
+
+/// What the native search finds.
+pub fn document(arguments: &PlanArguments) -> Result<Value, Failure> {
+    refuse_foreign(arguments)?;
+    match arguments.cost {
+        Cost::Native => native::document(arguments),
+        _ => Err(Failure::usage("--cost: documents are of what the native search finds; leave it out")),
     }
 }
 

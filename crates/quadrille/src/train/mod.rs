@@ -12,8 +12,9 @@ use std::ops::ControlFlow;
 use arguments::TrainArguments;
 use quadrille_report::ledger;
 use quadrille_report::summary::announcement;
-use quadrille_run::{Ended, Host, Prepared};
+use quadrille_run::{Ended, Host, OnEvent, Prepared};
 use reporter::Reporter;
+use serde_json::Value;
 
 use crate::failure::{Failure, Stopped};
 use crate::launch::Launch;
@@ -22,9 +23,26 @@ use crate::{bars, paths};
 
 /// Trains and reports.
 pub fn run(arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {
-    let mut prepared = prepare(arguments, command()?, launch)?;
+    let words = std::env::args_os().skip_while(|word| word != "train").skip(1);
+    let mut prepared = prepare(arguments, command(words)?, launch)?;
     prepared.stop_on_signals()?;
     carry_out(prepared, arguments, launch)
+}
+
+/// Trains and tells what happens; what the run says at its end, and where it was stopped, if it was.
+pub fn told(
+    arguments: &TrainArguments,
+    words: &[String],
+    launch: &Launch,
+    on_event: OnEvent,
+) -> Result<(Value, Option<u64>), Failure> {
+    let prepared = prepare(arguments, command(words.iter().map(OsString::from))?, launch)?;
+    let outcome = prepared.run(on_event)?.check()?;
+    let stopped = match outcome.ended {
+        Ended::Stopped { step, .. } => Some(step),
+        Ended::Whole => None,
+    };
+    Ok((outcome.summary.unwrap_or_default(), stopped))
 }
 
 /// The run that is asked for, ready to begin or to go on.
@@ -66,12 +84,11 @@ fn carry_out(prepared: Prepared, arguments: &TrainArguments, launch: &Launch) ->
 }
 
 /// What followed `quadrille train`, without the folder of the run: that is where it is found.
-fn command() -> Result<Vec<String>, Failure> {
+fn command(words: impl Iterator<Item = OsString>) -> Result<Vec<String>, Failure> {
     let text = |word: OsString| {
         word.into_string().map_err(|word| Failure::usage(format!("{word:?}: a run's command line is UTF-8 text")))
     };
-    let words: Vec<String> =
-        std::env::args_os().skip_while(|word| word != "train").skip(1).map(text).collect::<Result<_, _>>()?;
+    let words: Vec<String> = words.map(text).collect::<Result<_, _>>()?;
     let mut kept = Vec::new();
     let mut words = words.into_iter();
     while let Some(word) = words.next() {

@@ -9,6 +9,7 @@ use clap::{Args, Subcommand};
 use quadrille_evidence::{BUILT_IN, Evaluation, Known, Row, Summary, evaluate, fit, read};
 use quadrille_pages::published_page;
 use quadrille_report::published;
+use serde_json::Value;
 
 use self::local::ValidateLocalArguments;
 use crate::bars;
@@ -83,21 +84,33 @@ fn crossed(arguments: &ValidatePublishedArguments, evaluation: &Evaluation, laun
 
 /// Prices every run, compares and prints.
 fn published_runs(arguments: &ValidatePublishedArguments, launch: &Launch) -> Result<(), Failure> {
+    if arguments.cross {
+        return crossed(arguments, &evaluate(&measured(arguments.csv.as_deref())?)?, launch);
+    }
+    match arguments.json {
+        true => print_json(&document(arguments)?),
+        false => print_text(compared(arguments, published::text)?),
+    }
+}
+
+/// Every run beside its price, whatever is fitted.
+pub fn document(arguments: &ValidatePublishedArguments) -> Result<Value, Failure> {
+    compared(arguments, published::document)
+}
+
+fn compared<T>(
+    arguments: &ValidatePublishedArguments,
+    tell: impl FnOnce(&Evaluation, &Summary) -> T,
+) -> Result<T, Failure> {
     let rows = measured(arguments.csv.as_deref())?;
     let evaluation = evaluate(&rows)?;
-    if arguments.cross {
-        return crossed(arguments, &evaluation, launch);
-    }
-    let summary = Summary::of(&evaluation);
     write_rows("--rows", arguments.rows.as_deref(), || published::rows(&evaluation))?;
+    let summary = Summary::of(&evaluation);
     if let Some(path) = &arguments.html {
         let page = published_page(&published::page_document(&evaluation, &summary));
         write_file("--html", path, page.as_bytes())?;
     }
-    if arguments.json {
-        return print_json(&published::document(&evaluation, &summary));
-    }
-    print_text(published::text(&evaluation, &summary))
+    Ok(tell(&evaluation, &summary))
 }
 
 fn measured(path: Option<&Path>) -> Result<Vec<Row>, Failure> {

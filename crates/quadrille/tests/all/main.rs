@@ -8,6 +8,7 @@ mod bench_pipeline;
 mod browser;
 mod calibrate;
 mod checkpoint;
+mod command_line;
 mod common;
 mod convert;
 mod data;

@@ -184,3 +184,27 @@ fn what_no_run_writes_is_named() {
     }
     assert_eq!(fs::read_to_string(of_run("steps.jsonl")).unwrap(), steps);
 }
+
+#[test]
+fn a_folder_is_one_document() {
+    let folder = tempfile::tempdir().unwrap();
+    let train = format!("{TINY} --grid x=2 --global-batch 4 --steps 4 --checkpoint-every 2 --out a --json");
+    let summary: Value = serde_json::from_str(&succeed(folder.path(), &train)).unwrap();
+    let told: Value = serde_json::from_str(&succeed(folder.path(), "report a --json")).unwrap();
+    for field in ["model", "layout", "steps", "floor"] {
+        assert_eq!(told[field], summary[field], "{field}");
+    }
+    assert_eq!((&told["ledger"]["equal"], &told["ledger"]["counted"]), (&true.into(), &summary["ledger"]["counted"]));
+    let stored: Vec<_> = told["checkpoints"].as_array().unwrap().iter().map(|stored| stored["step"].as_u64()).collect();
+    assert_eq!(
+        (stored, told["last"].as_u64(), told["unfinished"].as_u64()),
+        (vec![Some(2), Some(4)], Some(4), Some(0))
+    );
+    // No page is written, and none is asked for beside it.
+    assert!(!folder.path().join("a/report.html").exists());
+    assert!(refused(folder.path(), "report a --json --out b.html").contains("cannot be used with"));
+    fs::remove_file(folder.path().join("a/summary.json")).unwrap();
+    let cut: Value = serde_json::from_str(&succeed(folder.path(), "report a --json")).unwrap();
+    assert!(cut["unsummed"].as_str().unwrap().contains("summary.json") && cut["ledger"]["counted"].is_null());
+    assert_eq!(cut["ledger"]["predicted"], summary["ledger"]["predicted"]);
+}

@@ -4,6 +4,7 @@
 //! modules tell a part each.
 
 mod breakdown;
+mod contents;
 mod curves;
 mod document;
 mod ledgers;

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use quadrille_spec::{Field, Layout, LayoutFile, Model, ModelFile};
+use quadrille_spec::{Layout, Model, ModelFile};
 use quadrille_step::KeptCounts;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::DESCRIPTION;
 use crate::refusal::{Refusal, Setting};
-use crate::{RunError, RunSpec, documents};
+use crate::{RunError, RunSpec, documents, layout_of_json};
 
 /// Counts changes of `run.json`.
 const VERSION: u32 = 2;
@@ -89,11 +89,7 @@ impl Description {
     /// # Errors
     /// What is wrong with it, in words.
     pub fn layout(&self, model: &Model) -> Result<Layout, String> {
-        let shown: LayoutFile =
-            serde_json::from_value(self.layout.clone()).map_err(|error| format!("layout: {error}"))?;
-        // Documents show groups also where no schedule has them, and files refuse them there.
-        let grouped = shown.get(Field::Schedule).is_some_and(|schedule| schedule.to_string() == "interleaved");
-        let file = if grouped { shown } else { shown.without(Field::MicrobatchGroup) };
+        let file = layout_of_json(self.layout.clone()).map_err(|error| format!("layout: {error}"))?;
         file.validate(model).map_err(|error| format!("layout: {error}"))
     }
 

@@ -89,3 +89,14 @@ pub fn layout_json(layout: &Layout) -> Value {
     });
     shown.map(|field| (field.key(), json!(field.of(layout)))).collect()
 }
+
+/// What a document shows of a layout, as a layout file says it.
+///
+/// # Errors
+/// A field that no layout has, or a value of another kind than its field's.
+pub fn layout_of_json(document: Value) -> Result<LayoutFile, serde_json::Error> {
+    let shown: LayoutFile = serde_json::from_value(document)?;
+    // Documents show groups also where no schedule has them, and files refuse them there.
+    let grouped = shown.get(Field::Schedule).is_some_and(|schedule| schedule.to_string() == "interleaved");
+    Ok(if grouped { shown } else { shown.without(Field::MicrobatchGroup) })
+}

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use changes::{DataChanges, RunChanges};
 pub use data::{DataPath, DataSpec, HeldOut};
-pub use layout::{LayoutSpec, layout_json};
+pub use layout::{LayoutSpec, layout_json, layout_of_json};
 pub use optimizer::{OptimizerSpec, Warmup};
 
 use crate::refusal::{Refusal, Setting};

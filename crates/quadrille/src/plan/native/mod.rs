@@ -5,8 +5,7 @@ pub mod priced;
 
 use quadrille_pages::plan_page;
 use quadrille_plan::native::{Answer, Question, TOLERANCE, Wanted};
-use quadrille_report::plan::{document, page_document, rows, text};
-
+use quadrille_report::plan::{self as report, page_document, rows, text};
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -18,6 +17,23 @@ use crate::{flags, paths};
 
 /// Searches and prints what was found.
 pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
+    match arguments.json {
+        true => print_json(&document(arguments)?),
+        false => print_text(answered(arguments, |answer| Ok(text(answer)?.map(flags::spelled)))?),
+    }
+}
+
+/// Searches; all that was found.
+pub fn document(arguments: &PlanArguments) -> Result<Value, Failure> {
+    answered(arguments, |answer| {
+        let mut document = report::document(answer)?;
+        spell(&mut document);
+        Ok(document)
+    })
+}
+
+/// Searches, writes the files that were asked for, and tells what was found.
+fn answered<T>(arguments: &PlanArguments, tell: impl FnOnce(&Answer) -> Result<T, Failure>) -> Result<T, Failure> {
     let PlanArguments { model, layout, question, dtype, nvs, .. } = arguments;
     let numbers = |counts: &Option<Counts>| counts.as_ref().map(|counts| counts.values().to_vec());
     let (devices, nodes) = (numbers(&arguments.gpus), numbers(&arguments.nodes));
@@ -55,12 +71,7 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
         // Of that page alone unless it was asked for.
         answer.explanation = answer.explanation.take().filter(|_| results.explain);
     }
-    if !arguments.json {
-        return print_text(text(&answer)?.map(flags::spelled));
-    }
-    let mut document = document(&answer)?;
-    spell(&mut document);
-    print_json(&document)
+    tell(&answer)
 }
 
 /// Messages of a document with flags in place of the keys that they name.

@@ -6,6 +6,7 @@ use quadrille_plan::native::{Question, Reserve};
 use quadrille_report::plan::PricedReport;
 use quadrille_run::imbalance;
 use quadrille_spec::Imbalance;
+use serde_json::Value;
 
 use crate::explain::{self, ExplainArguments};
 use crate::failure::Failure;
@@ -38,8 +39,23 @@ pub struct PriceArguments {
     pub memory_reserve: Option<Reserve>,
 }
 
-/// Prices and explains the layout.
+/// Prices, explains and prints.
 pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
+    match arguments.json {
+        true => print_json(&document(arguments)?),
+        false => print_text(priced(arguments, |report| Ok(report.text()?))?),
+    }
+}
+
+/// The layout's price and why.
+pub fn document(arguments: &ExplainArguments) -> Result<Value, Failure> {
+    priced(arguments, |report| Ok(report.document()?))
+}
+
+fn priced<T>(
+    arguments: &ExplainArguments,
+    tell: impl FnOnce(&PricedReport) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let model = arguments.model.described("gpt-demo")?;
     let (typed, framework) = explain::open(arguments, Framework::MEGATRON.name)?;
     let layout = typed.resolve(&model)?;
@@ -48,6 +64,5 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
     let imbalance = price.imbalance.as_deref().map_or(Ok(Imbalance::EQUAL), imbalance)?;
     let question = Question { imbalance, ..Question::of(model, typed.cluster, framework, &layout, reserve)? };
     let explanation = question.explain(&layout)?;
-    let report = PricedReport { question: &question, layout: &layout, explanation: &explanation };
-    if arguments.json { print_json(&report.document()?) } else { print_text(report.text()?) }
+    tell(&PricedReport { question: &question, layout: &layout, explanation: &explanation })
 }

@@ -1,0 +1,156 @@
+"""Which layouts of a cluster's devices are the fastest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from . import _quadrille
+from .layouts import Layout
+from .options import PlanOptions
+from .tables import flat, frame, gigabytes, html_table, percent, seconds
+from .why import Why
+from .words import words
+
+if TYPE_CHECKING:
+    import pandas
+    from typing_extensions import Unpack
+
+
+@dataclass(frozen=True)
+class PlannedLayout:
+    """A layout with its price."""
+
+    layout: Layout
+    notation: str
+    """In the words of Megatron-LM: `TP8 PP4 DP2`."""
+    devices: int
+    time_s: float
+    """Seconds of a step."""
+    parts_s: dict[str, float]
+    """What they are spent on; of communication by axis, as `communication_x`."""
+    memory_bytes: int
+    """On the device that needs most."""
+    memory: dict[str, int]
+    """The same by class."""
+    tokens_per_s: float
+    mfu: float | None
+    """The part of the devices' peak that the model's FLOPs make use of, where that is known."""
+    document: dict[str, Any] = field(repr=False)
+    """All that the search says of it, as an entry of `plans` of `quadrille plan --json`."""
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> PlannedLayout:
+        """From an entry of a document."""
+        return cls(
+            layout=Layout(document["layout"]),
+            notation=document["notation"],
+            devices=document["devices"],
+            time_s=document["time_s"],
+            parts_s=flat(document["parts_s"]),
+            memory_bytes=document["memory_bytes"],
+            memory={name: count for name, count in document["memory"].items() if name != "stage"},
+            tokens_per_s=document["tokens_per_s"],
+            mfu=document["mfu"],
+            document=dict(document),
+        )
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A row with the columns of `quadrille plan --csv`."""
+        return frame([flat(self.document)])
+
+    def _row(self) -> list[Any]:
+        return [self.notation, self.devices, seconds(self.time_s), gigabytes(self.memory_bytes), percent(self.mfu)]
+
+    def _repr_html_(self) -> str:
+        return html_table(self.layout["grid"], _HEADER, [self._row()]) + self.layout._repr_html_()
+
+
+_HEADER = ["layout", "devices", "step", "memory", "MFU"]
+
+
+@dataclass(frozen=True)
+class ErrorBand:
+    """Measured over predicted times of the published runs that are most like a plan."""
+
+    low: float
+    """One of ten is below."""
+    middle: float
+    high: float
+    """One of ten is above."""
+    runs: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a search has found."""
+
+    model: str
+    cluster: str
+    framework: str
+    gpus: int
+    global_batch: int
+    seq_len: int
+    plans: list[PlannedLayout]
+    """The fastest, fastest first."""
+    advised: PlannedLayout
+    """The layout to run: the simplest of those that predictions do not tell apart from the fastest."""
+    gain_of_fastest: float
+    """How much less the fastest takes than the advised one, as a part of its time."""
+    error_band: ErrorBand | None
+    counts: dict[str, int]
+    """Grids and configurations that there are, and what became of them."""
+    refusals: list[dict[str, Any]] = field(repr=False)
+    """Rules, what they refused, and an example each."""
+    pareto: list[PlannedLayout] = field(repr=False)
+    """With `pareto=True`: those than which none has fewer devices, less time and less memory."""
+    why: Why | None = field(repr=False)
+    """With `explain=True`: why the advised layout is as fast as it is."""
+    stopped: bool
+    """Whether `time_limit` ended the search."""
+    document: dict[str, Any] = field(repr=False)
+    """All of it, as `quadrille plan --json` prints it."""
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Plan:
+        """From a document."""
+        band, why = document["error_band"], document.get("explanation")
+        return cls(
+            **{name: document[name] for name in ("model", "cluster", "framework", "gpus", "global_batch", "seq_len")},
+            plans=[PlannedLayout.of(entry) for entry in document["plans"]],
+            advised=PlannedLayout.of(document["advised"]["plan"]),
+            gain_of_fastest=document["advised"]["gain_of_fastest"],
+            error_band=band and ErrorBand(band["low"], band["middle"], band["high"], band["runs"]),
+            counts=document["counts"],
+            refusals=document["refusals"],
+            pareto=[PlannedLayout.of(entry) for entry in document.get("pareto", [])],
+            why=why and Why.of(why),
+            stopped=document["stopped"],
+            document=dict(document),
+        )
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A row for every layout, or for those of the Pareto front if that was asked for, with the columns of `quadrille plan
+        --csv`."""
+        return frame(flat(plan.document) for plan in self.pareto or self.plans)
+
+    def _repr_html_(self) -> str:
+        caption = f"{self.model} on {self.gpus} devices of {self.cluster}, {self.framework}, {self.global_batch} sequences a step"
+        note = f"advised: {self.advised.notation}, {seconds(self.advised.time_s)} a step"
+        if self.error_band:
+            note += f"; runs like it took {self.error_band.low:.2f} to {self.error_band.high:.2f} times what was predicted"
+        return html_table(caption, _HEADER, (plan._row() for plan in self.pareto or self.plans), note)
+
+
+def plan(model: Any = None, **options: Unpack[PlanOptions]) -> Plan:
+    """Searches every legal layout of a model on so many devices of a cluster, as `quadrille plan` does.
+
+    >>> found = quadrille.plan("gpt2-124m", gpus=8, cluster="dgx-a100", global_batch=64, fix={"tp": 2})
+
+    The interpreter's lock is free meanwhile. An interruption is raised at once; the search that was begun ends by itself.
+    Raises `InputError` where no layout is legal and fits, and says why and what would help.
+    """
+    with words(["plan"], {"model": model, **options}) as said:
+        return Plan.of(json.loads(_quadrille.document(said)))

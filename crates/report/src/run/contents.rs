@@ -1,0 +1,36 @@
+//! What a run's folder holds, as one document.
+
+use quadrille_run::layout_json;
+use serde_json::{Value, json};
+
+use super::read::{Run, Stored};
+
+impl Run {
+    /// All of it, as `report --json` prints it.
+    pub fn document(&self) -> Value {
+        let stored = |Stored { step, name, bytes }: &Stored| json!({ "step": step, "name": name, "bytes": bytes });
+        let summary = self.summary.as_ref().ok();
+        let ledger = summary.map(|summary| &summary.ledger);
+        json!({
+            "path": self.path,
+            "command": self.command,
+            "model": self.program.model,
+            "layout": layout_json(&self.program.layout),
+            "threads": self.threads,
+            "last": self.last,
+            "floor": self.floor,
+            "steps": self.steps,
+            "events": self.events,
+            "checkpoints": self.checkpoints.iter().map(stored).collect::<Vec<_>>(),
+            "unfinished": self.unfinished,
+            "cut": self.cut,
+            "ledger": {
+                "predicted": ledger.map_or(&self.predicted, |ledger| &ledger.predicted),
+                "counted": ledger.and_then(|ledger| ledger.counted.as_ref()),
+                "equal": ledger.and_then(|ledger| ledger.equal),
+            },
+            "expert_loads": summary.map_or(&[][..], |summary| &summary.expert_loads),
+            "unsummed": self.summary.as_ref().err(),
+        })
+    }
+}
