@@ -19,6 +19,7 @@ use crate::explain::ExplainArguments;
 use crate::export::ExportArguments;
 use crate::generate::GenerateArguments;
 use crate::memorize::arguments::MemorizeArguments;
+use crate::parse::{real, whole};
 use crate::plan::arguments::PlanArguments;
 use crate::prune::PruneArguments;
 use crate::report::ReportArguments;
@@ -149,17 +150,17 @@ impl ModelArguments {
 #[derive(Debug, Args)]
 pub struct RunArguments {
     /// Keys initial values, sampling and dropout [default: 1]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(..))]
     pub seed: Option<u64>,
     /// Peak learning rate [default: 3e-3]
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", value_parser = real)]
     pub lr: Option<f64>,
     /// Threads of each rank [default: cores / ranks, at least one]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(..))]
     pub threads: Option<usize>,
     /// Seconds after which a collective or a message that waits for a rank stops the job; receives wait from when they
     /// are posted, in a pipeline some passes ahead [default: 300]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = real)]
     pub timeout: Option<f64>,
     /// How collectives run: ring, recursive (doubling and halving), hierarchical (recursive between nodes, rings inside),
     /// native (shared memory between threads; the MPI library's own) or auto (threads: native; else the fastest of the

@@ -10,6 +10,7 @@ use quadrille_run::Settings;
 use quadrille_spec::SpecError;
 use serde_json::json;
 
+use crate::bars;
 use crate::failure::Failure;
 use crate::flags::called;
 use crate::output::{print_json, print_text, remark};
@@ -72,7 +73,7 @@ pub fn run(arguments: &ConvertArguments) -> Result<(), Failure> {
 
 fn from_hugging_face(folder: &Path, arguments: &ConvertArguments) -> Result<(), Failure> {
     let mut source = Source::open(folder, &Settings::replaced_of_model(&arguments.set)?)?;
-    let done = import(&mut source, &arguments.checkpoint)?;
+    let done = bars::waiting("converting", || import(&mut source, &arguments.checkpoint))?;
     warn_not_finite(done.not_finite);
     if arguments.json {
         return print_json(&json!({ "model": source.model(), "imported": done }));
@@ -84,7 +85,7 @@ fn to_hugging_face(folder: &Path, arguments: &ConvertArguments) -> Result<(), Fa
     let checkpoint = Checkpoint::find(&arguments.checkpoint).map_err(quadrille_hugging_face::HuggingFaceError::from)?;
     let path = checkpoint.path().to_owned();
     let options = ExportOptions { dtype: arguments.dtype, shard_size: arguments.shard_size };
-    let (done, notes) = export(checkpoint, folder, options)?;
+    let (done, notes) = bars::waiting("converting", || export(checkpoint, folder, options))?;
     for note in &notes {
         remark("note", note);
     }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::parse::real;
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use quadrille_data::{Documents, Goldfish, TokenizerChoice};
@@ -30,7 +31,7 @@ pub struct DataArguments {
     #[arg(long, value_name = "HOW")]
     pub documents: Option<Documents>,
     /// Keep this share of the tokens apart for validation, the last documents of every source, e.g. --validation 0.01
-    #[arg(long, value_name = "SHARE", conflicts_with = "validation_data")]
+    #[arg(long, value_name = "SHARE", conflicts_with = "validation_data", value_parser = real)]
     pub validation: Option<f64>,
     /// Validate on these files or folders
     #[arg(long, value_name = "PATH", num_args = 1.., requires = "data", value_parser = weighted())]

@@ -10,6 +10,7 @@ use crate::data_arguments::DataArguments;
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::output::{print_json, print_text};
+use crate::parse::whole;
 use crate::weights::{WeightsArguments, forward};
 
 const EXAMPLES: &str = "Examples:
@@ -33,13 +34,13 @@ pub struct EvalArguments {
     pub weights: WeightsArguments,
     /// Sequences to evaluate, or all validation samples if they are fewer; of other data the first are read again after the
     /// last [default: 64]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(1..))]
     pub samples: Option<u64>,
     /// In place of --samples: so many batches of --global-batch sequences
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "samples")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(1..), conflicts_with = "samples")]
     pub steps: Option<u64>,
     /// Keys what is drawn from the data [default: that of the run that wrote the checkpoint]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(..))]
     pub seed: Option<u64>,
     /// Print one JSON document
     #[arg(long)]

@@ -16,6 +16,7 @@ use crate::arguments::ModelArguments;
 use crate::failure::Failure;
 use crate::layout_arguments::LayoutArguments;
 use crate::output::{print_json, print_text, write_file};
+use crate::parse::whole;
 use crate::paths;
 use crate::plan::native::priced::{self, PriceArguments};
 use crate::terminal;
@@ -45,10 +46,10 @@ pub struct ExplainArguments {
     #[arg(long)]
     pub ledger: bool,
     /// One rank only, or of the program its stage [default: all in a ledger and the program, else the first that has the layer]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(..))]
     pub rank: Option<usize>,
     /// The block that is explained; of the program this block only [default: the first of the rank's stage]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(..))]
     pub layer: Option<usize>,
     /// Write a page with the mesh, the collectives and their reasons, the memory and the simulated timeline to this file, in place
     /// of what it holds; it opens in a browser without a network

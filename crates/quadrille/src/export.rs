@@ -12,6 +12,7 @@ use crate::failure::Failure;
 use crate::layout_arguments::LayoutArguments;
 use crate::numbers::NumberArguments;
 use crate::output::{print_json, print_text, remark};
+use crate::parse::whole;
 
 /// Types that every framework trains in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -31,7 +32,7 @@ pub struct ExportArguments {
     #[arg(long, value_name = "FRAMEWORK")]
     pub to: Framework,
     /// Devices of a node [default: ranks that share a node in the layout]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(..))]
     pub gpus_per_node: Option<usize>,
     /// The type to train in; that of the layout is for runs on this machine
     #[arg(long, value_enum, value_name = "TYPE", default_value_t = ExportType::Bf16)]

@@ -13,6 +13,7 @@ use crate::documents;
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::output::{print_exactly, print_json, tell};
+use crate::parse::{real, whole};
 use crate::weights::{WeightsArguments, forward};
 
 const EXAMPLES: &str = "Examples:
@@ -36,19 +37,19 @@ pub struct GenerateArguments {
     #[arg(long, value_name = "FILE", group = "text")]
     pub prompt_file: Vec<PathBuf>,
     /// Most tokens behind each prompt; the model's sequence length ends it in any case
-    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = whole::<usize>(..))]
     pub max_tokens: usize,
     /// Below 1 likely tokens become likelier, above 1 all become more alike; 0 takes the likeliest
-    #[arg(long, value_name = "T", default_value_t = 0.8)]
+    #[arg(long, value_name = "T", default_value_t = 0.8, value_parser = real)]
     pub temperature: f64,
     /// Draw from the K likeliest tokens only
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", value_parser = whole::<usize>(..))]
     pub top_k: Option<usize>,
     /// Draw from the likeliest tokens that together have this probability
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", value_parser = real)]
     pub top_p: Option<f64>,
     /// Keys the draws
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u64>(..))]
     pub seed: u64,
     /// Stop at the token that ends a document
     #[arg(long)]

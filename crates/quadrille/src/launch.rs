@@ -12,8 +12,8 @@ use crate::arguments::{Arguments, Command};
 use crate::bench::arguments::Bench;
 use crate::device::Named;
 use crate::failure::Failure;
-use crate::terminal;
 use crate::validate::Validate;
+use crate::{paths, terminal};
 
 /// The processes of the job, as they were started.
 pub struct Launch {
@@ -33,7 +33,10 @@ pub fn arguments() -> Arguments {
     let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     let mut command = Arguments::command().color(terminal::color(words));
     let read = command.try_get_matches_from_mut(std::env::args_os());
-    let read = read.and_then(|mut matches| Arguments::from_arg_matches_mut(&mut matches));
+    let read = read.and_then(|mut matches| {
+        paths::check_named(&command, &matches)?;
+        Arguments::from_arg_matches_mut(&mut matches)
+    });
     read.unwrap_or_else(|error| refuse(&error.with_cmd(&command)))
 }
 

@@ -7,6 +7,7 @@ use quadrille_run::{LayoutSpec, SaidLayout, StatesSpec};
 use quadrille_spec::{ElementType, Field};
 
 use crate::layout_flags::LayoutFlags;
+use crate::parse::whole;
 
 /// How a step is spread over ranks.
 #[derive(Debug, Args)]
@@ -20,7 +21,7 @@ pub struct LayoutArguments {
     #[arg(long, value_name = "GRID")]
     pub grid: Option<String>,
     /// Number of ranks; with a grid it must be the product of its sizes [default: the grid's, or 8]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(..))]
     pub ranks: Option<usize>,
     /// What was typed of the other fields.
     #[command(flatten)]

@@ -7,6 +7,8 @@ use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches, value_parser};
 use quadrille_run::{OpenLayout, StatesSpec};
 use quadrille_spec::{Field, FieldValue, Kind, LayoutFile, Offload, SpecError};
 
+use crate::parse::whole;
+
 /// What was typed of the fields of a layout, but for those whose flags mean more, or another thing in each command: the
 /// grid and the type of values.
 #[derive(Debug, Clone)]
@@ -33,7 +35,7 @@ fn flag(field: Field) -> Arg {
         Kind::Truth => {
             flag.num_args(0..=1).require_equals(true).default_missing_value("true").value_parser(value_parser!(bool))
         }
-        Kind::Sizes => flag.action(ArgAction::Append).value_delimiter(',').value_parser(value_parser!(usize)),
+        Kind::Sizes => flag.action(ArgAction::Append).value_delimiter(',').value_parser(whole::<usize>(..)),
         Kind::Size | Kind::Name => flag.value_parser(move |text: &str| match (field, text) {
             (Field::Recompute, OpenLayout::LEAST_INTERVAL) => Ok(FieldValue::Name(text.to_owned())),
             _ => field.parse(text),

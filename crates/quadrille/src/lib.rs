@@ -81,6 +81,7 @@ mod library;
 mod memorize;
 mod numbers;
 mod output;
+mod parse;
 mod paths;
 mod plan;
 mod prune;

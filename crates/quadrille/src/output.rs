@@ -57,6 +57,12 @@ pub fn detail(text: &str) {
     }
 }
 
+/// Writes where a description is from, if more than usual was asked for.
+pub fn source(what: &str, name: &str) {
+    let origin = if Path::new(name).is_file() { "a file" } else { "built in" };
+    detail(&format!("{what} {name}: {origin}"));
+}
+
 /// Writes one message of a kind ("error") to standard error, whatever was asked for. Where nobody listens any more, the exit
 /// code still tells.
 pub fn complain(role: Role, kind: &str, text: &str) {

@@ -1,7 +1,10 @@
 //! Files that are written, held against those that are read.
 
+use std::any::TypeId;
 use std::path::{Path, PathBuf};
 
+use clap::error::ErrorKind;
+use clap::{Arg, ArgMatches, Command};
 use quadrille_run::written_over;
 
 use crate::arguments::ModelArguments;
@@ -10,6 +13,29 @@ use crate::layout_arguments::LayoutArguments;
 
 /// A file with the flag that names it.
 pub type Named<'a> = (&'static str, &'a Path);
+
+/// Refuses `-` for a file or a folder: results go to standard output where no file is asked for, and nothing is read from
+/// standard input.
+///
+/// # Errors
+/// The flag, the rule and the remedy.
+pub fn check_named(command: &Command, matches: &ArgMatches) -> Result<(), clap::Error> {
+    let is_path = |argument: &&Arg| argument.get_value_parser().type_id() == TypeId::of::<PathBuf>();
+    for argument in command.get_arguments().filter(is_path) {
+        let mut typed = matches.get_raw(argument.get_id().as_str()).into_iter().flatten();
+        if typed.any(|word| word == "-") {
+            let message = format!(
+                "{argument}: - is no file and no folder; name one, as ./- if it is called so. Results go to standard output \
+                 where no file is asked for\n"
+            );
+            return Err(clap::Error::raw(ErrorKind::ValueValidation, message));
+        }
+    }
+    match matches.subcommand().and_then(|(name, matches)| Some((command.find_subcommand(name)?, matches))) {
+        Some((command, matches)) => check_named(command, matches),
+        None => Ok(()),
+    }
+}
 
 /// The files that flags ask for, of those that may.
 pub fn asked<'a>(files: impl IntoIterator<Item = (&'static str, &'a Option<PathBuf>)>) -> Vec<Named<'a>> {

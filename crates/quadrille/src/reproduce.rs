@@ -7,6 +7,7 @@ use clap::builder::PossibleValuesParser;
 use quadrille_papers::reproduce::PARTS;
 use quadrille_report::papers::reproduce;
 
+use crate::bars;
 use crate::failure::Failure;
 use crate::output::{print_json, print_text, write_rows};
 
@@ -35,7 +36,8 @@ fn parts() -> impl Iterator<Item = &'static str> {
 /// Computes the points of the works that were asked for and prints them.
 pub fn run(arguments: &ReproduceArguments) -> Result<(), Failure> {
     let wanted = PARTS.into_iter().filter(|part| [part.name, ALL_PARTS].contains(&arguments.part.as_str()));
-    let computed = wanted.map(|part| Ok((part, part.points()?))).collect::<Result<Vec<_>, Failure>>()?;
+    let points = || wanted.map(|part| Ok((part, part.points()?))).collect::<Result<Vec<_>, Failure>>();
+    let computed = bars::waiting("computing", points)?;
     write_rows("--csv", arguments.csv.as_deref(), || reproduce::rows(&computed))?;
     if arguments.json { print_json(&reproduce::document(&computed)) } else { print_text(reproduce::text(&computed)) }
 }

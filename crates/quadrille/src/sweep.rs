@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, value_parser};
+use clap::Args;
 use quadrille_pages::sweep_page;
 use quadrille_plan::native::Question;
 use quadrille_plan::native::sweep::{Sweep, Variable};
@@ -13,8 +13,9 @@ use crate::arguments::ModelArguments;
 use crate::failure::Failure;
 use crate::layout_arguments::LayoutArguments;
 use crate::output::{csv, print_text, write_file};
+use crate::parse::whole;
 use crate::plan::native::arguments::{Machines, QuestionArguments, question};
-use crate::{flags, paths, terminal};
+use crate::{bars, flags, paths, terminal};
 
 /// Searches the best layout, as `plan` does, for every value of one number, or every pair of values of two. A terminal gets a
 /// table; a pipe, or the file of --out, comma-separated values with the fields of `plan --json`.
@@ -29,13 +30,13 @@ pub struct SweepArguments {
     #[arg(long, value_name = "NAME=VALUES", required = true)]
     pub vary: Vec<String>,
     /// Number of GPUs, unless it varies [default: --ranks, or 1024]
-    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1 << 24))]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(1..=1 << 24))]
     pub gpus: Option<u32>,
     /// Number of nodes whose GPUs are all used, in place of --gpus
-    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1 << 24))]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(1..=1 << 24))]
     pub nodes: Option<u32>,
     /// GPUs of a fast domain, unless they vary [default: the cluster's own]
-    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1 << 24))]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(1..=1 << 24))]
     pub nvs: Option<u32>,
     /// Write the values to this file, in place of what it holds [default: standard output]
     #[arg(long, value_name = "FILE.csv")]
@@ -80,7 +81,7 @@ fn swept(arguments: &SweepArguments) -> Result<(Sweep, Vec<Vec<String>>), Failur
     let written = paths::asked([("--out", &arguments.out), ("--html", &arguments.html)]);
     paths::check_described(&written, &arguments.model, &arguments.layout)?;
     let question = fixed(arguments, &variables)?;
-    let sweep = Sweep::new(question, first.clone(), second.cloned())?;
+    let sweep = bars::counting(|watch| Sweep::watched(question, first.clone(), second.cloned(), watch))?;
     let mut rows = report::rows(&sweep)?;
     // Why there is no layout.
     rows.iter_mut().filter_map(|row| row.last_mut()).for_each(|reason| *reason = flags::spelled(reason));

@@ -12,6 +12,7 @@ use quadrille_spec::Cluster;
 use quadrille_step::StepProgram;
 
 use crate::failure::Failure;
+use crate::parse::real;
 
 /// A machine to simulate the step on.
 #[derive(Debug, Args)]
@@ -25,13 +26,13 @@ pub struct MachineArguments {
     pub trace: Option<PathBuf>,
     /// Simulate on devices of one rate for all operations instead: GFLOP/s in products and attention, e.g.
     /// --device-gflops 280e3 [default: 50 on local]
-    #[arg(long, value_name = "GFLOP/S")]
+    #[arg(long, value_name = "GFLOP/S", value_parser = real)]
     pub device_gflops: Option<f64>,
     /// The same: GB/s of a device's memory, e.g. --memory-gb-s 1555 [default: 10 on local]
-    #[arg(long, value_name = "GB/S")]
+    #[arg(long, value_name = "GB/S", value_parser = real)]
     pub memory_gb_s: Option<f64>,
     /// The same: microseconds before an operation or a message begins, e.g. --latency-us 5 [default: 1]
-    #[arg(long, value_name = "US")]
+    #[arg(long, value_name = "US", value_parser = real)]
     pub latency_us: Option<f64>,
 }
 

@@ -19,6 +19,7 @@ use crate::launch::Launch;
 use crate::layout_arguments::LayoutArguments;
 use crate::layout_flags::offload_to_folder;
 use crate::output::{print_json, print_text};
+use crate::parse::whole;
 use crate::{bars, flags};
 
 const LIMITS: &str = "Both sides take the model's description, the samples and the words of the random generator from \
@@ -41,7 +42,7 @@ pub struct VerifyArguments {
     #[arg(long, value_name = "AXES", value_delimiter = ',', requires = "all_grids")]
     pub axes: Option<Vec<Axis>>,
     /// Optimizer steps to compare: four have the warm-up, the peak, the decay and the end of the learning rate
-    #[arg(long, value_name = "N", default_value_t = 4)]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = whole::<u64>(..))]
     pub steps: u64,
     /// f64 to 1e-11; f32 to 5e-5, where weights are held to 1e-6 against an update by the layout's own gradients; bf16 and
     /// f16, where gradients are held to what rounding does in small models: f64 proves that no sum is missing [default: f64]

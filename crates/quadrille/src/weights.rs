@@ -11,6 +11,7 @@ use crate::device::DeviceArguments;
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::layout_arguments::LayoutArguments;
+use crate::parse::{real, whole};
 
 /// A checkpoint and the ranks that hold it.
 #[derive(Debug, Args)]
@@ -34,10 +35,10 @@ pub struct WeightsArguments {
 #[derive(Debug, Args)]
 pub struct RankArguments {
     /// Threads of each rank [default: cores / ranks, at least one]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(..))]
     pub threads: Option<usize>,
     /// Seconds after which a collective or a message that waits for a rank stops the job
-    #[arg(long, value_name = "SECONDS", default_value_t = 300.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 300.0, value_parser = real)]
     pub timeout: f64,
     /// How collectives run: ring, recursive, hierarchical, native or auto, as in `train`
     #[arg(long, value_name = "ALGORITHM", default_value = "auto")]

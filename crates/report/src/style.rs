@@ -62,7 +62,7 @@ fn broken(line: &str, width: usize) -> String {
     if length(body) <= width {
         return line.to_owned();
     }
-    words(body, width, hanging(body, width)).join("\n") + end
+    words(body, width, hanging(body, width), LongWords::Whole).join("\n") + end
 }
 
 /// The column in which a line goes on.
@@ -76,13 +76,22 @@ fn hanging(line: &str, width: usize) -> usize {
     if 2 * hanging > width { 0 } else { hanging }
 }
 
+/// Whether what is longer than a line is broken anywhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LongWords {
+    /// They stay whole, as paths do that are copied; but behind commas.
+    Whole,
+    /// Nothing is longer than a line.
+    Broken,
+}
+
 /// The words of a text in lines of at most `width` characters, those behind the first indented; the spaces inside of a line
-/// stay as they are. A word that is longer than a line is broken behind commas, if it has some.
-pub(crate) fn words(text: &str, width: usize, hanging: usize) -> Vec<String> {
+/// stay as they are.
+pub(crate) fn words(text: &str, width: usize, hanging: usize, long: LongWords) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();
     let mut fresh = true;
-    for word in text.split_inclusive(' ').flat_map(|word| pieces(word, width.saturating_sub(hanging))) {
+    for word in text.split_inclusive(' ').flat_map(|word| pieces(word, width.saturating_sub(hanging), long)) {
         if !fresh && length(&line) + length(word.trim_end()) > width {
             lines.push(line.trim_end().to_owned());
             line = " ".repeat(hanging);
@@ -94,8 +103,22 @@ pub(crate) fn words(text: &str, width: usize, hanging: usize) -> Vec<String> {
     lines
 }
 
-fn pieces(word: &str, width: usize) -> Vec<&str> {
-    if length(word) <= width { vec![word] } else { word.split_inclusive(',').collect() }
+fn pieces(word: &str, width: usize, long: LongWords) -> Vec<&str> {
+    let fits = |piece: &str| length(piece.trim_end()) <= width;
+    if fits(word) {
+        return vec![word];
+    }
+    let mut pieces = Vec::new();
+    for piece in word.split_inclusive(',') {
+        let mut rest = piece;
+        while long == LongWords::Broken && width > 0 && !fits(rest) {
+            let at = rest.char_indices().nth(width).map_or(rest.len(), |(at, _)| at);
+            pieces.push(&rest[..at]);
+            rest = &rest[at..];
+        }
+        pieces.push(rest);
+    }
+    pieces
 }
 
 /// The number of characters.

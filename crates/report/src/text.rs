@@ -33,7 +33,7 @@ impl Text {
         Self(vec![Part::Heading(line.to_owned())])
     }
 
-    /// A drawing in two sizes, whose lines are never broken: the wide one is shown where it fits.
+    /// A drawing in two sizes, of lines without spaces, and what is said below it: the wide one is shown where it fits.
     pub fn drawing(wide: String, narrow: String) -> Self {
         Self(vec![Part::Drawing([wide, narrow])])
     }
@@ -64,7 +64,7 @@ impl Part {
             }
             Self::Drawing([wide, narrow]) => {
                 let fits = |width| wide.lines().all(|line| line.chars().count() <= width);
-                if style.width.is_none_or(fits) { wide.clone() } else { narrow.clone() }
+                if style.width.is_none_or(fits) { wide.clone() } else { style.wrapped(narrow) }
             }
         }
     }

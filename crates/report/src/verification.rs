@@ -60,7 +60,7 @@ impl<'a> VerificationReport<'a> {
         let header = ["grid", "activations", "loss", "gradients", "norm", "weights", "evaluation", "ledger", "result"];
         let pruned = self.sparsity.map(|sparsity| format!("{sparsity} of all matrices and tables pruned by chance\n"));
         let table = table(&header, &self.verified.iter().map(row).collect::<Vec<_>>());
-        let mut text = Text::from(pruned.unwrap_or_default()) + table.spare(&["activations"]);
+        let mut text = Text::from(pruned.unwrap_or_default()) + table.spare(&["activations", "norm", "evaluation"]);
         for Verified { report, .. } in self.verified {
             if let Some(DecisionsReport { made, differing, smallest_margin }) = report.decisions {
                 let least = format!("the least clear one by {smallest_margin:.1e} of the largest score");

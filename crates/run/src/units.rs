@@ -17,6 +17,9 @@ pub fn seconds(value: f64) -> String {
         v if v >= 1e-3 => (value * 1e3, "ms"),
         _ => (value * 1e6, "us"),
     };
+    if scaled.abs() >= MANY {
+        return format!("{scaled:.2e} {unit}");
+    }
     let digits = match scaled.abs() {
         v if v < 10.0 => 3,
         v if v < 100.0 => 2,
@@ -35,12 +38,18 @@ pub fn shortest(number: f64) -> String {
     format!("{number:?}")
 }
 
+/// From here on the digits before a point are too many to be read.
+const MANY: f64 = 1e9;
+
 /// Three significant digits and a unit.
 fn scaled(mut value: f64, base: f64, units: &[&str]) -> String {
     let mut unit = 0;
     while value >= base && unit + 1 < units.len() {
         value /= base;
         unit += 1;
+    }
+    if value.abs() >= MANY {
+        return format!("{value:.2e} {}", units[unit]);
     }
     let digits = match value {
         _ if unit == 0 && value.fract() == 0.0 => 0,
@@ -57,6 +66,7 @@ mod tests {
 
     #[test]
     fn numbers_have_few_digits_and_a_unit() {
+        assert_eq!([decimal(1e300, "B/s"), seconds(1e300)], ["1.00e282 EB/s", "1.00e300 s"]);
         assert_eq!([bytes(7), bytes(1536), bytes(3 << 30)], ["7 B", "1.50 KiB", "3.00 GiB"]);
         assert_eq!([decimal(12.34e12, "FLOP"), decimal(7.5e9, "")], ["12.3 TFLOP", "7.50 G"]);
         assert_eq!([0.0, 1.2344, 12.3e-3, 4e-7].map(seconds), ["0.000 s", "1.234 s", "12.30 ms", "0.400 us"]);

@@ -55,9 +55,14 @@ pub enum SpecError {
         /// Why it does not fit, with an example.
         reason: String,
     },
-    /// A text is no whole number; who reads it says what it is of.
-    #[error(transparent)]
-    Number(std::num::ParseIntError),
+    /// A text is no such number; who reads it says what it is of.
+    #[error("it is {rule}; {remedy}")]
+    Number {
+        /// What it has to be: a whole number, one of a range.
+        rule: String,
+        /// An example, or the next number that is one.
+        remedy: String,
+    },
     /// Every grid of that many ranks breaks a rule.
     #[error("no legal grid of {ranks} ranks for {model}: {reason}; {}", other_ranks(nearest))]
     NoLegalGrid {

@@ -84,7 +84,8 @@ impl Typed for usize {
     const KIND: Kind = Kind::Size;
 
     fn parse(text: &str) -> Result<Self, SpecError> {
-        text.parse().map_err(SpecError::Number)
+        let whole = || SpecError::Number { rule: "a whole number".to_owned(), remedy: "write e.g. 8".to_owned() };
+        text.parse().map_err(|_| whole())
     }
 
     fn value(&self) -> FieldValue {

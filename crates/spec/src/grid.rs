@@ -216,10 +216,9 @@ impl FromStr for Grid {
                 .split_once('=')
                 .ok_or_else(|| syntax(format!("'{part}' is not axis=size; an example is 'x=2,y=2,z=1,data=2'")))?;
             let axis: Axis = name.trim().parse()?;
-            let size = size
-                .trim()
-                .parse()
-                .map_err(|_| syntax(format!("the size of {axis}, '{}', is not a whole number", size.trim())))?;
+            let size = size.trim().parse().map_err(|_| {
+                syntax(format!("the size of {axis}, '{}', is not a whole number; write e.g. {axis}=2", size.trim()))
+            })?;
             if sizes[axis as usize].replace(size).is_some() {
                 return Err(syntax(format!("axis {axis} is given twice")));
             }

@@ -18,7 +18,7 @@ impl Refusals {
             SpecError::Refused(refusal) => refusal.kind.clone(),
             SpecError::Invalid { field, .. } => field.clone(),
             SpecError::Unknown { what, .. } | SpecError::Syntax { what, .. } => (*what).to_owned(),
-            SpecError::Number(_) => "number".to_owned(),
+            SpecError::Number { .. } => "number".to_owned(),
             SpecError::NoLegalGrid { .. } => "grid".to_owned(),
         };
         self.by_rule.entry(rule).or_insert((0, refusal)).0 += 1;

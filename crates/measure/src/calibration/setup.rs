@@ -41,14 +41,13 @@ impl CalibrationSpec {
     }
 
     /// The same where ranks are these processes, or threads of this one: so many as are asked for, else all of the processes or
-    /// as many as there are cores, on nodes as they are, else on one.
+    /// as many as a run has, on nodes as they are, else on one; with as many threads each as those of a run.
     ///
     /// # Errors
     /// Other ranks than there are processes, or other nodes.
     pub fn on(processes: &Processes, ranks: Option<usize>, per_node: Option<usize>) -> Result<Self, MeasureError> {
         let cores = quadrille_run::cores();
-        let usual = LayoutDefaults { ranks: cores.clamp(2, 512), ..LayoutDefaults::USUAL };
-        let LayoutDefaults { ranks: started, per_node: placed, .. } = processes.defaults(&usual)?;
+        let LayoutDefaults { ranks: started, per_node: placed, .. } = processes.defaults(&LayoutDefaults::USUAL)?;
         let ranks = ranks.unwrap_or(started);
         processes.check_ranks(ranks)?;
         let per_node = per_node.or(placed).unwrap_or(ranks);
@@ -57,7 +56,8 @@ impl CalibrationSpec {
             return Err(Refusal::of(Setting::PerNode).text(rule).into());
         }
         let (ranks_here, world) = (processes.ranks_here(ranks), processes.world.clone());
-        Ok(Self { per_node, ranks_here, world, ..Self::new(ranks, cores) })
+        let threads = processes.threads(None, ranks)?;
+        Ok(Self { per_node, ranks_here, threads, world, ..Self::new(ranks, cores) })
     }
 
     /// Measures everything: minutes, or seconds if it is to be quick.

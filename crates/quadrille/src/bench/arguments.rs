@@ -1,6 +1,6 @@
 //! Flags of the benches, but for that of collectives, and their help.
 
-use clap::{Arg, Args, Subcommand, value_parser};
+use clap::{Arg, Args, Subcommand};
 use quadrille_spec::ElementType;
 
 use super::collectives::arguments::BenchCollectivesArguments;
@@ -8,6 +8,7 @@ use crate::arguments::{ModelArguments, RunArguments};
 use crate::device::DeviceArguments;
 use crate::layout_arguments::{LayoutArguments, one_rank_help};
 use crate::layout_flags::offload_to_folder;
+use crate::parse::{real, whole};
 
 #[derive(Debug, Args)]
 pub struct BenchArguments {
@@ -50,7 +51,7 @@ pub struct BenchStepArguments {
     #[arg(long, value_name = "TYPE")]
     pub dtype: Option<ElementType>,
     /// Measured steps, after one that warms up; the median counts
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = whole::<u64>(1..))]
     pub steps: u64,
     /// With several ranks: leave out the run of one rank with the threads of all
     #[arg(long)]
@@ -84,7 +85,7 @@ pub struct BenchOptimizerArguments {
     #[arg(long, value_name = "TYPE")]
     pub dtype: Option<ElementType>,
     /// Measured steps of each row, after one that warms up; the median counts
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = whole::<u64>(1..))]
     pub steps: u64,
     /// Print one JSON document
     #[arg(long)]
@@ -112,7 +113,7 @@ pub struct BenchGemmArguments {
     #[command(flatten)]
     pub model: ModelArguments,
     /// Threads [default: cores]
-    #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = whole::<u16>(1..=1024))]
     pub threads: Option<u16>,
     /// Print one JSON document
     #[arg(long)]
@@ -129,16 +130,16 @@ pub struct BenchGemmArguments {
 #[command(allow_negative_numbers = true, after_help = BENCH_PIPELINE_EXAMPLES)]
 pub struct BenchPipelineArguments {
     /// Stages
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = value_parser!(u16).range(2..=64))]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = whole::<u16>(2..=64))]
     pub stages: u16,
     /// Microbatches of a step; the interleaved schedule is left out where --stages does not divide them
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = value_parser!(u16).range(1..=4096))]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = whole::<u16>(1..=4096))]
     pub microbatches: u16,
     /// Milliseconds of a forward pass
-    #[arg(long, value_name = "MS", default_value_t = 5.0)]
+    #[arg(long, value_name = "MS", default_value_t = 5.0, value_parser = real)]
     pub pass_ms: f64,
     /// Measured steps, after one that warms up; the median counts
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = whole::<u64>(1..=1_000_000))]
     pub steps: u64,
     /// Print one JSON document
     #[arg(long)]
@@ -160,10 +161,10 @@ pub struct BenchSimulationArguments {
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
     /// Sequences in a step, a multiple of 8
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = whole::<usize>(..))]
     pub global_batch: usize,
     /// Measured steps, after one that warms up; the median counts
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = whole::<u64>(1..=1_000_000))]
     pub steps: u64,
     /// Print one JSON document
     #[arg(long)]
@@ -178,7 +179,7 @@ const BENCH_SIMULATION_EXAMPLES: &str = "Examples:
 #[derive(Debug, Args)]
 pub struct BenchPlanArguments {
     /// Measured runs of each search, after one that warms up; the median counts
-    #[arg(long, value_name = "N", default_value_t = 21, value_parser = value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 21, value_parser = whole::<u32>(1..=1_000_000))]
     pub runs: u32,
     /// Print one JSON document
     #[arg(long)]

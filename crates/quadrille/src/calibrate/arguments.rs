@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, value_parser};
+use crate::parse::whole;
+use clap::Args;
 use quadrille_measure::ImportSpec;
 use quadrille_measure::logs::Job;
 
 const EXAMPLES: &str = "Examples:
-  quadrille calibrate --out here.toml                          ranks: as many as cores
+  quadrille calibrate --out here.toml                          ranks and threads as those of train
   quadrille calibrate --out here.toml --ranks 4 --threads 2 --runs 15
   mpirun -n 8 quadrille calibrate --out cluster.toml           ranks as processes, on the nodes where they run
   quadrille plan --cluster here.toml --framework quadrille --model gpt-tiny --gpus 2 --explain
@@ -30,17 +31,17 @@ pub struct CalibrateArguments {
     /// Write the cluster to this file, in place of what it holds
     #[arg(long, value_name = "FILE.toml")]
     pub out: PathBuf,
-    /// Number of ranks; of a log that does not say it [default: cores, at least 2; under mpirun all processes]
-    #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(2..=512))]
+    /// Number of ranks; of a log that does not say it [default: 8, as `train` has them; under mpirun all processes]
+    #[arg(long, value_name = "N", value_parser = whole::<u16>(2..=512))]
     pub ranks: Option<u16>,
     /// Ranks that share a node; of a log that does not say it [default: all; under mpirun those of a machine]
-    #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=512))]
+    #[arg(long, value_name = "N", value_parser = whole::<u16>(1..=512))]
     pub per_node: Option<u16>,
-    /// Threads of each rank
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u16).range(1..=512))]
-    pub threads: u16,
+    /// Threads of each rank [default: cores / ranks, at least one, as `train` has them]
+    #[arg(long, value_name = "N", value_parser = whole::<u16>(1..=512))]
+    pub threads: Option<u16>,
     /// Runs of each measurement; medians count [default: 7, with --quick 3]
-    #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=1000))]
+    #[arg(long, value_name = "N", value_parser = whole::<u16>(1..=1000))]
     pub runs: Option<u16>,
     /// Fewer shapes and sizes, fewer runs: seconds instead of a minute or two
     #[arg(long)]

@@ -12,9 +12,9 @@ use serde_json::{Map, Value, json};
 
 use self::arguments::CalibrateArguments;
 use crate::failure::Failure;
-use crate::flags;
 use crate::launch::Launch;
 use crate::output::{check_writable, print_json, print_text, remark, write_file};
+use crate::{bars, flags};
 
 /// Measures, or reads logs, and writes the cluster.
 pub fn run(arguments: &CalibrateArguments, launch: &Launch) -> Result<(), Failure> {
@@ -31,7 +31,11 @@ pub fn run(arguments: &CalibrateArguments, launch: &Launch) -> Result<(), Failur
     if launch.is_first() {
         check_writable("--out", &arguments.out)?;
     }
-    let measured = spec(arguments, launch)?.measure()?;
+    let spec = spec(arguments, launch)?;
+    let measured = match launch.is_first() {
+        true => bars::waiting("measuring, which takes a minute or two", || spec.measure())?,
+        false => spec.measure()?,
+    };
     if !launch.is_first() {
         return Ok(());
     }
@@ -70,10 +74,11 @@ fn warn(warnings: Vec<String>) -> Vec<String> {
 /// Of the flags, held against what was started where ranks are processes.
 fn spec(arguments: &CalibrateArguments, launch: &Launch) -> Result<CalibrationSpec, Failure> {
     let [ranks, per_node] = [arguments.ranks, arguments.per_node].map(|number| number.map(usize::from));
+    let usual = CalibrationSpec::on(launch, ranks, per_node)?;
     Ok(CalibrationSpec {
-        threads: usize::from(arguments.threads),
+        threads: arguments.threads.map_or(usual.threads, usize::from),
         runs: arguments.runs.map_or(if arguments.quick { 3 } else { 7 }, usize::from),
         quick: arguments.quick,
-        ..CalibrationSpec::on(launch, ranks, per_node)?
+        ..usual
     })
 }

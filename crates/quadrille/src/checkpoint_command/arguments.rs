@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, value_parser};
+use crate::parse::whole;
+use clap::{Args, Subcommand};
 use quadrille_spec::RealType;
 
 const EXAMPLES: &str = "Examples:
@@ -83,7 +84,7 @@ pub struct PruneArguments {
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
     /// How many of the newest are kept, at least 1; where none of them can be opened, the newest that can be is kept too
-    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(1..))]
     pub keep: u32,
     /// Remove unfinished checkpoints of a run as well; refused while it is writing
     #[arg(long)]

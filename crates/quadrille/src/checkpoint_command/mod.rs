@@ -8,6 +8,7 @@ use quadrille_run::Lock;
 use serde_json::json;
 
 use self::arguments::{CheckpointArguments, InfoArguments, MergeArguments, PruneArguments, Task, VerifyArguments};
+use crate::bars;
 use crate::failure::Failure;
 use crate::output::{bytes, print_json, print_text};
 
@@ -32,7 +33,7 @@ fn info(arguments: &InfoArguments) -> Result<(), Failure> {
 
 /// Prints what was found of every byte; damage is a failure, after all checkpoints have been read.
 fn verify(arguments: &VerifyArguments) -> Result<(), Failure> {
-    let verdicts = verdicts(arguments)?;
+    let verdicts = bars::waiting("reading every byte", || verdicts(arguments))?;
     if arguments.json {
         print_json(&verdicts_document(&verdicts))?;
     } else {
@@ -66,7 +67,8 @@ fn merge_tiles(arguments: &MergeArguments) -> Result<(), Failure> {
     let source = Checkpoint::find(&arguments.folder)?;
     let from = source.path().to_path_buf();
     let options = Merge { dtype: arguments.dtype, weights_only: arguments.weights_only };
-    let path = merge(source, &arguments.out, options).map_err(Failure::of_checkpoints)?;
+    let merged = bars::waiting("merging", || merge(source, &arguments.out, options));
+    let path = merged.map_err(Failure::of_checkpoints)?;
     let written = Checkpoint::open(&path).map_err(Failure::of_checkpoints)?;
     let (tensors, size, dtype) = (written.tensors().len(), written.bytes(), written.about().dtype);
     if arguments.json {

@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
-use clap::{Arg, Args, ValueEnum, value_parser};
+use clap::{Arg, Args, ValueEnum};
 use quadrille_data::{Goldfish, TokenizerChoice};
 use quadrille_spec::ElementType;
 use quadrille_study::{StudySpec, TextSpec};
 
 use crate::arguments::{ModelArguments, RunArguments};
 use crate::layout_arguments::{LayoutArguments, one_rank_help};
+use crate::parse::whole;
 
 const EXAMPLES: &str = "Examples:
   quadrille memorize                                      a small GPT on the built-in corpus, in a minute
@@ -57,16 +58,16 @@ pub struct MemorizeArguments {
     #[arg(long, value_name = "E,E,..", value_delimiter = ',', default_values_t = StudySpec::EPOCHS)]
     pub epochs: Vec<u32>,
     /// Documents in each bucket
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = whole::<u32>(1..=100_000))]
     pub documents_per_bucket: u32,
     /// Steps on other text first, in which the learning rate rises
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = value_parser!(u64).range(..1 << 32))]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = whole::<u64>(..1 << 32))]
     pub warmup_steps: u64,
     /// Steps after that, in which the documents are seen [default: as many as they fill]
-    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..1 << 32))]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(1..1 << 32))]
     pub steps: Option<u64>,
     /// Tokens at the end of each document that the model has to write
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = whole::<u32>(1..))]
     pub generate_tokens: u32,
     /// Which runs: both, plain or goldfish
     #[arg(long, value_name = "LOSS", default_value = "both")]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Arg, Args, ValueEnum, value_parser};
+use clap::{Arg, Args, ValueEnum};
 use quadrille_spec::ElementType;
 
 use super::atp::AtpArguments;
@@ -10,6 +10,7 @@ use super::lbnl::LbnlArguments;
 use super::native::arguments::{DOCUMENT, QuestionArguments, ResultArguments};
 use crate::arguments::ModelArguments;
 use crate::layout_arguments::LayoutArguments;
+use crate::parse::whole;
 use crate::quantities::Counts;
 
 /// The cost models of `plan`.
@@ -50,14 +51,14 @@ pub struct PlanArguments {
     #[arg(long, value_name = "N|RANGE")]
     pub nodes: Option<Counts>,
     /// GPUs of a fast domain, e.g. --nvs 8 [default: the cluster's own]
-    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1 << 24))]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(1..=1 << 24))]
     pub nvs: Option<u32>,
     /// Type of the values: f32, f64, bf16 or f16 with --framework quadrille [default: f32]; of those that are sent with --cost
     /// axonn or atp [default: bf16]
     #[arg(long, value_name = "TYPE")]
     pub dtype: Option<ElementType>,
     /// How many of the best to show
-    #[arg(long, value_name = "K", default_value_t = 10, value_parser = value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "K", default_value_t = 10, value_parser = whole::<u32>(1..))]
     pub top: u32,
     /// Print one JSON document
     #[arg(long)]

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, value_parser};
 use quadrille_engine::{LossScale, OnDivergence, OnSaveFailure};
 use quadrille_spec::ElementType;
 
@@ -12,6 +12,7 @@ use crate::data_arguments::DataArguments;
 use crate::device::DeviceArguments;
 use crate::layout_arguments::LayoutArguments;
 use crate::layout_flags::offload_to_folder;
+use crate::parse::{real, whole};
 
 /// Reads `stop`, or another word for what goes on.
 fn stop_or<A>(word: &'static str, stop: A, other: A) -> impl TypedValueParser<Value = A>
@@ -19,13 +20,6 @@ where
     A: Clone + Send + Sync + 'static,
 {
     PossibleValuesParser::new(["stop", word]).map(move |said| if said == word { other.clone() } else { stop.clone() })
-}
-
-fn at_least_one(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) | Err(_) => Err("it is a whole number of at least 1".to_owned()),
-        Ok(number) => Ok(number),
-    }
 }
 
 const EXAMPLES: &str = "Examples:
@@ -41,7 +35,7 @@ pub struct TrainArguments {
     #[command(flatten)]
     pub model: ModelArguments,
     /// Optimizer steps [default: 400]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(..))]
     pub steps: Option<u64>,
     /// Type of the values: f32, f64, or bf16 or f16 with masters in f32 [default: f32]
     #[arg(long, value_name = "TYPE")]
@@ -75,10 +69,10 @@ pub struct TrainArguments {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["model", "from_hf"], help_heading = "State")]
     pub from: Option<PathBuf>,
     /// Write a checkpoint every N steps; needs --out [default: at the end, and when interrupted]
-    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..), help_heading = "State")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(1..), help_heading = "State")]
     pub checkpoint_every: Option<u64>,
     /// Keep the newest K checkpoints [default: 3]
-    #[arg(long, value_name = "K", value_parser = at_least_one, help_heading = "State")]
+    #[arg(long, value_name = "K", value_parser = whole::<usize>(1..), help_heading = "State")]
     pub keep: Option<usize>,
     /// What to do when a checkpoint cannot be written: stop or continue [default: stop]
     #[arg(
@@ -94,14 +88,14 @@ pub struct TrainArguments {
     )]
     pub on_divergence: Option<OnDivergence>,
     /// The largest loss that is applied, as a multiple of the mean of the last 50 [default: none]
-    #[arg(long, value_name = "FACTOR", help_heading = "State")]
+    #[arg(long, value_name = "FACTOR", help_heading = "State", value_parser = real)]
     pub largest_loss: Option<f64>,
     /// Validate every N steps, and at the end; needs --validation or --validation-data [default: 100]
-    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..), help_heading = "Data")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(1..), help_heading = "Data")]
     pub validate_every: Option<u64>,
     /// Validate on at most so many batches of the step's size; the last is not full where there are fewer samples [default:
     /// 20]
-    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..), help_heading = "Data")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(1..), help_heading = "Data")]
     pub validation_batches: Option<u64>,
     /// Print one JSON document with losses and ledgers
     #[arg(long)]

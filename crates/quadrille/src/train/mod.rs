@@ -12,13 +12,13 @@ use std::ops::ControlFlow;
 use arguments::TrainArguments;
 use quadrille_report::ledger;
 use quadrille_report::summary::announcement;
-use quadrille_run::{Ended, Host, OnEvent, Prepared};
+use quadrille_run::{Ended, Host, OnEvent, Prepared, cores};
 use reporter::Reporter;
 use serde_json::Value;
 
 use crate::failure::{Failure, Stopped};
 use crate::launch::Launch;
-use crate::output::{print_json, print_text, tell};
+use crate::output::{detail, print_json, print_text, tell};
 use crate::{bars, paths};
 
 /// Trains and reports.
@@ -64,6 +64,11 @@ fn carry_out(prepared: Prepared, arguments: &TrainArguments, launch: &Launch) ->
     let first = launch.is_first();
     if first && !arguments.json {
         tell(&announcement(&prepared));
+    }
+    if first {
+        let ranks = prepared.program.layout.grid.ranks();
+        let threads = launch.threads(prepared.spec().threads, ranks)?;
+        detail(&format!("{threads} threads for each of {ranks} ranks, {} cores here", cores()));
     }
     let program = prepared.program.clone();
     let reporter = Reporter::new(arguments, &prepared, first);

@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal, stderr};
 
-use indicatif::{ProgressBar, ProgressDrawTarget};
+use indicatif::ProgressBar;
 use quadrille_engine::{RunEvent, StepRecord};
 use quadrille_run::{Event, Prepared};
 
@@ -28,8 +28,7 @@ impl Reporter {
         let steps = [run.done() + 1, run.spec().steps];
         let watched = shown && stderr().is_terminal();
         let bar = watched.then(|| {
-            let template = "{bar:30} {pos}/{len} {msg} (eta {eta})";
-            let bar = bars::bar(ProgressDrawTarget::stderr(), Some(steps[1]), template);
+            let bar = bars::steps(steps[1]);
             bar.set_position(steps[0] - 1);
             bar
         });

@@ -23,6 +23,10 @@ const HEADER: [&str; 11] = [
     "measured exposed",
 ];
 
+/// Columns that a narrow terminal goes without.
+const SPARE: [&str; 5] =
+    ["deviation", "predicted exposed", "measured exposed", "predicted compute", "measured compute"];
+
 /// Layouts whose times are closer than this to each other are common.
 const NOISY: f64 = 0.05;
 
@@ -30,7 +34,7 @@ impl LocalReport<'_> {
     /// All of it, for people.
     pub fn text(&self) -> Text {
         let rows: Vec<Vec<String>> = self.comparison.rows.iter().map(cells).collect();
-        let table = crate::table(&HEADER, &rows).spare(&["deviation"]);
+        let table = crate::table(&HEADER, &rows).spare(&SPARE);
         Text::from(self.head()) + "\n" + table + "\n" + summary(self.comparison) + self.left_out()
     }
 

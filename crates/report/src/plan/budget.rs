@@ -22,7 +22,7 @@ pub(super) fn row(question: &Question, derived: &Derived) -> Vec<String> {
         let every = format!("{} {steps} ({})", goodput.interval_steps, seconds(goodput.interval_seconds));
         [percent(goodput.share), every]
     }));
-    row.extend(derived.days.map(|days| format!("{days:.2}")));
+    row.extend(derived.days.map(|days| if days < MANY { format!("{days:.2}") } else { format!("{days:.3e}") }));
     row.extend(derived.device_hours.map(|hours| decimal(hours, "").trim_end().to_owned()));
     row.extend(derived.cost.map(|cost| format!("{} {}", grouped(cost), question.budget.currency)));
     row
@@ -64,10 +64,16 @@ fn failures_text(failures: &Failures) -> String {
     )
 }
 
-/// `12,345`, or fewer digits of what is small.
+/// From here on numbers are told by their exponents.
+const MANY: f64 = 1e15;
+
+/// `12,345`, fewer digits of what is small, an exponent of what nobody counts.
 fn grouped(number: f64) -> String {
     if number.abs() < 100.0 {
         return format!("{number:.2}");
+    }
+    if number.abs() >= MANY {
+        return format!("{number:.3e}");
     }
     let digits = format!("{number:.0}");
     let (sign, digits) = digits.split_at(digits.len() - digits.trim_start_matches('-').len());
@@ -134,8 +140,8 @@ mod tests {
 
     #[test]
     fn digits_come_in_groups_of_three() {
-        let of = [0.0, 1.234, 99.5, 123.4, 1234.5, 12_345.0, 1_234_567.0, -4321.0].map(grouped);
-        assert_eq!(of, ["0.00", "1.23", "99.50", "123", "1,234", "12,345", "1,234,567", "-4,321"]);
+        let of = [0.0, 1.234, 99.5, 123.4, 1234.5, 12_345.0, 1_234_567.0, -4321.0, 1e300].map(grouped);
+        assert_eq!(of, ["0.00", "1.23", "99.50", "123", "1,234", "12,345", "1,234,567", "-4,321", "1.000e300"]);
     }
 
     #[test]

@@ -70,6 +70,19 @@ impl Sweep {
     /// # Errors
     /// Values that break a rule; what cannot be priced.
     pub fn new(question: Question, first: Variable, second: Option<Variable>) -> Result<Self, PriceError> {
+        Self::watched(question, first, second, &mut |_, _| {})
+    }
+
+    /// The same, telling after each search how many of how many are done.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn watched(
+        question: Question,
+        first: Variable,
+        second: Option<Variable>,
+        watch: &mut dyn FnMut(usize, usize),
+    ) -> Result<Self, PriceError> {
         if let Some(second) = second.as_ref().filter(|second| second.varies_as(&first)) {
             let remedy = "leave one of them out".to_owned();
             return Err(SpecError::invalid("vary", second, "it varies twice", remedy).into());
@@ -87,7 +100,12 @@ impl Sweep {
             Ok(([value, other], changed))
         });
         let questions = questions.collect::<Result<Vec<_>, SpecError>>()?;
-        let points = questions.into_iter().map(|(values, question)| Point::new(values, question));
+        let number = questions.len();
+        let points = questions.into_iter().zip(1..).map(|((values, question), done)| {
+            let point = Point::new(values, question);
+            watch(done, number);
+            point
+        });
         let points = points.collect::<Result<_, _>>()?;
         Ok(Self { question, first, second, points })
     }

@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, value_parser};
+use clap::Args;
 use quadrille_measure::collectives::{Collective, Sizes};
 use quadrille_spec::{Algorithm, SpecError};
 
 use crate::flags::called;
+use crate::parse::whole;
 
 /// Collectives between ranks, by every algorithm of this program, beside what the transport brings (native: shared memory
 /// between threads, the library's own collectives under mpirun) and beside a plain copy, all of the same run. Bandwidths as nccl-tests define them; the copy is that of
@@ -28,18 +29,18 @@ pub struct BenchCollectivesArguments {
     )]
     pub algorithms: Vec<Algorithm>,
     /// Numbers of ranks [default: 2,4; under mpirun the processes, and no other]
-    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = value_parser!(u16).range(2..=1024))]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = whole::<u16>(2..=1024))]
     pub ranks: Vec<u16>,
     /// Ranks that count as one node, for the hierarchical algorithm and for predictions [default: under mpirun
     /// as they are, else the --cluster's, or all]
-    #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", value_parser = whole::<u16>(1..))]
     pub per_node: Option<u16>,
     /// Sizes of the full buffer of a rank (input of a reduce-scatter, output of an all-gather): a list (64KiB,1MiB), a
     /// range in factors of 4 (4KiB..256MiB), or both. Numbers without a unit are MiB
     #[arg(long, value_name = "SIZES", default_value = "4KiB..64MiB", value_parser = sizes)]
     pub sizes: Sizes,
     /// Measured runs of each, after one that warms up; the median counts [default: as many as 0.25 seconds hold, 5 to 21]
-    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(1..=1_000_000))]
     pub runs: Option<u32>,
     /// Cluster preset or TOML file with tiers: print what the algorithms would take there by their formulas, and the
     /// error of that against what was measured

@@ -10,6 +10,8 @@ use quadrille_spec::{ElementType, Sparsity};
 use crate::arguments::ModelArguments;
 use crate::layout_arguments::LayoutArguments;
 use crate::numbers::NumberArguments;
+use crate::output;
+use crate::parse::real;
 use crate::quantities::reserve;
 
 /// The model where none is named.
@@ -49,37 +51,37 @@ pub struct QuestionArguments {
     pub memory_reserve: Option<Reserve>,
     /// Stop searching after so many seconds, with the best so far; then results may depend on the machine's speed. Numbers of
     /// GPUs of --pareto share the time; in a sweep each point has so much
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = real)]
     pub time_limit: Option<f64>,
     /// Tokens to train on: adds days and device-hours, e.g. --tokens 300e9
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = real)]
     pub tokens: Option<f64>,
     /// Price of a device for an hour: with --tokens adds the cost
-    #[arg(long, value_name = "PRICE", requires = "tokens")]
+    #[arg(long, value_name = "PRICE", requires = "tokens", value_parser = real)]
     pub price_per_hour: Option<f64>,
     /// What --price-per-hour is in, by its code of three letters [default: USD]
     #[arg(long, value_name = "CODE")]
     pub currency: Option<String>,
     /// Leave out what does not train on --tokens within so many days; of several numbers of GPUs the smallest is planned that
     /// does
-    #[arg(long, value_name = "DAYS")]
+    #[arg(long, value_name = "DAYS", value_parser = real)]
     pub days: Option<f64>,
     /// Reckon with devices that fail: tell the best interval of checkpoints, the share of useful time, and what days and cost
     /// are with it. Without --mtbf as often as in the training of Llama 3 405B on 16,384 H100
     #[arg(long)]
     pub goodput: bool,
     /// The same, with so many device-hours between failures of one device in the mean [default with --goodput: 50677]
-    #[arg(long, value_name = "HOURS")]
+    #[arg(long, value_name = "HOURS", value_parser = real)]
     pub mtbf: Option<f64>,
     /// Bytes per second at which each device writes its states into a checkpoint [default with --goodput: 122e6, that of the
     /// same training]
-    #[arg(long, value_name = "BYTES/S")]
+    #[arg(long, value_name = "BYTES/S", value_parser = real)]
     pub checkpoint_bandwidth: Option<f64>,
     /// Seconds that a checkpoint takes, in place of --checkpoint-bandwidth
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = real)]
     pub checkpoint_seconds: Option<f64>,
     /// Seconds from a failure until training goes on [default with --goodput: 600, assumed]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = real)]
     pub restart_seconds: Option<f64>,
 }
 
@@ -171,7 +173,10 @@ pub fn question(
         price_per_hour: question.price_per_hour,
         budget,
     };
-    spec.question(model.described(MODEL)?, &layout.said(dtype))
+    let question = spec.question(model.described(MODEL)?, &layout.said(dtype))?;
+    output::source("model", model.model.as_deref().unwrap_or(MODEL));
+    output::source("cluster", layout.cluster.as_deref().unwrap_or(&question.cluster.name));
+    Ok(question)
 }
 
 /// What is told of the layouts that were found.

@@ -13,7 +13,7 @@ use crate::output::{csv, print_json, print_text, write_file};
 use crate::plan::arguments::PlanArguments;
 use crate::plan::native::arguments::Machines;
 use crate::quantities::Counts;
-use crate::{flags, paths};
+use crate::{bars, flags, paths};
 
 /// Searches and prints what was found.
 pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
@@ -57,7 +57,8 @@ fn answered<T>(arguments: &PlanArguments, tell: impl FnOnce(&Answer) -> Result<T
         }
         _ => {}
     }
-    let mut answer = Answer::new(&question, &wanted(arguments, &question, several.as_deref()))?;
+    let wanted = wanted(arguments, &question, several.as_deref());
+    let mut answer = bars::waiting("searching", || Answer::new(&question, &wanted))?;
     if let Some(path) = &results.out {
         write_file("--out", path, question.layout_file(&answer.advised)?.as_bytes())?;
     }

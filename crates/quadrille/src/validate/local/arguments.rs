@@ -7,6 +7,7 @@ use quadrille_spec::Axis;
 
 use crate::arguments::{ModelArguments, RunArguments};
 use crate::layout_arguments::LayoutArguments;
+use crate::parse::whole;
 
 /// Every layout's step time as the native model predicts it and as thread ranks of this machine measure it on random
 /// samples in f32: errors, and how well the predicted order is the measured one (the ten best, Kendall's tau, what the first
@@ -25,13 +26,13 @@ pub struct ValidateLocalArguments {
     #[arg(long, conflicts_with = "layouts")]
     pub all_grids: bool,
     /// So many of the legal grids, chosen by --seed, each as likely as any other; all where there are not more
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(..))]
     pub layouts: Option<usize>,
     /// The axes over which grids are taken, e.g. --axes x,y,pipe [default: x,y,z,data]
     #[arg(long, value_name = "AXES", value_delimiter = ',')]
     pub axes: Option<Vec<Axis>>,
     /// Steps of each layout; the first two do not count
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = whole::<u64>(..))]
     pub steps: u64,
     /// Print one JSON document
     #[arg(long)]
