@@ -53,7 +53,40 @@ fn not_whole(text: &str, least: u64, most: u64) -> SpecError {
 
 #[cfg(test)]
 mod tests {
+    use std::any::TypeId;
+
+    use clap::{Command, CommandFactory};
+
     use super::*;
+    use crate::arguments::Arguments;
+
+    /// The message of every flag of a number for `words`, with the command line.
+    fn refusals(command: &Command, line: &[String], told: &mut Vec<(String, String)>) {
+        let numbers =
+            [TypeId::of::<usize>(), TypeId::of::<u64>(), TypeId::of::<u32>(), TypeId::of::<u16>(), TypeId::of::<f64>()];
+        for argument in command.get_arguments().filter(|argument| !argument.is_positional()) {
+            let read_as = argument.get_value_parser().type_id();
+            if let Some(flag) = argument.get_long().filter(|_| numbers.iter().any(|number| read_as == *number)) {
+                let line = [line, &[format!("--{flag}=words")]].concat();
+                let error = Arguments::command().try_get_matches_from(&line).unwrap_err();
+                told.push((line.join(" "), error.to_string()));
+            }
+        }
+        for command in command.get_subcommands() {
+            refusals(command, &[line, &[command.get_name().to_owned()]].concat(), told);
+        }
+    }
+
+    #[test]
+    fn every_flag_of_a_number_is_read_here() {
+        let mut told = Vec::new();
+        refusals(&Arguments::command(), &["quadrille".to_owned()], &mut told);
+        assert!(told.len() > 60, "{}", told.len());
+        for (line, message) in told {
+            assert!(message.contains("'words' for '--") && message.contains("it is a "), "{line}: {message}");
+            assert!(message.contains("write e.g. "), "{line}: {message}");
+        }
+    }
 
     #[test]
     fn numbers_are_read_and_what_is_none_is_refused_by_the_rule() {

@@ -42,6 +42,23 @@ fn a_measured_machine_is_planned_for() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside the file");
 }
 
+/// One default of ranks and threads: what was measured without a word about them is what a run without one needs.
+#[test]
+fn a_usual_run_is_predicted_on_a_machine_that_was_measured_as_usual() {
+    let folder = tempfile::tempdir().unwrap();
+    for line in [
+        "calibrate --quick --runs 1 --out here.toml",
+        "train --steps 3 --out run",
+        "report run --cluster here.toml --out page.html",
+    ] {
+        let output = run(folder.path(), line);
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let page = fs::read_to_string(folder.path().join("page.html")).unwrap();
+    let predicted = "predicted: the step's program simulated with the native model's prices on the cluster calibrated";
+    assert!(page.contains(predicted) && !page.contains("not predicted on the cluster"), "{page}");
+}
+
 #[test]
 fn nodes_have_a_tier_of_their_own() {
     let document = json("calibrate --quick --ranks 4 --per-node 2 --runs 1 --out nodes.toml");
