@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from . import _quadrille
 from .layouts import Layout
 from .ledgers import Ledger
+from .models import ModelLike
 from .options import ExplainOptions
 from .tables import html_table
 from .words import words
@@ -62,7 +63,7 @@ class Explanation:
         return "".join(parts) or self.layout._repr_html_()
 
 
-def explain(model: Any = None, **options: Unpack[ExplainOptions]) -> Explanation:
+def explain(model: ModelLike | None = None, **options: Unpack[ExplainOptions]) -> Explanation:
     """Tells what a layout does in a step, as `quadrille explain` does; `price` tells what it costs.
 
     >>> quadrille.explain("gpt-tiny", grid="x=2,data=2").ledger.bytes_sent(rank=0)

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, TypedDict, Union
 
 from .layouts import Layout
-from .models import ModelLike
 
 FilePath = Union[str, "os.PathLike[str]"]
 """The path of a file or a folder."""
@@ -26,9 +25,8 @@ Choices = Union[str, Sequence[str], Mapping[str, Value]]
 
 
 class ModelOptions(TypedDict, total=False):
-    """Which model."""
+    """Which model, beside its name or file."""
 
-    model: ModelLike | None
     from_hf: FilePath | None
     set: Choices | None
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _quadrille
 from .layouts import Layout
+from .models import ModelLike
 from .options import PlanOptions
 from .tables import flat, frame, gigabytes, html_table, percent, seconds
 from .why import Why
@@ -144,7 +145,7 @@ class Plan:
         return html_table(caption, _HEADER, (plan._row() for plan in self.pareto or self.plans), note)
 
 
-def plan(model: Any = None, **options: Unpack[PlanOptions]) -> Plan:
+def plan(model: ModelLike | None = None, **options: Unpack[PlanOptions]) -> Plan:
     """Searches every legal layout of a model on so many devices of a cluster, as `quadrille plan` does.
 
     >>> found = quadrille.plan("gpt2-124m", gpus=8, cluster="dgx-a100", global_batch=64, fix={"tp": 2})

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from . import _quadrille
+from .models import ModelLike
 from .options import PriceOptions
 from .planning import PlannedLayout
 from .tables import frame, gigabytes, html_table
@@ -80,7 +81,7 @@ class Priced:
         return self.plan._repr_html_() + self.why._repr_html_()
 
 
-def price(model: Any = None, **options: Unpack[PriceOptions]) -> Priced:
+def price(model: ModelLike | None = None, **options: Unpack[PriceOptions]) -> Priced:
     """Prices a layout on a cluster and explains the price, as `quadrille explain --price` does.
 
     >>> quadrille.price("llama3-8b", cluster="dgx-h100", grid="x=2,data=4", global_batch=64).plan.time_s
@@ -89,7 +90,7 @@ def price(model: Any = None, **options: Unpack[PriceOptions]) -> Priced:
         return Priced.of(json.loads(_quadrille.document(said)))
 
 
-def estimate_memory(model: Any = None, **options: Unpack[PriceOptions]) -> MemoryEstimate:
+def estimate_memory(model: ModelLike | None = None, **options: Unpack[PriceOptions]) -> MemoryEstimate:
     """What a layout takes of a device's memory as a framework runs it, and whether it fits.
 
     >>> quadrille.estimate_memory("llama3-8b", cluster="dgx-h100", grid="x=2,data=4", global_batch=64).fits

@@ -44,7 +44,7 @@ class Step:
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Step:
         """From a record; a number that is null there is not finite."""
-        said = {each.name: record.get(each.name) for each in fields(cls)}
+        said: dict[str, Any] = {each.name: record.get(each.name) for each in fields(cls)}
         return cls(**said | {name: math.nan for name in ("loss", "grad_norm") if said[name] is None})
 
 

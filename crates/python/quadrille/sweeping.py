@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import _quadrille
+from .models import ModelLike
 from .options import SweepOptions, Values
 from .tables import frame, html_table, percent, seconds
 from .words import words
@@ -63,7 +64,7 @@ def _value(text: str) -> Any:
     return text
 
 
-def sweep(model: Any = None, *, vary: Mapping[str, Values] | str, **options: Unpack[SweepOptions]) -> Sweep:
+def sweep(model: ModelLike | None = None, *, vary: Mapping[str, Values] | str, **options: Unpack[SweepOptions]) -> Sweep:
     """Searches the best layout for every value of one number, or every pair of values of two, as `quadrille sweep` does.
 
     >>> quadrille.sweep("gpt2-124m", vary={"gpus": [8, 16]}, cluster="dgx-a100", global_batch=64).to_pandas()

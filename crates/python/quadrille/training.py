@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from . import _quadrille
 from .layouts import Layout
 from .ledgers import Ledger
+from .models import ModelLike
 from .options import TrainOptions
 from .steps import Event, Step, Steps
 from .words import words
@@ -61,7 +62,7 @@ class Training:
         return self.steps._repr_html_()
 
 
-def train(model: Any = None, *, callback: OnStep | None = None, **options: Unpack[TrainOptions]) -> Training:
+def train(model: ModelLike | None = None, *, callback: OnStep | None = None, **options: Unpack[TrainOptions]) -> Training:
     """Trains on ranks that are threads of this process, as `quadrille train` does.
 
     >>> quadrille.train("gpt-demo", grid="x=2", steps=10, callback=lambda step: print(step.loss))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _quadrille
 from .layouts import Layout
+from .models import ModelLike
 from .options import VerifyOptions
 from .tables import frame, html_table
 from .words import words
@@ -55,7 +56,7 @@ class Verification:
         """From a document."""
         named = ("ok", *_DIFFERENCES, "ledger_equal", "failures")
         layouts = [
-            Verified(Layout(entry["layout"]), *(entry[name] for name in named), document=entry)
+            Verified(layout=Layout(entry["layout"]), **{name: entry[name] for name in named}, document=entry)
             for entry in document["grids"]
         ]
         return cls(layouts, document["skipped"], dict(document))
@@ -84,7 +85,7 @@ def _words(verified: Verified) -> list[str]:
     return ["equal" if verified.ledger_equal else "UNEQUAL", "ok" if verified.ok else "DIFFERS"]
 
 
-def verify(model: Any = None, **options: Unpack[VerifyOptions]) -> Verification:
+def verify(model: ModelLike | None = None, **options: Unpack[VerifyOptions]) -> Verification:
     """Runs layouts for some steps and holds them against the serial model, as `quadrille verify` does.
 
     Layouts that differ are no exception: `Verification.ok` says whether there are some.

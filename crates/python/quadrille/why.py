@@ -51,9 +51,9 @@ class Why:
     """What binds, what faster hardware or another choice would give, why the next layout lost."""
 
     binding: list[Part]
-    sensitivities: list[Sensitivity]
-    changes: list[Change]
-    runner_up: dict[str, Any] | None
+    sensitivities: list[Sensitivity] = field(repr=False)
+    changes: list[Change] = field(repr=False)
+    runner_up: dict[str, Any] | None = field(repr=False)
     """Its layout, its time, and by which part it is slower."""
     document: dict[str, Any] = field(repr=False)
     """All of it, as the field `explanation` of `quadrille plan --explain --json`."""

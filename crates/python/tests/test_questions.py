@@ -27,7 +27,7 @@ def test_a_plan_advises_a_layout_and_says_why(found: quadrille.Plan) -> None:
 
 def test_choices_that_are_fixed_are_kept() -> None:
     fixed = quadrille.plan("gpt2-124m", gpus=8, cluster="dgx-a100", global_batch=64, fix={"tp": 2, "pp": 2}, top=1)
-    assert fixed.advised.notation == "TP2 PP2 DP2" and fixed.why is None
+    assert fixed.advised.notation.startswith("TP2 PP2") and fixed.why is None
 
 
 def test_a_planned_layout_has_the_price_with_which_it_was_found(found: quadrille.Plan) -> None:
@@ -41,7 +41,7 @@ def test_a_planned_layout_has_the_price_with_which_it_was_found(found: quadrille
 def test_files_are_written_as_the_command_line_writes_them(tmp_path: Path) -> None:
     out, page = tmp_path / "layout.toml", tmp_path / "plan.html"
     found = quadrille.plan("gpt2-124m", gpus=4, cluster="dgx-a100", global_batch=16, out=out, html=page)
-    assert out.read_text() == found.advised.layout.to_toml() or found.advised.layout["grid"] in out.read_text()
+    assert set(out.read_text().splitlines()) <= set(found.advised.layout.to_toml().splitlines())
     assert page.read_text().startswith("<!DOCTYPE html>")
 
 
@@ -53,7 +53,7 @@ def test_a_sweep_has_a_row_for_every_point() -> None:
 
 
 def test_a_sweep_says_where_nothing_fits() -> None:
-    swept = quadrille.sweep("gpt3-175b", vary="gpus=8,16", cluster="dgx-a100", global_batch=16)
+    swept = quadrille.sweep("gpt3-175b", vary="gpus=4,8", cluster="dgx-a100", global_batch=16)
     assert all("fit" in row["reason"] for row in swept.rows)
     assert "fit" in swept._repr_html_()
 
@@ -74,12 +74,12 @@ def test_layouts_are_proven() -> None:
     assert list(proven.to_pandas()["ok"]) == [True, True]
 
 
-def test_predictions_are_held_against_published_runs(tmp_path: Path) -> None:
-    published = quadrille.validate_published(rows=tmp_path / "rows.csv")
-    assert 0 < published.predicted < published.rows
-    assert published.rows - published.predicted == sum(each["rows"] for each in published.unmapped)
-    assert {each.quantity for each in published.errors} == {"seconds", "bytes"}
-    assert (tmp_path / "rows.csv").read_text().count("\n") == published.predicted + 1
+def test_predictions_are_held_against_published_runs(published: tuple[quadrille.Published, str]) -> None:
+    found, rows = published
+    assert 0 < found.predicted < found.rows
+    assert found.rows - found.predicted == sum(each["rows"] for each in found.unmapped)
+    assert {each.quantity for each in found.errors} == {"seconds", "bytes"}
+    assert rows.count("\n") == found.predicted + 1
 
 
 CONFIG = {"model_type": "gpt2", "n_layer": 2, "n_head": 4, "n_embd": 64, "n_positions": 32, "vocab_size": 256}
@@ -107,12 +107,11 @@ def results(found: quadrille.Plan) -> list[Any]:
         *(found, found.advised, found.why, found.advised.layout, priced, priced.memory, explained, explained.ledger),
         quadrille.sweep("gpt2-124m", vary={"gpus": 4}, cluster="dgx-a100", global_batch=64),
         quadrille.verify(**tiny, steps=1),
-        quadrille.validate_published(),
     ]
 
 
-def test_results_render_in_notebooks(found: quadrille.Plan) -> None:
-    for result in results(found):
+def test_results_render_in_notebooks(found: quadrille.Plan, published: tuple[quadrille.Published, str]) -> None:
+    for result in [*results(found), published[0]]:
         page = result._repr_html_()
         assert page.count("<table>") == page.count("</table>") > 0, type(result)
         assert len(repr(result)) < 5000, type(result)

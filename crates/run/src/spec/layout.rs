@@ -1,6 +1,6 @@
 //! How a step is spread over ranks, and what of it nobody has asked for.
 
-use quadrille_spec::{Field, Layout, LayoutFile, Linear, Model, Offload, SpecError};
+use quadrille_spec::{ElementType, Field, Layout, LayoutFile, Linear, Model, Offload, SpecError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -90,7 +90,7 @@ pub fn layout_json(layout: &Layout) -> Value {
     shown.map(|field| (field.key(), json!(field.of(layout)))).collect()
 }
 
-/// What a document shows of a layout, as a layout file says it.
+/// What a document shows of a layout, as a layout file says it: types only where they are not the usual ones.
 ///
 /// # Errors
 /// A field that no layout has, or a value of another kind than its field's.
@@ -98,5 +98,40 @@ pub fn layout_of_json(document: Value) -> Result<LayoutFile, serde_json::Error> 
     let shown: LayoutFile = serde_json::from_value(document)?;
     // Documents show groups also where no schedule has them, and files refuse them there.
     let grouped = shown.get(Field::Schedule).is_some_and(|schedule| schedule.to_string() == "interleaved");
-    Ok(if grouped { shown } else { shown.without(Field::MicrobatchGroup) })
+    let shown = if grouped { shown } else { shown.without(Field::MicrobatchGroup) };
+    let of_type = |field, usual: ElementType| shown.get(field).is_some_and(|it| it.to_string() == usual.to_string());
+    let dtype = shown.get(Field::Dtype).map_or(Ok(ElementType::F32), |dtype| dtype.to_string().parse::<ElementType>());
+    let usual_gradients = dtype.is_ok_and(|dtype| of_type(Field::Gradients, dtype.real().into()));
+    let usual_values = of_type(Field::Dtype, ElementType::F32);
+    let shown = if usual_gradients { shown.without(Field::Gradients) } else { shown };
+    Ok(if usual_values { shown.without(Field::Dtype) } else { shown })
+}
+
+#[cfg(test)]
+mod tests {
+    use quadrille_spec::LayoutRequest;
+
+    use super::*;
+
+    #[test]
+    fn what_documents_show_is_read_as_files_say_it() {
+        let model = Model::preset("gpt-tiny").unwrap();
+        for (dtype, gradients) in [
+            (ElementType::F32, None),
+            (ElementType::F64, None),
+            (ElementType::Bf16, None),
+            (ElementType::Bf16, Some(ElementType::Bf16)),
+        ] {
+            let request = LayoutRequest { dtype, gradients, ..LayoutRequest::new("x=2,pipe=2".parse().unwrap(), 4) };
+            let layout = Layout::new(&model, &request).unwrap();
+            let read = layout_of_json(layout_json(&layout)).unwrap();
+            assert_eq!(read.validate(&model).unwrap(), layout);
+            let file = LayoutFile::of(&layout);
+            assert_eq!(
+                [Field::Dtype, Field::Gradients].map(|it| read.get(it)),
+                [Field::Dtype, Field::Gradients].map(|it| file.get(it))
+            );
+        }
+        assert!(layout_of_json(json!({ "gird": "x=2" })).is_err());
+    }
 }
