@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// Every crate of the workspace with the crates that it uses, as the documents order them: from those that nothing uses
 /// downwards. What only tests use does not count.
 const CRATES: [(&str, &[&str]); 28] = [
-    ("python", &["draws"]),
+    ("python", &["draws", "cuda"]),
     (
         "quadrille",
         &[
