@@ -56,7 +56,7 @@ fn assert_plan(page: &str, console: &[String]) {
         "line: front of the layouts that are shown",
         "<summary>Numbers</summary>",
         "<rect",
-        "<circle",
+        "<path",
         "forward of microbatch 0",
         "Talk together",
     ] {
@@ -192,7 +192,7 @@ fn a_run_is_drawn() {
         "nats per token",
         "dashed: floor ",
         "Load of the fullest ranks",
-        "block 1, expert",
+        ">block 1<",
         "waits for collectives",
         "bytes, FLOPs and memory of all 2 ranks as predicted",
         "step-000000000012",
@@ -271,7 +271,7 @@ fn the_planner_answers_what_its_address_asks() {
     assert_plan(&good, &console);
     assert!(good.contains("gpt2-1558m on 16 devices of dgx-a100") && good.contains("Answered in"));
     // Constraints are sliders, which say what they are at.
-    assert_eq!((good.matches("type=\"range\"").count(), good.matches("aria-valuetext=\"any\"").count()), (4, 2));
+    assert_eq!((good.matches("type=\"range\" min=\"0\"").count(), good.matches("aria-valuetext=\"any\"").count()), (4, 2));
     for (asked, reason) in [
         ("model=gpt2-1558m&gpus=none", "devices none: invalid digit"),
         ("model=gpt9&gpus=8", "unknown model"),

@@ -40,7 +40,7 @@ fn documents_that_are_repeated_are_memorised_without_the_goldfish_loss_and_not_w
     assert!(memorised >= 7 && despite == 0 && right < 0.7, "{memorised} of 8 without, {despite} with, {right} right");
     assert_eq!(document["steps"], 220);
     let shown = page_document(&fs::read_to_string(folder.path().join("page.html")).unwrap());
-    for (run, name) in [(0, "plain loss"), (1, "goldfish k=2,h=13")] {
+    for (run, name) in [(0, "plain loss"), (1, "goldfish k=2,h=5")] {
         assert_eq!(
             (&shown["runs"][run]["buckets"], shown["runs"][run]["name"].as_str()),
             (&document["runs"][run]["buckets"], Some(name))
