@@ -99,6 +99,9 @@ impl DeviceMover {
 impl DeviceMover {
     /// Reduces arrays by a kernel; those that it does not reach by way of the rank's own memory.
     fn reduce_arrays(&self, how: Reduction, from: &[Array], to: &[Array]) -> Result<(), Fault> {
+        if from.iter().all(|array| array.len == 0) {
+            return Ok(());
+        }
         let driver = self.lanes.driver();
         let reached =
             |arrays: &[Array]| arrays.iter().map(|array| driver.reaches(array.at)).collect::<Result<Vec<_>, _>>();
