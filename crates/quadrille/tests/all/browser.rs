@@ -271,7 +271,10 @@ fn the_planner_answers_what_its_address_asks() {
     assert_plan(&good, &console);
     assert!(good.contains("gpt2-1558m on 16 devices of dgx-a100") && good.contains("Answered in"));
     // Constraints are sliders, which say what they are at.
-    assert_eq!((good.matches("type=\"range\" min=\"0\"").count(), good.matches("aria-valuetext=\"any\"").count()), (4, 2));
+    assert_eq!(
+        (good.matches("type=\"range\" min=\"0\"").count(), good.matches("aria-valuetext=\"any\"").count()),
+        (4, 2)
+    );
     for (asked, reason) in [
         ("model=gpt2-1558m&gpus=none", "devices none: invalid digit"),
         ("model=gpt9&gpus=8", "unknown model"),
