@@ -39,7 +39,9 @@ fn drawn(address: &str, width: usize) -> Option<(String, Vec<String>)> {
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{told}");
     let console = told.lines().filter(|line| line.contains("CONSOLE")).map(str::to_owned).collect();
-    Some((String::from_utf8(output.stdout).unwrap(), console))
+    let page = String::from_utf8(output.stdout).unwrap();
+    // Below what is shown are the document and the scripts, which have the same words.
+    Some((page.split("<script").next().unwrap().to_owned(), console))
 }
 
 /// What each page of a plan shows, whoever made it.
@@ -145,25 +147,20 @@ fn assert_drawn(folder: &Path, lines: &[&str], page: &str, script: &str, charts:
     page_document(&text);
     let address = format!("file://{}", path.display());
     for width in [400, 1600] {
-        let Some((drawn, console)) = drawn(&address, width) else { return };
+        let Some((shown, console)) = drawn(&address, width) else { return };
         assert!(console.is_empty(), "{console:?}");
-        assert_eq!(drawn.matches("<svg").count(), charts, "charts of {page}");
+        assert_eq!(shown.matches("<svg").count(), charts, "charts of {page}");
         for part in parts.iter().chain(&["<title>", "class=\"save\"", "aria-label=\"Save as SVG: "]) {
-            assert!(drawn.contains(part), "{part} is not drawn");
+            assert!(shown.contains(part), "{part} is not drawn");
         }
-        assert!(!["NaN", "undefined", "[object"].iter().any(|wrong| drawn_text(&drawn).contains(wrong)), "{page}");
+        assert!(!["NaN", "undefined", "[object"].iter().any(|wrong| shown.contains(wrong)), "{page}");
     }
     let broken = format!("function {script}(");
     assert!(text.contains(&broken), "{broken}");
     fs::write(&path, text.replace(&broken, "function other(")).unwrap();
-    let (drawn, console) = self::drawn(&address, 900).unwrap();
+    let (shown, console) = drawn(&address, 900).unwrap();
     let noticed = format!("{script} is not defined");
-    assert!(console.iter().any(|line| line.contains(&noticed)) && !drawn.contains("<svg"), "{console:?}");
-}
-
-/// What a page shows, without its scripts.
-fn drawn_text(page: &str) -> &str {
-    page.split("<script").next().unwrap()
+    assert!(console.iter().any(|line| line.contains(&noticed)) && !shown.contains("<svg"), "{console:?}");
 }
 
 #[test]
@@ -271,10 +268,7 @@ fn the_planner_answers_what_its_address_asks() {
     assert_plan(&good, &console);
     assert!(good.contains("gpt2-1558m on 16 devices of dgx-a100") && good.contains("Answered in"));
     // Constraints are sliders, which say what they are at.
-    assert_eq!(
-        (good.matches("type=\"range\" min=\"0\"").count(), good.matches("aria-valuetext=\"any\"").count()),
-        (4, 2)
-    );
+    assert_eq!((good.matches("type=\"range\" min").count(), good.matches("aria-valuetext=\"any\"").count()), (4, 2));
     for (asked, reason) in [
         ("model=gpt2-1558m&gpus=none", "devices none: invalid digit"),
         ("model=gpt9&gpus=8", "unknown model"),
