@@ -6,6 +6,7 @@ use clap::Args;
 
 use crate::failure::Failure;
 use crate::output::{print_text, remark};
+use crate::parse::whole;
 
 /// The planner as a page on this machine: every change of the question is answered by a search, and the page's address holds the whole
 /// question. Nothing is read from other machines, and no request reads or writes files.
@@ -16,7 +17,7 @@ pub struct ServeArguments {
     #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     pub host: IpAddr,
     /// The port; 0: any that is free
-    #[arg(long, value_name = "PORT", default_value_t = 8321)]
+    #[arg(long, value_name = "PORT", default_value_t = 8321, value_parser = whole::<u16>(..))]
     pub port: u16,
 }
 

@@ -55,7 +55,7 @@ pub struct MemorizeArguments {
     #[arg(long, value_name = "TYPE")]
     pub dtype: Option<ElementType>,
     /// How often the documents of each bucket are seen: a bucket for every number
-    #[arg(long, value_name = "E,E,..", value_delimiter = ',', default_values_t = StudySpec::EPOCHS)]
+    #[arg(long, value_name = "E,E,..", value_delimiter = ',', default_values_t = StudySpec::EPOCHS, value_parser = whole::<u32>(..))]
     pub epochs: Vec<u32>,
     /// Documents in each bucket
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = whole::<u32>(1..=100_000))]

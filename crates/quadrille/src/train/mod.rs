@@ -135,7 +135,7 @@ mod tests {
 
     fn parsed(line: &str) -> TrainArguments {
         match Arguments::try_parse_from(line.split_whitespace()) {
-            Ok(Arguments { command: Command::Train(arguments) }) => *arguments,
+            Ok(Arguments { command: Command::Train(arguments), .. }) => *arguments,
             _ => panic!("{line}"),
         }
     }
