@@ -60,7 +60,7 @@ impl Asked {
         // A preset, whatever files have its name.
         let cluster = Cluster::preset(self.cluster.as_deref().unwrap_or(SearchSpec::CLUSTER)).map_err(text)?;
         let size = |choices: LayoutFile, field: Field, said: &Option<String>| {
-            let size: Option<usize> = parsed(field.name(), said.as_ref())?;
+            let size = whole(field.name(), said.as_ref())?;
             Ok::<_, String>(size.map_or(choices.clone(), |size| choices.with(field, size.into())))
         };
         let choices = size(LayoutFile::default(), Field::GlobalBatch, &self.global_batch)?;
@@ -68,14 +68,14 @@ impl Asked {
         let most = [("x", &self.max_x), ("pipe", &self.max_pipe)];
         let most = most.into_iter().filter_map(|(axis, most)| Some((Bound::Max, format!("{axis}={}", most.as_ref()?))));
         let spec = SearchSpec {
-            devices: parsed("devices", self.gpus.as_ref())?.map(|devices| vec![devices]),
+            devices: whole("devices", self.gpus.as_ref())?.map(|devices| vec![devices]),
             framework: self.framework.clone(),
             numbers: Numbers { products: parsed("products", self.products.as_ref())?, ..Numbers::default() },
             constraints: most.collect(),
             reserve: parsed("memory kept free", self.reserve.as_ref())?,
-            tokens: parsed("tokens", self.tokens.as_ref())?,
-            price_per_hour: parsed("price of a device-hour", self.price_per_hour.as_ref())?,
-            budget: BudgetSpec { days: parsed("days", self.days.as_ref())?, ..BudgetSpec::default() },
+            tokens: real("tokens", self.tokens.as_ref())?,
+            price_per_hour: real("price of a device-hour", self.price_per_hour.as_ref())?,
+            budget: BudgetSpec { days: real("days", self.days.as_ref())?, ..BudgetSpec::default() },
             ..SearchSpec::default()
         };
         let layout = SaidLayout { choices, ..SaidLayout::default() };
@@ -93,6 +93,21 @@ impl Asked {
 
 fn text(error: impl Display) -> String {
     error.to_string()
+}
+
+/// A whole number that was typed.
+fn whole(name: &str, said: Option<&String>) -> Result<Option<usize>, String> {
+    let read =
+        |said: &String| said.trim().parse().map_err(|_| format!("{name} {said}: it is no whole number; type e.g. 64"));
+    said.map(read).transpose()
+}
+
+/// A number that was typed.
+fn real(name: &str, said: Option<&String>) -> Result<Option<f64>, String> {
+    let read = |said: &String| {
+        said.trim().parse().map_err(|_| format!("{name} {said}: it is no number; type e.g. 2.5 or 3e11"))
+    };
+    said.map(read).transpose()
 }
 
 /// A value that was typed, of a field with that name.
@@ -128,6 +143,27 @@ mod tests {
         assert!(best["cost"].as_f64().unwrap() > 0.0 && document["reserved_bytes"].as_u64().unwrap() > 4_000_000_000);
         assert_eq!(document["exports"].as_array().unwrap().len(), 5);
         assert!(document["explanation"]["sensitivities"].is_array());
+    }
+
+    #[test]
+    fn a_first_answer_is_the_whole_one_or_is_not_explained() {
+        let of = |gpus: &str, batch: &str| {
+            let text = format!(
+                r#"{{"model":"gpt3-175b","cluster":"selene","gpus":"{gpus}","global_batch":"{batch}","first":true}}"#
+            );
+            asked(&text).answer(Duration::from_secs(60), Cancel::default()).unwrap()
+        };
+        // More than a moment finds, in any build on any machine.
+        let found = of("16384", "16384");
+        assert!(found["stopped"].as_bool() == Some(true) && found.get("explanation").is_none());
+        assert!(!found["plans"].as_array().unwrap().is_empty());
+        let small = r#"{"model":"gpt2-124m","cluster":"dgx-a100","gpus":"1","global_batch":"1","first":true}"#;
+        let small = asked(small).answer(Duration::from_secs(60), Cancel::default()).unwrap();
+        assert_eq!(small["stopped"].as_bool() == Some(false), small["explanation"].is_object());
+        let cancel = Cancel::default();
+        cancel.cancel();
+        let whole = asked(r#"{"model":"gpt3-175b","cluster":"selene","gpus":"1024","global_batch":"1536"}"#);
+        assert!(whole.answer(Duration::from_secs(60), cancel).unwrap_err().contains("stopped"));
     }
 
     #[test]
@@ -172,9 +208,9 @@ mod tests {
                 ["unknown cluster", "selene"],
             ),
             (r#"{"gpus":"8"}"#.to_owned(), ["no model", "config.json"]),
-            (r#"{"model":"gpt2-124m","gpus":"eight"}"#.to_owned(), ["devices", "eight"]),
+            (r#"{"model":"gpt2-124m","gpus":"eight"}"#.to_owned(), ["devices", "whole number"]),
             (r#"{"model":"gpt2-124m","gpus":"0"}"#.to_owned(), ["0", "at least one"]),
-            (r#"{"model":"gpt2-124m","gpus":"8","global_batch":"7x"}"#.to_owned(), ["global-batch", "7x"]),
+            (r#"{"model":"gpt2-124m","gpus":"8","global_batch":"7x"}"#.to_owned(), ["global-batch 7x", "whole number"]),
             (r#"{"model":"gpt2-124m","gpus":"8","reserve":"100%"}"#.to_owned(), ["memory kept free", "100%"]),
             (r#"{"model":"gpt3-175b","gpus":"8","global_batch":"8"}"#.to_owned(), ["8 devices", "fit"]),
             (r#"{"model":"gpt2-124m","gpus":"8","days":"2"}"#.to_owned(), ["days", "tokens"]),

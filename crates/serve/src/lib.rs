@@ -155,6 +155,7 @@ async fn careful(mut response: Response) -> Response {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
     use std::thread;
 
     use super::*;
@@ -165,7 +166,7 @@ mod tests {
         let search = |_| {
             let (searches, running, most) = (Arc::clone(&searches), Arc::clone(&running), Arc::clone(&most));
             async move {
-                let search = move || {
+                let search = move |_| {
                     let most: &AtomicUsize = &most;
                     most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                     thread::sleep(Duration::from_millis(10));
@@ -181,5 +182,31 @@ mod tests {
             assert_eq!(runtime.block_on(answer).unwrap(), StatusCode::OK);
         }
         assert_eq!(most.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn a_search_ends_when_nobody_waits_for_it() {
+        let (begun, has_begun) = mpsc::channel();
+        let (ended, has_ended) = mpsc::channel();
+        let searches = Searches::new();
+        let asked = async move {
+            let search = move |cancel: Cancel| {
+                begun.send(()).unwrap();
+                while !cancel.is_cancelled() {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                ended.send(()).unwrap();
+                Ok(Value::Null)
+            };
+            searches.run(search).await
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let asked = runtime.spawn(asked);
+        runtime.block_on(tokio::task::yield_now());
+        has_begun.recv_timeout(Duration::from_secs(60)).unwrap();
+        assert!(has_ended.try_recv().is_err());
+        asked.abort();
+        assert!(runtime.block_on(asked).unwrap_err().is_cancelled());
+        has_ended.recv_timeout(Duration::from_secs(60)).unwrap();
     }
 }
