@@ -1,7 +1,7 @@
 //! The extension of the Python package `quadrille`: questions in the words of the command line, answers as JSON.
 //!
 //! Python makes words of keywords and dataclasses of documents; nothing is decided here. Work runs on a thread of its own and
-//! without the interpreter's lock ([`apart`]); a run's callback is called on the thread that has asked for the run ([`training`]).
+//! without the interpreter's lock (`apart.rs`); a run's callback is called on the thread that has asked for the run (`training.rs`).
 
 mod apart;
 mod training;

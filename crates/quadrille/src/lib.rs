@@ -9,7 +9,7 @@
 //! | [`explain`](fn@explain) | what one layout does and when: its program, its bytes and FLOPs by rank, its timeline |
 //! | [`verify`](fn@verify) | whether a layout computes what the serial model computes |
 //! | [`train`](fn@train), [`resume`] | a run, with a callback for what happens |
-//! | [`report`] | the page of a run |
+//! | [`report`](fn@report) | the page of a run |
 //!
 //! ```
 //! use quadrille::prelude::*;
@@ -54,6 +54,8 @@
 //! collectives; ranks as processes by [`comm_mpi`]), [`engine`], [`run`] (what decides a run; evaluations and generations of
 //! checkpoints), [`measure`] (calibration and benches), [`study`] (what models learn by heart), [`pages`] (what was found, as
 //! text, documents and pictures), [`proof`], [`checkpoint`], [`hugging_face`], [`data`].
+//!
+//! [`command_line`] is the program: what it is asked in words, and its documents.
 
 pub mod command_line;
 
