@@ -118,7 +118,7 @@ class SweepOptions(SearchOptions, total=False):
 
     gpus: int | None
     nodes: int | None
-    plot: FilePath | None
+    html: FilePath | None
 
 
 class PriceOptions(ModelOptions, LayoutOptions, NumberOptions, total=False):
@@ -138,6 +138,8 @@ class ExplainOptions(ModelOptions, LayoutOptions, total=False):
     program: bool | None
     ledger: bool | None
     rank: int | None
+    layer: int | None
+    html: FilePath | None
     timeline: bool | None
     trace: FilePath | None
     device_gflops: Number | None
@@ -201,3 +203,4 @@ class PublishedOptions(TypedDict, total=False):
 
     csv: FilePath | None
     rows: FilePath | None
+    html: FilePath | None

@@ -1,6 +1,6 @@
 //! The command line of Quadrille: `train`, `eval`, `generate`, `memorize`, `verify`, `report`, `explain`, `plan`,
 //! `sweep`, `serve`, `estimate`, `reproduce`, `export`, `convert`, `calibrate`, `validate`, `data`, `bench`, `checkpoint`,
-//! `completions`, `man`.
+//! `prune`, `completions`, `man`.
 //!
 //! [`main`] is the program. A package of another language asks in the same words and gets documents and messages in place of
 //! what would be printed: [`document`] and [`train`]. [`flags`] says which words there are.
@@ -12,10 +12,11 @@
 //! # Ok::<(), String>(())
 //! ```
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use clap::{Arg, ArgAction, CommandFactory, Parser};
+use clap::{Arg, ArgAction, CommandFactory};
 use quadrille_run::OnEvent;
 use quadrille_run::units::seconds;
 use serde_json::{Value, json};
@@ -127,8 +128,13 @@ pub fn flags(command: &[String]) -> Vec<Flag> {
 }
 
 fn parsed(words: &[String]) -> Result<Command, Failure> {
-    let said = ["quadrille"].into_iter().chain(words.iter().map(String::as_str));
-    Arguments::try_parse_from(said).map(|arguments| arguments.command).map_err(|error| Failure::of_words(&error))
+    let said: Vec<OsString> =
+        ["quadrille"].into_iter().chain(words.iter().map(String::as_str)).map(Into::into).collect();
+    let Arguments { command, output } = launch::read(&said).map_err(|error| Failure::of_words(&error))?;
+    match output.is_usual() {
+        true => Ok(command),
+        false => Err(Failure::usage("--color, --verbose, --quiet: nothing is printed here; leave them out")),
+    }
 }
 
 fn without_document(words: &[String]) -> Failure {

@@ -85,7 +85,9 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
     match (arguments.price.price, arguments.json) {
         (true, _) => priced::run(arguments),
         (false, true) => print_json(&document(arguments)?),
-        (false, false) => print_text(explained(arguments, |explained| Ok(explained.text()?))?),
+        (false, false) => {
+            print_text(explained(arguments, terminal::output().width, |explained| Ok(explained.text()?))?)
+        }
     }
 }
 
@@ -93,12 +95,14 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
 pub fn document(arguments: &ExplainArguments) -> Result<Value, Failure> {
     match arguments.price.price {
         true => priced::document(arguments),
-        false => explained(arguments, |explained| Ok(explained.document()?)),
+        false => explained(arguments, None, |explained| Ok(explained.document()?)),
     }
 }
 
+/// Tells what it is in so many columns, if they are limited.
 fn explained<T>(
     arguments: &ExplainArguments,
+    columns: Option<usize>,
     tell: impl FnOnce(&Explained) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let model = arguments.model.described("gpt-demo")?;
@@ -119,7 +123,6 @@ fn explained<T>(
     // What hides collectives is told of a cluster that somebody named.
     let simulates = machine.is_asked() || arguments.html.is_some() || arguments.layout.cluster.is_some();
     let simulation = simulates.then(|| machine.simulate(&program, &typed.cluster, framework)).transpose()?;
-    let columns = terminal::output().width;
     let one = arguments.rank.is_some() || arguments.layer.is_some();
     let explained = Explained {
         program: &program,
@@ -131,7 +134,7 @@ fn explained<T>(
         shown: Shown {
             stage: one.then(|| program.of_rank(chosen.rank).stage),
             layer: arguments.layer.map(Layer::Block),
-            width: if arguments.json { None } else { columns },
+            width: columns,
         },
         width: columns.map_or(NARROW, |columns| columns.clamp(NARROWEST, WIDEST)),
         simulation: simulation.as_ref(),

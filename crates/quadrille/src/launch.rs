@@ -1,5 +1,6 @@
 //! How this process was started: by itself, with ranks as threads, or by `mpirun` or `srun` as one rank of many.
 
+use std::ffi::OsString;
 use std::ops::Deref;
 use std::time::Duration;
 
@@ -28,16 +29,23 @@ impl Deref for Launch {
     }
 }
 
-/// Reads the command line. Of several processes only the first tells what is wrong with it.
+/// Reads the command line of this process. Of several processes only the first tells what is wrong with it.
 pub fn arguments() -> Arguments {
-    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
-    let mut command = Arguments::command().color(terminal::color(words));
-    let read = command.try_get_matches_from_mut(std::env::args_os());
-    let read = read.and_then(|mut matches| {
+    read(&std::env::args_os().collect::<Vec<_>>()).unwrap_or_else(|error| refuse(&error))
+}
+
+/// Reads the words of a command line, the program's name first.
+///
+/// # Errors
+/// What no command takes.
+pub fn read(words: &[OsString]) -> Result<Arguments, clap::Error> {
+    let said = words.iter().skip(1).map(|word| word.to_string_lossy().into_owned());
+    let mut command = Arguments::command().color(terminal::color(said));
+    let read = command.try_get_matches_from_mut(words).and_then(|mut matches| {
         paths::check_named(&command, &matches)?;
         Arguments::from_arg_matches_mut(&mut matches)
     });
-    read.unwrap_or_else(|error| refuse(&error.with_cmd(&command)))
+    read.map_err(|error| error.with_cmd(&command))
 }
 
 /// Ends the process because of its command line; the first of several tells what is wrong.

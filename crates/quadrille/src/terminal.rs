@@ -25,6 +25,13 @@ pub struct OutputArguments {
     pub quiet: bool,
 }
 
+impl OutputArguments {
+    /// Whether nothing of it was said.
+    pub fn is_usual(&self) -> bool {
+        self.color == ColorChoice::Auto && !self.verbose && !self.quiet
+    }
+}
+
 /// What was said, once, before anything is printed.
 static SAID: OnceLock<OutputArguments> = OnceLock::new();
 

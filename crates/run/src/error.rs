@@ -100,7 +100,9 @@ impl RunError {
             | Self::File(_)
             | Self::Data(_)
             | Self::Ungenerated(_)
-            | Self::Engine(EngineError::Program(_) | EngineError::OtherModel { .. }) => Blame::Input,
+            | Self::Engine(
+                EngineError::Program(_) | EngineError::OtherModel { .. } | EngineError::OtherAlgorithms { .. },
+            ) => Blame::Input,
             Self::HuggingFace(
                 HuggingFaceError::Io { action, .. } | HuggingFaceError::Checkpoint(CheckpointError::Io { action, .. }),
             ) if *action != "read" => Blame::Work,

@@ -74,8 +74,10 @@ fn trials(driver: &dyn Driver, stream: Stream, product: &Product) -> Result<Vec<
     let mut seconds = Vec::with_capacity(trials);
     for _ in 0..trials {
         let start = Instant::now();
-        (0..AT_ONCE).try_for_each(|_| issue())?;
+        let issued = (0..AT_ONCE).try_for_each(|_| issue());
+        // Also of some that were issued before one failed.
         driver.synchronize(stream)?;
+        issued?;
         seconds.push(start.elapsed().as_secs_f64() / AT_ONCE as f64);
     }
     Ok(seconds)
@@ -86,12 +88,14 @@ fn fill<S: Number + Stored>(driver: &dyn Driver, stream: Stream, all: [&DeviceMe
     let most = all.map(DeviceMemory::bytes).into_iter().fold(0, usize::max) / size_of::<S>();
     let numbers = Buffer::<S>::without_pattern(most.min(DRAWN));
     let drawn = size_of_val::<[S]>(&numbers);
-    for memory in all {
-        for first in (0..memory.bytes()).step_by(drawn.max(1)) {
+    let parts = |memory: &DeviceMemory| (0..memory.bytes()).step_by(drawn.max(1));
+    let issued = all.into_iter().flat_map(|memory| parts(memory).map(move |first| (memory, first))).try_for_each(
+        |(memory, first)| {
             let (from, to) = (Place::Host(numbers.as_ptr().cast()), Place::Device(memory.at().offset(first)));
-            // SAFETY: both have so many bytes, and the numbers are there until the stream is done.
-            unsafe { driver.copy(stream, from, to, drawn.min(memory.bytes() - first)) }?;
-        }
-    }
-    driver.synchronize(stream)
+            // SAFETY: both have so many bytes, and the numbers are there until the stream is done, below.
+            unsafe { driver.copy(stream, from, to, drawn.min(memory.bytes() - first)) }
+        },
+    );
+    driver.synchronize(stream)?;
+    issued
 }

@@ -174,7 +174,8 @@ pub fn question(
         budget,
     };
     let question = spec.question(model.described(MODEL)?, &layout.said(dtype))?;
-    output::source("model", model.model.as_deref().unwrap_or(MODEL));
+    let configuration = model.from_hf.as_deref().map(|path| path.display().to_string());
+    output::source("model", configuration.as_deref().or(model.model.as_deref()).unwrap_or(MODEL));
     output::source("cluster", layout.cluster.as_deref().unwrap_or(&question.cluster.name));
     Ok(question)
 }
