@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use quadrille_comm::Reduction;
-use quadrille_spec::{AxisSet, ElementType};
+use quadrille_spec::{AxisSet, ElementType, Layout};
 use quadrille_step::{ChunkProgram, GemmStorage, Product, StepProgram};
 use serde::{Deserialize, Serialize};
 
@@ -40,12 +40,16 @@ impl MatmulChoices {
         found.map_or(product.storage, |choice| choice.run_as)
     }
 
-    /// A product of the program that was not measured, if there is one.
+    /// A product of the program that was not measured, if there is one; a device's are of types, too.
     pub fn missing(&self, program: &StepProgram) -> Option<Product> {
-        let algorithms = self.algorithms.iter().flat_map(|algorithms| &algorithms.products);
-        let measured: Vec<Product> =
-            algorithms.map(|of| of.product).chain(self.choices.iter().map(|of| of.product)).collect();
-        products(program).into_iter().find(|product| !measured.contains(product))
+        let is_measured = |product: &Product| match &self.algorithms {
+            None => self.choices.iter().any(|of| of.product == *product),
+            Some(algorithms) => {
+                let result = result_type(&program.layout, product);
+                algorithms.products.iter().any(|of| (of.product, of.result) == (*product, result))
+            }
+        };
+        products(program).into_iter().find(|product| !is_measured(product))
     }
 
     /// The algorithms that a device has chosen.
@@ -77,6 +81,11 @@ fn products(program: &StepProgram) -> Vec<Product> {
     products
 }
 
+/// What a product's result is stored in: gradients of weights are what is made of products that are stored as TN.
+fn result_type(layout: &Layout, product: &Product) -> ElementType {
+    if product.storage == GemmStorage::Tn { layout.gradients } else { layout.dtype }
+}
+
 /// Runs of each variant; the fastest counts.
 const TRIALS: usize = 3;
 
@@ -89,7 +98,8 @@ impl<B: Backend> RankEngine<'_, B> {
     /// The job was stopped; the device's.
     pub fn tune_matmuls(&mut self) -> Result<MatmulChoices, EngineError> {
         let products = products(self.whole);
-        let typed: Vec<_> = products.iter().map(|product| (*product, self.result_type(product))).collect();
+        let typed: Vec<_> =
+            products.iter().map(|product| (*product, result_type(&self.program.layout, product))).collect();
         if let Some(algorithms) = self.backend.choose_algorithms(&typed)? {
             self.matmuls = MatmulChoices { choices: Vec::new(), algorithms: Some(algorithms) };
             return Ok(self.matmuls.clone());
@@ -124,12 +134,6 @@ impl<B: Backend> RankEngine<'_, B> {
         }
     }
 
-    /// What a product's result is stored in: gradients of weights are what is made of products that are stored as TN.
-    fn result_type(&self, product: &Product) -> ElementType {
-        let layout = &self.program.layout;
-        if product.storage == GemmStorage::Tn { layout.gradients } else { layout.dtype }
-    }
-
     /// Allocates what the chosen ways need once, before the first step.
     fn prepare_matmuls(&self) -> Result<(), EngineError> {
         let products = products(self.whole).into_iter();
@@ -142,7 +146,7 @@ impl<B: Backend> RankEngine<'_, B> {
         let ([m, n, k], backend) = ([product.m, product.n, product.k], &self.backend);
         let allocate = |elements: usize, each: usize| backend.allocate((elements * each) as u64);
         let stored = size_of::<B::Stored>();
-        let wide = self.result_type(product) != self.program.layout.dtype;
+        let wide = result_type(&self.program.layout, product) != self.program.layout.dtype;
         let (kind, each) = if wide { (Kind::Real, size_of::<B::Real>()) } else { (Kind::Stored, stored) };
         let (a, b, mut c) = (allocate(m * k, stored)?, allocate(k * n, stored)?, allocate(m * n, each)?);
         let mut fastest = [f64::INFINITY; 3];

@@ -37,7 +37,7 @@ class Layout(Mapping[str, Any]):
         return path
 
     def __repr__(self) -> str:
-        return f"Layout({self['grid']})"
+        return f"Layout({self.get('grid', dict(self))})"
 
     def _repr_html_(self) -> str:
         return html_table("layout", ["field", "value"], [[name, value] for name, value in self.items()])

@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from . import _quadrille
+from .errors import InputError
 from .layouts import Layout
 from .models import Model
 
@@ -21,16 +22,19 @@ def words(command: Sequence[str], options: Mapping[str, object], *places: object
     Models and layouts that are no files are some as long as the words are in use.
     """
     with TemporaryDirectory(prefix="quadrille-") as folder:
-        said = [*command, *map(_text, places)]
+        said = list(command)
         for name, value in options.items():
             if value is not None:
                 said += _flag(tuple(command), name, value, Path(folder))
-        yield said
+        # A place may begin as a flag does.
+        yield [*said, "--", *map(_text, places)] if places else said
 
 
 def _flag(command: tuple[str, ...], name: str, value: object, folder: Path) -> list[str]:
-    if isinstance(value, Model):
+    if isinstance(value, Model) and name == "model":
         name, value = "from_hf", value.write(folder)
+    elif isinstance(value, Model):
+        raise InputError(f"{name}: this is a model, which goes where a model is asked for")
     elif isinstance(value, Layout):
         value = value.write(folder)
     flag = name.rstrip("_").replace("_", "-")

@@ -33,7 +33,7 @@ pub fn train(py: Python<'_>, words: Vec<String>, callback: &Bound<'_, PyAny>) ->
         let result = command_line::train(&words, &mut teller(told.clone(), answers));
         let _ = told.send(Told::End(result));
     });
-    let mut error = None;
+    let (mut error, mut is_interrupted) = (None, false);
     loop {
         match next(py, &mut listening) {
             Ok(Told::Event(event)) => {
@@ -47,8 +47,11 @@ pub fn train(py: Python<'_>, words: Vec<String>, callback: &Bound<'_, PyAny>) ->
             }
             Ok(Told::End(result)) => return ended(py, result, error),
             Err(RecvTimeoutError::Timeout) => match py.check_signals() {
-                Err(again) if error.is_some() => return Err(again),
-                Err(interruption) => error = Some(interruption),
+                Err(again) if is_interrupted => return Err(again),
+                Err(interruption) => {
+                    is_interrupted = true;
+                    error.get_or_insert(interruption);
+                }
                 Ok(()) => {}
             },
             Err(RecvTimeoutError::Disconnected) => panicked(worker),

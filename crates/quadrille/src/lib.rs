@@ -52,8 +52,8 @@
 //! The crates below are here under their short names, for what these functions do not cover: [`spec`] (models, layouts,
 //! clusters), [`step`] (the step program), [`cost`] (prices and simulations), [`search`] (the planner), [`comm`] (ranks and
 //! collectives; ranks as processes by [`comm_mpi`]), [`engine`], [`run`] (what decides a run; evaluations and generations of
-//! checkpoints), [`measure`] (calibration and benches), [`study`] (what models learn by heart), [`pages`] (what was found, as
-//! text, documents and pictures), [`proof`], [`checkpoint`], [`hugging_face`], [`data`].
+//! checkpoints), [`measure`] (calibration and benches), [`study`] (what models learn by heart), [`findings`] (what was found, as
+//! text, documents and rows), [`pages`] (the same in a browser), [`proof`], [`checkpoint`], [`hugging_face`], [`data`].
 //!
 //! [`command_line`] is the program: what it is asked in words, and its documents.
 
@@ -112,8 +112,9 @@ pub use quadrille_data as data;
 pub use quadrille_engine as engine;
 pub use quadrille_hugging_face as hugging_face;
 pub use quadrille_measure as measure;
+pub use quadrille_pages as pages;
 pub use quadrille_plan as search;
-pub use quadrille_report as pages;
+pub use quadrille_report as findings;
 pub use quadrille_run as run;
 pub use quadrille_spec as spec;
 pub use quadrille_step as step;

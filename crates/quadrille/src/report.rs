@@ -44,7 +44,10 @@ const PAGE: &str = "report.html";
 
 /// What the run's folder holds.
 pub fn document(arguments: &ReportArguments) -> Result<Value, Failure> {
-    Ok(Run::read(&arguments.run)?.document())
+    match arguments.out.is_some() {
+        true => Err(Failure::usage("--out: a document is no page; leave it out")),
+        false => Ok(Run::read(&arguments.run)?.document()),
+    }
 }
 
 /// Reads the run, prices its step, writes the page and says where it is.

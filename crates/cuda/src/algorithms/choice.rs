@@ -1,6 +1,6 @@
 //! The rule by which one of several algorithms is taken: a pure function of what was measured.
 
-/// By how much less than the fastest an algorithm may be and still be taken before it, if the library thinks better of it:
+/// How many times the fastest's seconds an algorithm may take and still be taken before it, if the library thinks better of it:
 /// differences below this are noise.
 const EQUAL: f64 = 1.02;
 

@@ -95,7 +95,10 @@ fn published_runs(arguments: &ValidatePublishedArguments, launch: &Launch) -> Re
 
 /// Every run beside its price, whatever is fitted.
 pub fn document(arguments: &ValidatePublishedArguments) -> Result<Value, Failure> {
-    compared(arguments, published::document)
+    match arguments.cross {
+        true => Err(Failure::usage("--cross: documents are of predictions by the numbers in use; leave it out")),
+        false => compared(arguments, published::document),
+    }
 }
 
 fn compared<T>(
