@@ -43,7 +43,7 @@ pub struct Answer<'a> {
     pub best: Ranked,
     /// The layout to run: the simplest of those that are hardly slower than the fastest, if that was asked for.
     pub advised: Ranked,
-    /// Those than which none has fewer devices, less time and less memory; empty unless it was asked for.
+    /// Those than which none has fewer devices, less time and fewer grains of memory; empty unless it was asked for.
     pub front: Vec<Ranked>,
     /// Numbers of devices that were not searched completely.
     pub incomplete: Vec<usize>,

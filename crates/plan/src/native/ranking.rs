@@ -137,7 +137,7 @@ impl Front {
         Self { grain, ranked: Vec::new() }
     }
 
-    /// Whether something found is at least as fast and as small as these bounds, and faster or smaller.
+    /// Whether something found is faster than these bounds, and as small in whole grains.
     pub fn beats(&self, seconds: f32, bytes: u64) -> bool {
         // The slowest one that is no slower is the smallest of those.
         let faster = self.ranked.partition_point(|ranked| comparable(ranked.price.seconds) < seconds);

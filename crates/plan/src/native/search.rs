@@ -71,7 +71,8 @@ impl<'a> Search<'a> {
 pub struct Found {
     /// The fastest that fit, fastest first.
     pub ranked: Vec<Ranked>,
-    /// Those than which none that fits is both faster and smaller, fastest first; empty unless it was wanted.
+    /// Those than which none that fits is both faster and smaller by whole grains of memory, fastest first; empty unless it was
+    /// wanted.
     pub front: Vec<Ranked>,
     /// The simplest of those that are hardly slower than the fastest, which may be the fastest; `None` where it was not wanted,
     /// or nothing fits.
