@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::ops::Deref;
 use std::time::Duration;
 
-use clap::{CommandFactory, FromArgMatches};
+use clap::error::ErrorKind;
+use clap::{ColorChoice, CommandFactory, FromArgMatches};
 use indicatif::ProgressDrawTarget;
 use quadrille_comm::Launched;
 use quadrille_run::Processes;
@@ -13,8 +14,9 @@ use crate::arguments::{Arguments, Command};
 use crate::bench::arguments::Bench;
 use crate::device::Named;
 use crate::failure::Failure;
+use crate::terminal::OutputArguments;
 use crate::validate::Validate;
-use crate::{paths, terminal};
+use crate::{output, paths, terminal};
 
 /// The processes of the job, as they were started.
 pub struct Launch {
@@ -31,7 +33,16 @@ impl Deref for Launch {
 
 /// Reads the command line of this process. Of several processes only the first tells what is wrong with it.
 pub fn arguments() -> Arguments {
-    read(&std::env::args_os().collect::<Vec<_>>()).unwrap_or_else(|error| refuse(&error))
+    let words: Vec<OsString> = std::env::args_os().collect();
+    read(&words).unwrap_or_else(|error| {
+        terminal::set(OutputArguments { color: color(&words), verbose: false, quiet: false });
+        refuse(&error)
+    })
+}
+
+/// What the words say of colours.
+fn color(words: &[OsString]) -> ColorChoice {
+    terminal::color(words.iter().skip(1).map(|word| word.to_string_lossy().into_owned()))
 }
 
 /// Reads the words of a command line, the program's name first.
@@ -39,8 +50,7 @@ pub fn arguments() -> Arguments {
 /// # Errors
 /// What no command takes.
 pub fn read(words: &[OsString]) -> Result<Arguments, clap::Error> {
-    let said = words.iter().skip(1).map(|word| word.to_string_lossy().into_owned());
-    let mut command = Arguments::command().color(terminal::color(said));
+    let mut command = Arguments::command().color(color(words));
     let read = command.try_get_matches_from_mut(words).and_then(|mut matches| {
         paths::check_named(&command, &matches)?;
         Arguments::from_arg_matches_mut(&mut matches)
@@ -50,10 +60,16 @@ pub fn read(words: &[OsString]) -> Result<Arguments, clap::Error> {
 
 /// Ends the process because of its command line; the first of several tells what is wrong.
 fn refuse(error: &clap::Error) -> ! {
-    match is_first() {
-        true => error.exit(),
-        false => leave(error.exit_code()),
+    if !is_first() {
+        leave(error.exit_code());
     }
+    // Help is laid out by who made it.
+    let is_help = !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if is_help {
+        error.exit();
+    }
+    output::refused(&error.to_string());
+    std::process::exit(error.exit_code())
 }
 
 /// Ends a process that is not the first with the code of an error that the first one tells. The launcher ends all others as

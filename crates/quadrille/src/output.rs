@@ -63,6 +63,14 @@ pub fn source(what: &str, name: &str) {
     detail(&format!("{what} {name}: {origin}"));
 }
 
+/// Writes what is wrong with a command line to standard error, whose first word is `error`.
+pub fn refused(message: &str) {
+    let style = terminal::errors();
+    let message = style.wrapped(&plain::plain(message));
+    let (kind, behind) = message.split_once(':').unwrap_or((&message, ""));
+    let _ = stderr().write_all(format!("{}:{behind}", style.paint(Role::Error, kind)).as_bytes());
+}
+
 /// Writes one message of a kind ("error") to standard error, whatever was asked for. Where nobody listens any more, the exit
 /// code still tells.
 pub fn complain(role: Role, kind: &str, text: &str) {

@@ -83,7 +83,7 @@ mod tests {
         refusals(&Arguments::command(), &["quadrille".to_owned()], &mut told);
         assert!(told.len() > 60, "{}", told.len());
         for (line, message) in told {
-            assert!(message.contains("'words' for '--") && message.contains("it is a "), "{line}: {message}");
+            assert!(message.contains("'words' for '--") && message.contains(": it is "), "{line}: {message}");
             assert!(message.contains("write e.g. "), "{line}: {message}");
         }
     }

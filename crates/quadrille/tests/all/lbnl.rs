@@ -221,7 +221,7 @@ fn searches_that_cannot_be_made() {
     refused("plan --cost lbnl --cluster b200 --strategy 1d", &["--cost lbnl needs --gpus", "--gpus 1024"]);
     refused("plan --cost lbnl --strategy 1d --gpus 64", &["--cluster local", "a100, h200, b200, b200-next"]);
     refused("plan --cost lbnl --strategy 3d", &["--strategy", "unknown strategy '3d'"]);
-    for (flag, rule) in [("--gpus 0", "positive numbers"), ("--nvs 0", "0 is not in 1..=")] {
+    for (flag, rule) in [("--gpus 0", "positive numbers"), ("--nvs 0", "it is a whole number from 1 to 16777216")] {
         refused(&format!("plan --cost lbnl --strategy 1d --cluster b200 {flag}"), &[&flag[..5], rule]);
     }
     refused(&with("--nvs 5"), &["--nvs 5", "no configuration", "use --nvs 4 or 8"]);
