@@ -86,7 +86,8 @@ function meshDrawing(mesh) {
     const svg = drawn("svg", { width: width * cell + 4, height: height * tall + 4, role: "img", "aria-label": `the mesh: ${mesh.ranks} ranks` }, ...ranks);
     place.replaceChildren(svg);
     const nodes = Math.ceil(mesh.ranks / mesh.per_node);
-    said.textContent = `Rank ${chosen} on node ${Math.floor(chosen / mesh.per_node)} of ${nodes} (outlined); coloured: with whom it talks along each axis. Choose another rank by a click.`;
+    said.textContent = `Rank ${chosen} on node ${Math.floor(chosen / mesh.per_node)} of ${nodes} (outlined); coloured: with whom it talks along each axis. Choose another rank by a click, or here:`;
+    input.value = chosen;
     rows.replaceChildren(...tableRows());
   };
   const choose = (rank) => {
@@ -105,9 +106,13 @@ function meshDrawing(mesh) {
       const cells = [String(axis.size), listed(group), nodes === 1 ? "one node" : `${nodes} nodes`, axis.splits];
       return element("tr", {}, element("th", { scope: "row", class: "key" }, element("span", {}, swatch, axis.axis)), cells.map((cell) => element("td", {}, cell)));
     });
+  const input = element("input", {
+    type: "number", min: 0, max: mesh.ranks - 1, step: 1, "aria-label": "rank from which the mesh is seen",
+    change: () => (input.value !== "" && input.checkValidity() ? choose(Number(input.value)) : (input.value = chosen)),
+  });
   const rows = element("tbody");
   const head = ["Axis", "Ranks", "Talk together", "Within", "Splits"].map((title) => element("th", { scope: "col" }, title));
   const axes = element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "axes" }, element("table", { "aria-label": "axes of the mesh" }, element("thead", {}, element("tr", {}, head)), rows));
   whenPlaced(place, draw);
-  return element("div", {}, place, said, axes);
+  return element("div", {}, place, said, element("p", {}, input), axes);
 }

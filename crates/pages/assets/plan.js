@@ -77,7 +77,10 @@ function drawPlan(plan) {
     return table({ label: "layouts", columns, rows: entries, filter: true, choose, chosen: advised, kind: (entry) => plan.error_band && (isSlower(entry) ? "slower" : "near") });
   }
 
-  /** Those than which none has both less memory and less time, by memory; of the front that was searched where there is one. */
+  /**
+   * Of the layouts that are known those than which none has both less memory and less time, by memory. Where a front was searched
+   * they are its layouts too: it tells memory apart by a 32nd of what a device has for them.
+   */
   function front() {
     const known = [...entries, ...(plan.pareto ?? []).filter((entry) => entry.devices === advised.devices)];
     const byMemory = known.toSorted((a, b) => a.memory_bytes - b.memory_bytes || a.time_s - b.time_s);
@@ -103,13 +106,13 @@ function drawPlan(plan) {
       color: { domain: kinds, range: kinds.map((_, at) => COLOURS[at]) },
       symbol: { domain: kinds, range: ["star", "circle", "diamond"] },
       marks: [
-        // Between two layouts more memory gives nothing.
+        // Between two of them no known layout is faster.
         Plot.line(onFront, { x: "gib", y: "time", curve: "step-after", strokeOpacity: 0.6 }),
         Plot.dot(points, { x: "gib", y: "time", fill: "kind", symbol: "kind", r: 5, title: "told", tip: true }),
         ...(usable === null ? [] : [Plot.ruleX([usable / GIB], { strokeDasharray: "4 3" })]),
       ],
     });
-    const of = plan.pareto === undefined ? "the layouts that are shown, not of all" : "all layouts on so many devices";
+    const of = plan.pareto === undefined ? "the layouts that are shown, not of all" : "all layouts on so many devices, memory told apart by a 32nd of a device's";
     const notes = [`line: front of ${of}`, ...(usable === null ? [] : ["dashed: what may be used"])];
     // Its numbers are those of the table of layouts.
     return element("div", {}, key(kinds, kinds, notes), chart("seconds a step against memory of a device, by layout", make));

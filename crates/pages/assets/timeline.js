@@ -1,4 +1,4 @@
-// The timeline of a pipeline: a line per stage, chunks by shade, zoomed by scrolling or by keys, moved by dragging.
+// The timeline of a pipeline: a line per stage, chunks by shade, zoomed by Ctrl and the wheel or by keys, moved by dragging.
 "use strict";
 
 const PASS_COLOURS = { forward: [78, 121, 167], backward: [242, 142, 43], "weight gradients": [89, 161, 79], update: [142, 142, 142] };
@@ -77,16 +77,17 @@ function timelineDrawing(timeline) {
     return view[0] + ((event.clientX - box.left - margin) / Math.max(1, box.width - margin - 2)) * (view[1] - view[0]);
   };
   place.addEventListener("wheel", (event) => {
-    // The page goes on where there is nothing left to zoom out of.
-    if (event.deltaY > 0 && view[1] - view[0] >= whole) return;
+    // The wheel alone scrolls the page.
+    if (!event.ctrlKey && !event.metaKey) return;
     event.preventDefault();
     zoom(event.deltaY > 0 ? 1.25 : 0.8, timeAt(event));
   }, { passive: false });
   let dragged = null;
   place.addEventListener("pointerdown", (event) => {
-    dragged = { time: timeAt(event), view };
+    dragged = { time: timeAt(event) };
+    place.setPointerCapture(event.pointerId);
   });
-  addEventListener("pointerup", () => (dragged = null));
+  place.addEventListener("lostpointercapture", () => (dragged = null));
   place.addEventListener("pointermove", (event) => {
     if (!dragged) return;
     const moved = dragged.time - timeAt(event);
@@ -104,7 +105,7 @@ function timelineDrawing(timeline) {
   const used = Object.keys(PASS_COLOURS).filter((name) => passes.some(({ pass }) => pass === name));
   const keys = element("div", { class: "key" }, used.map((name) => element("span", {}, element("i", { style: `background:${passColour(name, 0, 1)}` }), name)), chunks > 1 ? element("span", {}, `darker: later of ${chunks} chunks`) : null, buttons);
   const left = timeline.left_out ? ` ${plain(timeline.left_out)} passes between the dashed lines repeat and are left out.` : "";
-  const about = element("p", { class: "soft" }, `${plain(timeline.microbatches)} microbatches through ${stages} ${stages === 1 ? "stage" : "stages"} in ${seconds(timeline.step_s)}; stages wait for each other for ${percent(timeline.bubble)} of all other time.${left}`);
+  const about = element("p", { class: "soft" }, `${plain(timeline.microbatches)} microbatches through ${stages} ${stages === 1 ? "stage" : "stages"} in ${seconds(timeline.step_s)}; stages wait for each other for ${percent(timeline.bubble)} of all other time.${left} Ctrl and the wheel zoom, as + and − do; dragging and arrow keys move.`);
   whenPlaced(place, draw);
   return element("div", {}, keys, place, said, about);
 }

@@ -46,7 +46,7 @@ pub fn sweep_page(document: &Value) -> String {
         &format!("{model} on {cluster} by {}: sweep", variables.join(" and ")),
         document,
         POLICY,
-        &[MESH, TIMELINE, PLAN, SWEEP],
+        &[PLAN, SWEEP],
     )
 }
 

@@ -59,10 +59,20 @@ pub struct Event {
     pub layer: Layer,
     /// The pass that began it; `None`: the update.
     pub action: Option<Action>,
+    /// The number of the operation of that pass or update that began it, of several the first; on a link that of the message among
+    /// those that the pass sends. `None`: what ranks agree on before a pass.
+    pub number: Option<usize>,
     /// Seconds from the beginning of the step.
     pub start_s: f64,
     /// Seconds from the beginning of the step.
     pub end_s: f64,
+}
+
+/// What begins an event: a pass or the update, and the number of the operation or message in it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Begun {
+    pub action: Option<Action>,
+    pub number: Option<usize>,
 }
 
 /// A pass or update of a stage, from its first operation to the end of its last, waits for collectives included. Where

@@ -6,7 +6,7 @@ use quadrille_step::{Layer, Message, StageProgram, Verdict, When};
 
 use super::exchange::{Exchange, MessageId, Taken, entry};
 use super::order::{Next, Order};
-use super::record::Times;
+use super::record::{Begun, Times};
 use super::repeat::{Repeat, Repeats};
 use super::stages::Place;
 use super::stream::{Copies, Flight, FlightId, Streams};
@@ -258,6 +258,7 @@ impl<'a> Stage<'a> {
 
     fn task(&mut self, task: &Task, running: &mut Running, exchange: &mut Exchange) -> Result<(), SimulationError> {
         let action = running.action;
+        let begun = Begun { action, number: task.number };
         match task.kind {
             TaskKind::Compute { seconds, kernels } => {
                 self.launch(task, kernels, action);
@@ -265,18 +266,19 @@ impl<'a> Stage<'a> {
                 let span = Taken { start: self.now, end };
                 self.record.times.busy_s += span.end - span.start;
                 self.now = span.end;
-                self.event(Lane::Compute, task, action, span);
+                self.event(Lane::Compute, task, begun, span);
             }
             TaskKind::Issue { flight: number, axes, seconds, meeting } => {
                 self.launch(task, 1.0, action);
                 let id = flight(action, number, task.when == When::Last);
+                let meeting = meeting.map(|meeting| (meeting, begun));
                 if let Flight::Own(span) = self.streams.issue(id, axes, self.now, seconds, meeting, exchange) {
-                    self.event(Lane::Axes(axes), task, action, span);
+                    self.event(Lane::Axes(axes), task, begun, span);
                 }
             }
             TaskKind::Copy { number, seconds } => {
                 let span = self.copies.begin(number, self.now, seconds);
-                self.event(Lane::Host, task, action, span);
+                self.event(Lane::Host, task, begun, span);
             }
             TaskKind::AwaitCopy { number } => {
                 let end = self.copies.take(number).ok_or(SimulationError::NotIssued {
@@ -311,8 +313,8 @@ impl<'a> Stage<'a> {
             }
             return Err(SimulationError::NotIssued { stage: self.stage, layer: task.layer, what: task.name });
         };
-        if let Flight::Common(_) = flight {
-            self.event(Lane::Axes(axes), task, running.action, span);
+        if let Flight::Common(_, begun) = flight {
+            self.event(Lane::Axes(axes), task, begun, span);
             if span.start > self.now {
                 self.idle(span.start, running);
             }
@@ -358,19 +360,20 @@ impl<'a> Stage<'a> {
             let stages = self.program.grid().size(Axis::Pipe);
             let Message { peer, layer, .. } = message.message.moved(self.moved, stages);
             let span = exchange.send(self.message(action, message), [self.stage, peer], self.now, message.seconds);
-            self.push(Lane::Link { to: peer }, "message", layer, Some(action), span);
+            let begun = Begun { action: Some(action), number: Some(message.position) };
+            self.push(Lane::Link { to: peer }, "message", layer, begun, span);
         }
     }
 
-    fn event(&mut self, lane: Lane, task: &Task, action: Option<Action>, span: Taken) {
-        self.push(lane, task.name, task.layer, action, span);
+    fn event(&mut self, lane: Lane, task: &Task, begun: Begun, span: Taken) {
+        self.push(lane, task.name, task.layer, begun, span);
     }
 
     /// What takes no time is no event.
-    fn push(&mut self, lane: Lane, name: &'static str, layer: Layer, action: Option<Action>, span: Taken) {
-        let Taken { start: start_s, end: end_s } = span;
+    fn push(&mut self, lane: Lane, name: &'static str, layer: Layer, begun: Begun, span: Taken) {
+        let (Taken { start: start_s, end: end_s }, Begun { action, number }) = (span, begun);
         if self.detail == Detail::Events && end_s > start_s {
-            self.record.events.push(Event { stage: self.stage, lane, name, layer, action, start_s, end_s });
+            self.record.events.push(Event { stage: self.stage, lane, name, layer, action, number, start_s, end_s });
         }
     }
 }

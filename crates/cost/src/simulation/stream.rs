@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use quadrille_spec::AxisSet;
 
 use super::exchange::{Exchange, MeetingId, Taken, entry};
+use super::record::Begun;
 use super::tasks::Meeting;
 
 /// A collective under way.
@@ -14,7 +15,7 @@ pub(super) enum Flight {
     /// Of this stage alone.
     Own(Taken),
     /// Of several stages; its time is known when all have come to it.
-    Common(MeetingId),
+    Common(MeetingId, Begun),
 }
 
 impl Flight {
@@ -22,7 +23,7 @@ impl Flight {
     pub fn taken(self, exchange: &Exchange) -> Option<Taken> {
         match self {
             Self::Own(span) => Some(span),
-            Self::Common(id) => exchange.meeting(id),
+            Self::Common(id, _) => exchange.meeting(id),
         }
     }
 }
@@ -80,19 +81,19 @@ impl Streams {
         axes: AxisSet,
         at: f64,
         seconds: f64,
-        meeting: Option<Meeting>,
+        meeting: Option<(Meeting, Begun)>,
         exchange: &mut Exchange,
     ) -> Flight {
         let free = self.last(axes).and_then(|last| last.taken(exchange)).map_or(0.0, |last| last.end);
         let start = free.max(at);
         let flight = match meeting {
             None => Flight::Own(Taken { start, end: start + seconds }),
-            Some(Meeting { ends, stages }) => {
+            Some((Meeting { ends, stages }, begun)) => {
                 let count = entry(&mut self.meetings, (axes, ends), 0);
                 let id = MeetingId { axes, ends, number: *count };
                 *count += 1;
                 exchange.meet(id, stages, start, seconds);
-                Flight::Common(id)
+                Flight::Common(id, begun)
             }
         };
         let stream = self.of(axes);

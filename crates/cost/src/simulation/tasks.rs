@@ -16,6 +16,8 @@ pub(super) struct Task {
     /// Which microbatches do it.
     pub when: When,
     pub name: &'static str,
+    /// The number of its operation in the section; `None`: what the ranks agree on before it.
+    pub number: Option<usize>,
     pub kind: TaskKind,
 }
 
@@ -117,8 +119,10 @@ impl Pricing<'_> {
     fn section(&mut self, section: &Section) -> Result<PricedSection, SimulationError> {
         let mut tasks = Vec::new();
         // What is priced is a step of which nothing is repeated or taken back.
-        for op in section.ops.iter().filter(|op| op.times(1) > 0) {
+        for (number, op) in section.ops.iter().enumerate().filter(|(_, op)| op.times(1) > 0) {
+            let before = tasks.len();
             self.operation(op, &mut tasks)?;
+            tasks[before..].iter_mut().for_each(|task| task.number = Some(number));
         }
         let meets = tasks.iter().any(|task| matches!(task.kind, TaskKind::Issue { meeting: Some(_), .. }));
         let [begins, ends] = [When::First, When::Last].map(|when| tasks.iter().any(|task| task.when == when));
@@ -141,7 +145,7 @@ impl Pricing<'_> {
             Operation::Issue(collective) => {
                 if let Some(call) = self.communication(collective, layer) {
                     let kind = self.issue(layer, call, collective.members, self.flight(collective))?;
-                    tasks.push(Task { layer, when, name: call.kind.name(), kind });
+                    tasks.push(Task { layer, when, name: call.kind.name(), number: None, kind });
                 }
             }
             Operation::Wait(collective) | Operation::WaitCarried(collective)
@@ -149,7 +153,7 @@ impl Pricing<'_> {
             {
                 let carried = matches!(op.operation, Operation::WaitCarried(_));
                 let kind = TaskKind::Wait { flight: self.flight(collective), axes: collective.axes, carried };
-                tasks.push(Task { layer, when, name: collective.kind.name(), kind });
+                tasks.push(Task { layer, when, name: collective.kind.name(), number: None, kind });
             }
             Operation::ReduceScalar(kind::ReduceScalar { axes, scalar }) => {
                 tasks.extend(self.scalar(layer, CollectiveKind::AllReduce, *axes, scalar.elements())?);
@@ -183,7 +187,7 @@ impl Pricing<'_> {
             }
             None => TaskKind::AwaitCopy { number },
         };
-        Ok(Some(Task { layer, when, name, kind }))
+        Ok(Some(Task { layer, when, name, number: None, kind }))
     }
 
     /// Neighbours of one name and layer become one task.
@@ -198,7 +202,8 @@ impl Pricing<'_> {
             *seconds += added;
             *kernels += more;
         } else if added > 0.0 {
-            tasks.push(Task { layer, when, name, kind: TaskKind::Compute { seconds: added, kernels: more } });
+            let kind = TaskKind::Compute { seconds: added, kernels: more };
+            tasks.push(Task { layer, when, name, number: None, kind });
         }
         Ok(())
     }
@@ -222,7 +227,7 @@ impl Pricing<'_> {
         let wait = TaskKind::Wait { flight, axes, carried: false };
         Ok([issue, wait]
             .into_iter()
-            .map(|kind| Task { layer, when: When::Always, name: call.kind.name(), kind })
+            .map(|kind| Task { layer, when: When::Always, name: call.kind.name(), number: None, kind })
             .collect())
     }
 

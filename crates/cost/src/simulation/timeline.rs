@@ -23,7 +23,8 @@ const IN_PARTS: f64 = 2.0;
 pub fn timeline(simulation: &Simulation, width: usize) -> String {
     let width = width.max(1);
     let end = simulation.passes.iter().map(|span| span.end_s).fold(0.0, f64::max);
-    let (parts, shortest) = (parts(end, width, shortest_forward(simulation)), shortest_forward(simulation));
+    let shortest = shortest_forward(simulation);
+    let parts = parts(end, width, shortest);
     let has_chunks = simulation.passes.iter().any(|span| span.action.is_some_and(|action| action.chunk > 0));
     let legend = if has_chunks { format!("{LEGEND}; below a stage its chunk") } else { LEGEND.to_owned() };
     let drawing = |part: &Range<f64>| drawing(simulation, part, width, has_chunks);

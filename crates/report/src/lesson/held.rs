@@ -2,7 +2,7 @@
 
 use quadrille_run::units::bytes;
 use quadrille_spec::MemoryClass;
-use quadrille_step::schedule::Action;
+use quadrille_step::schedule::{Action, Step};
 use quadrille_step::{Moment, StageProgram};
 use serde::Serialize;
 
@@ -60,11 +60,22 @@ fn told(action: Option<Action>, chunks: usize) -> String {
     }
 }
 
+/// The name of a step, after "in the".
+fn told_step(step: Option<Step>, chunks: usize) -> String {
+    let pass = |action| told(Some(action), chunks);
+    match step {
+        None => told(None, chunks),
+        Some(Step::Run(action)) => pass(action),
+        Some(Step::Post(action)) => format!("time before the {}, with room for what it receives", pass(action)),
+        Some(Step::Release(action)) => format!("time after the {}, until what it sends is there", pass(action)),
+    }
+}
+
 impl Memory {
     /// Of a rank of the stage.
     pub fn of(stage: &StageProgram) -> Self {
         let chunks = stage.chunks.len();
-        let Moment { action, living } = stage.fullest_moment();
+        let Moment { step, living } = stage.fullest_moment();
         let mut named: Vec<Named> = Vec::new();
         for held in &living {
             let name = held.value.map_or("optimizer states".to_owned(), |value| stage.value(value).short_name());
@@ -84,7 +95,7 @@ impl Memory {
         };
         Self {
             peak_bytes: living.iter().map(|held| held.bytes).sum(),
-            moment: told(action, chunks),
+            moment: told_step(step, chunks),
             living: named,
             others_bytes,
             passes: passes.chunks(each).filter_map(fullest).collect(),

@@ -1,15 +1,14 @@
 //! What hides communication: what is computed between its begin and the wait for it, by the program, and for how long, by a
 //! simulation.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use quadrille_cost::simulation::{Event, Lane, Simulation};
-use quadrille_spec::AxisSet;
-use quadrille_step::schedule::{Action, Pass};
-use quadrille_step::{Collective, Layer, Operation, Section, StageProgram};
+use quadrille_step::schedule::Action;
+use quadrille_step::{Collective, Operation, Section, StageProgram};
 use serde::Serialize;
 
-use super::moves::Found;
+use super::moves::{Found, Place};
 
 /// Where the wait for something that was begun stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -21,7 +20,11 @@ pub enum Waited {
     Later,
     /// The pass ends before it.
     InAnotherPass,
-    /// A message: only who receives it waits.
+    /// The step ends before it: the next one's forward pass waits.
+    InNextStep,
+    /// A message that is received: the pass waits for it before it begins.
+    BeforePass,
+    /// A message that is sent: only who receives it waits.
     ByOthers,
 }
 
@@ -46,16 +49,18 @@ impl Hidden {
         Self { waited: Waited::AtOnce, under: Vec::new(), seconds: None, hidden_s: None }
     }
 
-    pub(super) fn message() -> Self {
-        Self { waited: Waited::ByOthers, ..Self::at_once() }
+    pub(super) fn message(is_sent: bool) -> Self {
+        Self { waited: if is_sent { Waited::ByOthers } else { Waited::BeforePass }, ..Self::at_once() }
     }
 
-    /// By the order of the operations of a section, of which one begins it.
-    pub(super) fn in_program(section: &Section, issue: usize) -> Self {
-        let Operation::Issue(begun) = section.ops[issue].operation else { return Self::at_once() };
-        let is_wait = |operation: &Operation| matches!(operation, Operation::Wait(waited) if same(waited, &begun));
+    /// By the order of the operations of a section of the stage, of which one begins it.
+    pub(super) fn in_program(stage: &StageProgram, section: &Section, issue: usize) -> Self {
+        let begun = &section.ops[issue].operation;
+        if let Operation::ReduceScalar(_) = begun {
+            return Self::at_once();
+        }
         let after = &section.ops[issue + 1..];
-        let wait = after.iter().position(|op| is_wait(&op.operation));
+        let wait = after.iter().position(|op| waits_for(&op.operation, begun));
         let mut under: Vec<String> = Vec::new();
         for op in after[..wait.unwrap_or(after.len())].iter().filter(|op| op.operation.group().computes()) {
             let name = op.operation.name();
@@ -64,6 +69,7 @@ impl Hidden {
             }
         }
         let waited = match wait {
+            None if is_carried(stage, begun) => Waited::InNextStep,
             None => Waited::InAnotherPass,
             Some(_) if under.is_empty() => Waited::AtOnce,
             Some(_) => Waited::Later,
@@ -96,6 +102,8 @@ impl Hidden {
             Waited::AtOnce => "waited for at once".to_owned(),
             Waited::Later => format!("under {work}"),
             Waited::InAnotherPass => "under the rest of the pass".to_owned(),
+            Waited::InNextStep => "until the forward pass of the next step waits for it".to_owned(),
+            Waited::BeforePass => "waited for before the pass begins".to_owned(),
             Waited::ByOthers => "under the next pass".to_owned(),
         };
         match (self.seconds, self.hidden_s) {
@@ -111,66 +119,67 @@ impl Hidden {
     }
 }
 
+/// Whether an operation waits for what another one of its section has begun.
+fn waits_for(operation: &Operation, begun: &Operation) -> bool {
+    match (operation, begun) {
+        (Operation::Wait(waited), Operation::Issue(begun)) => same(waited, begun),
+        (Operation::AwaitFetch(waited), Operation::Fetch(begun)) => waited.bucket == begun.bucket,
+        (Operation::AwaitStore(waited), Operation::Store(begun)) => waited.bucket == begun.bucket,
+        _ => false,
+    }
+}
+
+/// Whether passes of the next step wait for what the update has begun.
+fn is_carried(stage: &StageProgram, begun: &Operation) -> bool {
+    let Operation::Issue(begun) = begun else { return false };
+    let mut ops = stage.chunks.iter().flat_map(|chunk| chunk.sections()).flat_map(|section| &section.ops);
+    ops.any(|op| matches!(&op.operation, Operation::WaitCarried(waited) if same(waited, begun)))
+}
+
 fn same(a: &Collective, b: &Collective) -> bool {
     (a.kind, a.axes, a.input, a.output) == (b.kind, b.axes, b.input, b.output)
 }
 
-/// What a simulation calls one after the other in the order of their begin: those of a pass of a layer.
-type Queue = (Option<Action>, Layer, AxisSet, &'static str);
+/// What begins something in a step: a pass, whether it is a message that it sends, and the number of the operation or message.
+type Begin = (Option<Action>, bool, usize);
 
 /// Adds to what a rank of the stage moves how long that takes and how much of it is hidden in a simulated step.
 pub(super) fn simulated(found: &mut [Found], stage: &StageProgram, simulation: &Simulation) {
     let of_stage = || simulation.events.iter().filter(|event| event.stage == stage.stage);
     let computing: Vec<[f64; 2]> =
         of_stage().filter(|event| event.lane == Lane::Compute).map(|event| [event.start_s, event.end_s]).collect();
-    let mut queues: HashMap<Queue, Vec<&Event>> = HashMap::new();
-    for event in of_stage() {
-        let axes = match event.lane {
-            Lane::Axes(axes) => axes,
-            Lane::Link { .. } => quadrille_spec::Axis::Pipe.only(),
-            Lane::Compute | Lane::Host => continue,
-        };
-        queues.entry((event.action, event.layer, axes, event.name)).or_default().push(event);
-    }
-    let mut asked: BTreeMap<Option<Pass>, Vec<usize>> = BTreeMap::new();
-    for (index, each) in found.iter().enumerate() {
-        asked.entry(each.pass).or_default().push(index);
-    }
-    for (pass, members) in asked {
-        for action in actions(stage, pass) {
-            let mut taken: HashMap<Queue, usize> = HashMap::new();
-            for index in &members {
-                let each = &mut found[*index];
-                if action.is_some_and(|action| action.chunk != each.chunk || !runs(each, stage, action)) {
-                    continue;
-                }
-                let name = if each.told.kind.name() == "send" { "message" } else { each.told.kind.name() };
-                let queue = (action, each.layer, each.axes, name);
-                let place = taken.entry(queue).or_default();
-                if let Some(event) = queues.get(&queue).and_then(|events| events.get(*place)) {
-                    let hidden = &mut each.told.hidden;
-                    *hidden.seconds.get_or_insert(0.0) += event.end_s - event.start_s;
-                    *hidden.hidden_s.get_or_insert(0.0) += overlap(&computing, [event.start_s, event.end_s]);
-                }
-                *place += 1;
+    let mut begun: HashMap<Begin, &Event> = HashMap::new();
+    let mut decisions = Vec::new();
+    for event in of_stage().filter(|event| event.lane != Lane::Compute) {
+        match event.number {
+            Some(number) => {
+                begun.insert((event.action, matches!(event.lane, Lane::Link { .. }), number), event);
             }
+            None => decisions.push(event),
+        }
+    }
+    for each in found {
+        let events: Vec<&Event> = match each.place {
+            Place::Decision => decisions.clone(),
+            Place::Received => Vec::new(),
+            Place::Sent(number) | Place::Operation(number) => {
+                let is_sent = matches!(each.place, Place::Sent(_));
+                let actions = actions(stage, each).into_iter();
+                actions.filter_map(|action| begun.get(&(action, is_sent, number)).copied()).collect()
+            }
+        };
+        let hidden = &mut each.told.hidden;
+        for event in events {
+            *hidden.seconds.get_or_insert(0.0) += event.end_s - event.start_s;
+            *hidden.hidden_s.get_or_insert(0.0) += overlap(&computing, [event.start_s, event.end_s]);
         }
     }
 }
 
-/// The passes of a kind over all microbatches; once none for the update.
-fn actions(stage: &StageProgram, pass: Option<Pass>) -> Vec<Option<Action>> {
-    let Some(pass) = pass else { return vec![None] };
-    let chunks = 0..stage.chunks.len();
-    let of_chunk = |chunk| (0..stage.layout.microbatches()).map(move |microbatch| Action { pass, microbatch, chunk });
-    chunks.flat_map(of_chunk).map(Some).collect()
-}
-
-/// Whether a pass over a microbatch does it.
-fn runs(found: &Found, stage: &StageProgram, action: Action) -> bool {
-    let Some(op) = found.op else { return true };
-    let when = stage.section(action).ops[op].when;
-    when.includes(action.microbatch, stage.layout.microbatches(), Default::default())
+/// The passes over all microbatches that it may be of; once none for the update.
+fn actions(stage: &StageProgram, found: &Found) -> Vec<Option<Action>> {
+    let (Some(pass), chunk) = (found.pass, found.chunk) else { return vec![None] };
+    (0..stage.layout.microbatches()).map(|microbatch| Some(Action { pass, microbatch, chunk })).collect()
 }
 
 /// Seconds of a span within any of some that follow each other.

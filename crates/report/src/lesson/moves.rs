@@ -54,12 +54,22 @@ pub(super) struct Found {
     pub chunk: usize,
     pub pass: Option<Pass>,
     pub layer: Layer,
-    /// The operation of the section; `None`: a message or the agreement before a pass.
-    pub op: Option<usize>,
-    /// Its kind and axes on the device's streams: what a simulation calls it.
-    pub axes: AxisSet,
+    pub place: Place,
     /// As it is told.
     pub told: Move,
+}
+
+/// What in a section moves it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// The operation of this number.
+    Operation(usize),
+    /// The message of this number among those that it sends.
+    Sent(usize),
+    /// A message that it receives.
+    Received,
+    /// The agreement before a pass.
+    Decision,
 }
 
 /// The name of a pass.
@@ -100,7 +110,10 @@ impl Looked<'_> {
     fn add_to(&self, all: &mut Vec<Found>) {
         let reasons = Reasons::of(self.stage, self.section, self.pass);
         let messages = |messages: &[_], is_sent: bool, all: &mut Vec<Found>| {
-            all.extend(messages.iter().map(|message| self.message(&reasons, message, is_sent)));
+            all.extend(messages.iter().enumerate().map(|(number, message)| {
+                let place = if is_sent { Place::Sent(number) } else { Place::Received };
+                self.message(&reasons, message, place)
+            }));
         };
         messages(&self.section.receives, false, all);
         for (index, op) in self.section.ops.iter().enumerate() {
@@ -131,7 +144,7 @@ impl Looked<'_> {
                 (stage.value(collective.output).short_name(), collective.size(stage.grid()), lies(stage, collective))
             }
             Operation::ReduceScalar(kind::ReduceScalar { scalar, axes }) => {
-                (format!("{scalar:?}"), stage.grid().size_of(*axes), Default::default())
+                (scalar.to_string(), stage.grid().size_of(*axes), Default::default())
             }
             _ => ("states".to_owned(), 1, Default::default()),
         };
@@ -139,8 +152,7 @@ impl Looked<'_> {
             chunk: self.chunk,
             pass: self.pass,
             layer: op.layer,
-            op: Some(index),
-            axes,
+            place: Place::Operation(index),
             told: Move {
                 pass: pass_name(self.pass),
                 layers: vec![op.layer.to_string()],
@@ -156,12 +168,13 @@ impl Looked<'_> {
                 calls: times,
                 payload_bytes: times * transfer.payload_bytes,
                 wire_bytes: times * transfer.wire_bytes,
-                hidden: Hidden::in_program(self.section, index),
+                hidden: Hidden::in_program(stage, self.section, index),
             },
         })
     }
 
-    fn message(&self, reasons: &Reasons, message: &quadrille_step::Message, is_sent: bool) -> Found {
+    fn message(&self, reasons: &Reasons, message: &quadrille_step::Message, place: Place) -> Found {
+        let is_sent = place != Place::Received;
         let (stage, times) = (self.stage, self.times() as u64);
         let (value, bytes) = (stage.value(message.value), stage.local_bytes(message.value));
         let lies = value.sharding.seen_on(stage.grid()).to_string();
@@ -169,8 +182,7 @@ impl Looked<'_> {
             chunk: self.chunk,
             pass: self.pass,
             layer: message.layer,
-            op: None,
-            axes: Axis::Pipe.only(),
+            place,
             told: Move {
                 pass: pass_name(self.pass),
                 layers: vec![message.layer.to_string()],
@@ -186,7 +198,7 @@ impl Looked<'_> {
                 calls: times,
                 payload_bytes: times * bytes,
                 wire_bytes: if is_sent { times * bytes } else { 0 },
-                hidden: Hidden::message(),
+                hidden: Hidden::message(is_sent),
             },
         }
     }
@@ -197,8 +209,7 @@ fn decision(stage: &StageProgram, axes: AxisSet, transfer: Transfer, passes: u64
         chunk: 0,
         pass: None,
         layer: Layer::Step,
-        op: None,
-        axes,
+        place: Place::Decision,
         told: Move {
             pass: "before each pass",
             layers: vec![Layer::Step.to_string()],

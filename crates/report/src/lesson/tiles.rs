@@ -7,7 +7,7 @@ use quadrille_step::{Layer, Parameter, StageProgram};
 use serde::Serialize;
 
 use super::mesh::{listed, same};
-use crate::{Style, Table, table};
+use crate::{Style, Table, Text, table};
 
 /// Most ranks that hold the same tile which are listed.
 const LISTED: usize = 64;
@@ -19,10 +19,14 @@ pub struct Tile {
     pub name: String,
     /// Experts that have one each; 1: it is one matrix.
     pub experts: usize,
-    /// Rows of the whole, of one expert: inputs.
+    /// Rows of the matrix, of one expert: inputs.
     pub rows: usize,
-    /// Columns of the whole: outputs.
+    /// Columns of the matrix: outputs.
     pub cols: usize,
+    /// Rows and columns of all tiles together: padding of a vocabulary and copies of keys and values included.
+    pub stored: [usize; 2],
+    /// Neighbours along x that hold copies of the same keys and values; 1: there are no copies.
+    pub copies: usize,
     /// How it lies over axes of several ranks: `rows y · cols x · flat z`.
     pub sharding: String,
     /// The experts of which the rank has tiles, from the first to before the last.
@@ -62,8 +66,10 @@ fn tile(stage: &StageProgram, rank: usize, parameter: &Parameter) -> Tile {
     Tile {
         name: value.short_name(),
         experts: value.blocks,
-        rows: value.rows / value.blocks,
-        cols: value.cols,
+        rows: parameter.rows / value.blocks,
+        cols: parameter.cols,
+        stored: [value.rows / value.blocks, value.cols],
+        copies: parameter.shared.map_or(1, |shared| shared.copies),
         sharding: sharding.seen_on(grid).to_string(),
         held_experts: range(value.blocks, &sharding.blocks),
         held_rows: range(value.rows / value.blocks, &sharding.rows),
@@ -77,7 +83,24 @@ fn tile(stage: &StageProgram, rank: usize, parameter: &Parameter) -> Tile {
 }
 
 /// For people, of a rank.
-pub fn text(tiles: &[Tile], width: usize) -> Table {
+pub fn text(tiles: &[Tile], width: usize) -> Text {
+    let style = Style { width: Some(width), color: false };
+    Text::from(listing(tiles, width)) + notes(tiles).iter().map(|note| style.wrapped(note)).collect::<String>()
+}
+
+/// What is more in the tiles than in the matrices.
+fn notes(tiles: &[Tile]) -> Vec<String> {
+    let of = |tile: &Tile| {
+        let (padding, [rows, cols]) = (tile.stored[0] - tile.rows, tile.stored);
+        let copied = (tile.copies > 1).then(|| format!("  {}: {} ranks next to each other along x hold copies of the same keys and values, so the tiles have {cols} columns together\n", tile.name, tile.copies));
+        let padded =
+            (padding > 0).then(|| format!("  {}: the vocabulary is padded by {padding} to {rows} rows\n", tile.name));
+        [copied, padded].into_iter().flatten()
+    };
+    tiles.iter().flat_map(of).collect()
+}
+
+fn listing(tiles: &[Tile], width: usize) -> Table {
     let span = |range: &Range<usize>, whole: usize| match range.len() == whole {
         true => "all".to_owned(),
         false => format!("{}..{}", range.start, range.end),
@@ -98,7 +121,7 @@ pub fn text(tiles: &[Tile], width: usize) -> Table {
             count => format!("{} ({})", listed(&tile.same_on, count), tile.same_over),
         };
         let first = [tile.name.clone(), format!("{} x {}", tile.rows, tile.cols)];
-        let held = [span(&tile.held_rows, tile.rows), span(&tile.held_cols, tile.cols)];
+        let held = [span(&tile.held_rows, tile.stored[0]), span(&tile.held_cols, tile.stored[1])];
         first.into_iter().chain(experts).chain(held).chain(part).chain([same]).collect::<Vec<_>>()
     });
     let header = |last| {

@@ -12,8 +12,8 @@ use crate::{Message, StageProgram, StorageId, ValueId};
 /// When a rank holds the most bytes, and what they are. All of it together are the peak of the ledger.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Moment {
-    /// The pass in which it comes first; `None`: the update, or a message between passes.
-    pub action: Option<Action>,
+    /// The step in which it comes first: a pass, or a message between passes; `None`: the update.
+    pub step: Option<Step>,
     /// What lives: in the order of the classes, the largest first.
     pub living: Vec<Held>,
 }
@@ -132,18 +132,13 @@ impl<'a> Counts<'a> {
 
     fn at(mut self, step: Step, more: u64) -> Moment {
         match step {
-            Step::Run(action) => {
-                self.within(self.program.section(action), more);
-                self.moment(Some(action))
-            }
-            _ => {
-                self.after(step);
-                self.moment(None)
-            }
+            Step::Run(action) => self.within(self.program.section(action), more),
+            Step::Post(_) | Step::Release(_) => self.after(step),
         }
+        self.moment(Some(step))
     }
 
-    fn moment(&self, action: Option<Action>) -> Moment {
+    fn moment(&self, step: Option<Step>) -> Moment {
         let program = self.program;
         let mut names: BTreeMap<StorageId, ValueId> = BTreeMap::new();
         for (index, value) in program.values.iter().enumerate() {
@@ -162,7 +157,7 @@ impl<'a> Counts<'a> {
             (states > 0).then_some(Held { class: MemoryClass::Optimizer, value: None, copies: 1, bytes: states });
         let mut living: Vec<Held> = held.chain(states).collect();
         living.sort_by(|a, b| a.class.cmp(&b.class).then(b.bytes.cmp(&a.bytes)));
-        Moment { action, living }
+        Moment { step, living }
     }
 }
 
@@ -170,6 +165,7 @@ impl<'a> Counts<'a> {
 mod tests {
     use quadrille_spec::{Layout, LayoutRequest, Model, Recompute, Schedule, Zero};
 
+    use crate::schedule::Step;
     use crate::{StepProgram, predict_rank};
 
     #[test]
@@ -195,7 +191,8 @@ mod tests {
                     let living: u64 = moment.living.iter().map(|held| held.bytes).sum();
                     assert_eq!(living, peak, "{grid} {schedule} {zero} {recompute}");
                     let most = stage.held_by_passes().into_iter().map(|(_, _, together)| together).max();
-                    assert!(most <= Some(peak) && (moment.action.is_none() || most == Some(peak)), "{grid} {schedule}");
+                    let between = matches!(moment.step, Some(Step::Post(_) | Step::Release(_)));
+                    assert!(most <= Some(peak) && (between || most == Some(peak)), "{grid} {schedule}");
                 }
             }
         }

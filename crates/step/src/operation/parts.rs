@@ -131,6 +131,16 @@ pub enum Scalar {
     },
 }
 
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Loss => "loss",
+            Self::GradientNormSquared => "squared gradient norm",
+            Self::Routers { .. } => "losses and loads of routers",
+        })
+    }
+}
+
 impl Scalar {
     /// Bytes of a scalar: all are reduced, and choices sent, as 64-bit numbers.
     pub const BYTES: u64 = 8;

@@ -43,22 +43,26 @@ impl Table<'_> {
     pub fn print(&self, text: &mut String, pass: Option<Pass>, title: &str) {
         let (section, reasons) = (self.section, Reasons::of(self.program, self.section, pass));
         let is_shown = |layer: Layer| self.shown.layer.is_none_or(|shown| shown == layer);
+        let is_told = |message: &&Message| is_shown(message.layer);
         let mut layer: Option<Layer> = None;
-        for (index, op) in section.ops.iter().enumerate().filter(|(_, op)| is_shown(op.layer)) {
-            if layer.replace(op.layer) != Some(op.layer) {
-                let _ = writeln!(text, "\n{} · {title}", op.layer);
+        let mut begin = |text: &mut String, of: Layer| {
+            if layer.replace(of) != Some(of) {
+                let _ = writeln!(text, "\n{of} · {title}");
                 if self.shown.width.is_none() {
                     *text += &Line::header().wide();
                 }
             }
-            if index == 0 {
-                for message in &section.receives {
-                    *text += &self.told(&self.message("receive", message, reasons.of_message(message, false)));
-                }
-            }
+        };
+        for message in section.receives.iter().filter(is_told) {
+            begin(text, message.layer);
+            *text += &self.told(&self.message("receive", message, reasons.of_message(message, false)));
+        }
+        for (index, op) in section.ops.iter().enumerate().filter(|(_, op)| is_shown(op.layer)) {
+            begin(text, op.layer);
             *text += &self.told(&Line { reason: reasons.why(index), ..self.line(index, op) });
         }
-        for message in section.sends.iter().filter(|message| is_shown(message.layer)) {
+        for message in section.sends.iter().filter(is_told) {
+            begin(text, message.layer);
             *text += &self.told(&self.message("send", message, reasons.of_message(message, true)));
         }
     }
@@ -111,7 +115,7 @@ fn communicated(program: &StageProgram, operation: &Operation) -> (String, Strin
         Operation::Issue(collective) => collective_note(program, collective),
         Operation::ReduceScalar(kind::ReduceScalar { scalar, axes }) => {
             let bytes = Scalar::BYTES as usize * scalar.elements();
-            (format!("all-reduce {} ({scalar:?})", spans(program, *axes)), format!("{bytes} B"))
+            (format!("all-reduce {} ({scalar})", spans(program, *axes)), format!("{bytes} B"))
         }
         operation => match moved_to_host(program, operation) {
             Some((kind, bytes)) => (format!("{} host", kind.name()), told_bytes(bytes)),
@@ -204,8 +208,11 @@ pub(super) fn wrapped(text: &str, width: usize, indent: &str) -> String {
 /// Where a line that is too long goes on: at the last space that leaves at most `width` columns before it, else at the first, behind
 /// those that it begins with.
 fn break_at(line: &str, width: usize) -> Option<usize> {
-    let end = line.char_indices().nth(width).map(|(at, _)| at)?;
+    let behind = |columns| line.char_indices().nth(columns).map(|(at, _)| at);
+    behind(width)?;
+    // The space itself may stand behind the last column.
+    let end = behind(width + 1).unwrap_or(line.len());
     let begin = line.len() - line.trim_start().len();
-    let before = line[begin..=end.max(begin)].rfind(' ').map(|at| at + begin);
+    let before = line[begin..end.max(begin)].rfind(' ').map(|at| at + begin);
     before.filter(|at| *at > begin).or_else(|| line[begin..].find(' ').map(|at| at + begin))
 }

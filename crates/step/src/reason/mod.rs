@@ -92,7 +92,8 @@ impl<'a> Reasons<'a> {
                 | Operation::Unpack(kind::Unpack { input, .. })
                 | Operation::SliceRows(kind::SliceRows { input, .. })
                 | Operation::SliceColumns(kind::SliceColumns { input, .. })
-                | Operation::PackKeysValues(kind::PackKeysValues { input, .. }) => wanted = self.storage(*input),
+                | Operation::PackKeysValues(kind::PackKeysValues { input, .. })
+                | Operation::CopyPanel(kind::CopyPanel { input, .. }) => wanted = self.storage(*input),
                 _ => return Some(op),
             }
         }

@@ -19,11 +19,16 @@ pub(super) struct Collected<'a> {
 }
 
 impl Collected<'_> {
-    /// Whether it serves an operation of the forward pass.
+    /// Whether the forward pass does the same: it serves an operation of that pass, or gathers keys and values once more.
     pub fn is_of_the_forward_pass(&self) -> bool {
         let source = self.source.map(|op| &op.operation);
-        match self.collective.kind {
-            CollectiveKind::AllGather => self.is_of_tokens() && self.read_by.is_some_and(is_forward),
+        match (self.collective.kind, self.read_by) {
+            (CollectiveKind::AllGather, Some(Operation::AttentionBackward(_))) => {
+                self.is_of_tokens() && !self.is_gradient()
+            }
+            (CollectiveKind::AllGather, read_by) => self.is_of_tokens() && read_by.is_some_and(is_forward),
+            // Of a panel the operand may be a weight, which nothing makes.
+            (CollectiveKind::Broadcast, read_by) => read_by.is_some_and(is_forward),
             _ => source.is_some_and(is_forward),
         }
     }
@@ -97,9 +102,16 @@ impl Collected<'_> {
     fn gather(&self) -> String {
         let (along, format) = (self.along(), self.program.format(self.collective.output));
         if format == Format::Gathered {
-            return format!(
-                "each rank along {along} stores a part of the weight, and its product wants the whole tile"
-            );
+            return match self.read_by {
+                Some(Operation::Embed(_)) => {
+                    format!(
+                        "each rank along {along} stores a part of the table, and tokens look up rows of the whole tile"
+                    )
+                }
+                _ => {
+                    format!("each rank along {along} stores a part of the weight, and its product wants the whole tile")
+                }
+            };
         }
         if !self.is_of_tokens() {
             return format!("each rank along {along} has updated its part (ZeRO), and all compute with the whole");
@@ -191,11 +203,38 @@ impl Collected<'_> {
                 format!("ranks along {along} have counted the loads that their own tokens bring")
             }
             _ if !self.is_of_tokens() => {
-                let what = other_tokens(self.program.grid(), self.collective.axes);
-                format!("ranks along {along} have other {what}: each has a term of the gradient")
+                format!("{}: each has a term of the gradient", self.others())
             }
             _ => format!("each rank along {along} has a term of the sum"),
         }
+    }
+
+    /// What ranks have different ones of, for which they use the same parameter.
+    fn others(&self) -> String {
+        let (grid, axes) = (self.program.grid(), self.collective.axes);
+        let is_over_heads = axes.contains(Axis::X) && self.is_of_each_head();
+        let heads = if is_over_heads { grid.several(Axis::X.only()) } else { AxisSet::EMPTY };
+        let tokens = axes.without(heads);
+        let of_heads = format!("ranks along {} have other heads", along(grid, heads));
+        let of_tokens = format!("ranks along {} have other {}", along(grid, tokens), other_tokens(grid, tokens));
+        match (heads, grid.several(tokens)) {
+            (AxisSet::EMPTY, _) => of_tokens,
+            (_, AxisSet::EMPTY) => of_heads,
+            _ => format!("{of_heads}, and {of_tokens}"),
+        }
+    }
+
+    /// Whether it is the gradient of a norm of each head, which all heads share.
+    fn is_of_each_head(&self) -> bool {
+        let norms = self
+            .program
+            .parameters
+            .iter()
+            .filter(|each| [".query_norm.", ".key_norm."].iter().any(|norm| each.name.contains(norm)));
+        let storage = |value| self.program.value(value).storage;
+        norms.into_iter().any(|each| {
+            [each.gradient, each.reduced].into_iter().any(|value| storage(value) == storage(self.collective.input))
+        })
     }
 
     /// What becomes of the sum.
@@ -230,16 +269,24 @@ fn other_tokens(grid: &Grid, axes: AxisSet) -> &'static str {
 }
 
 pub(super) fn scalar(grid: &Grid, scalar: Scalar, axes: AxisSet) -> String {
-    let along = along(grid, axes);
+    let pipe = Axis::Pipe.only();
+    let (tokens, is_piped) = (grid.several(axes.without(pipe)), grid.several(axes).contains(Axis::Pipe));
+    let joined = |of_tokens: &str, of_stages: &str| {
+        let of_tokens = (tokens != AxisSet::EMPTY).then(|| format!("ranks along {} {of_tokens}", along(grid, tokens)));
+        of_tokens.into_iter().chain(is_piped.then(|| of_stages.to_owned())).collect::<Vec<_>>().join(", and ")
+    };
     match scalar {
         Scalar::Loss => {
-            format!("ranks along {along} have the losses of other tokens: the loss of the step is their sum")
+            let who = joined("have the losses of other tokens", "along pipe only the last stage has losses");
+            format!("{who}: the loss of the step is the sum")
         }
-        Scalar::GradientNormSquared => {
-            format!("ranks along {along} have other parts of the gradient: clipping wants the norm of all")
-        }
+        Scalar::GradientNormSquared => format!(
+            "of ranks along {} each element of the gradient is counted by one: clipping wants the norm of all",
+            along(grid, axes)
+        ),
         Scalar::Routers { .. } => {
-            format!("ranks along {along} have routed other tokens: their losses and loads are summed")
+            let who = joined("have routed other tokens", "stages along pipe have the routers of other layers");
+            format!("{who}: their losses and loads are summed")
         }
     }
 }
