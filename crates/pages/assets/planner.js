@@ -133,12 +133,17 @@ async function ask() {
     if (!isFound) return say(found ? inWords(found.error) : "The server does not answer: is it still running?", "warn");
     const isWhole = !(first && found.stopped);
     show({ ...found, stopped: found.stopped && isWhole });
+    answer.classList.remove("old");
     if (isWhole) break;
     say(`The best after ${after()}; searching on …`, "soft");
+    await painted();
+    if (mine !== waiting) return;
   }
-  answer.classList.remove("old");
   say(`Answered in ${after()}.`, "soft");
 }
+
+/** Comes when the page is on the screen: a search that goes on takes all cores. */
+const painted = () => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
 
 /** Whether a question was answered, and what the server says; nothing where it is silent. */
 async function posted(question, signal) {
