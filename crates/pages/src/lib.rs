@@ -42,12 +42,7 @@ pub fn sweep_page(document: &Value) -> String {
     let variables: Vec<&str> =
         document["variables"].as_array().into_iter().flatten().map(|variable| name(variable, "name")).collect();
     let [model, cluster] = ["model", "cluster"].map(|field| name(document, field));
-    page(
-        &format!("{model} on {cluster} by {}: sweep", variables.join(" and ")),
-        document,
-        POLICY,
-        &[PLAN, SWEEP],
-    )
+    page(&format!("{model} on {cluster} by {}: sweep", variables.join(" and ")), document, POLICY, &[PLAN, SWEEP])
 }
 
 /// The page of a run: its curves, its step, its events and checkpoints.

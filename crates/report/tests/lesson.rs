@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use proptest::sample::select;
+use quadrille_cost::simulation::{Communication, Lane, Machine, simulate};
 use quadrille_draws::{descriptions, mixtures};
-use quadrille_report::lesson::{Chosen, ChosenError, Lesson};
+use quadrille_report::lesson::{Chosen, ChosenError, Lesson, Waited};
 use quadrille_spec::{
     Activations, Axis, CollectiveKind, Grid, KeepWeights, Layout, LayoutRequest, Linear, Model, Norm, Offload, Overlap,
     Recompute, Schedule, Transfer, Zero,
 };
-use quadrille_step::{Layer, Reasons, StepProgram, predict_rank, transfer_of};
+use quadrille_step::{Layer, Op, Reasons, StageProgram, StepProgram, predict_rank, transfer_of};
 
 /// A model with a legal layout.
 #[derive(Debug, Clone)]
@@ -260,4 +261,124 @@ fn blocks_are_found_where_they_lie() {
     assert_eq!(of(Some(3), None), Ok(Chosen { rank: 3, layer: Layer::Block(2) }));
     assert!(matches!(of(None, Some(4)), Err(ChosenError::NoBlock { blocks: 4, .. })));
     assert!(matches!(of(Some(0), Some(3)), Err(ChosenError::OtherStage { of_block: 1, of_rank: 0, first: 2, .. })));
+}
+
+/// A second for each byte of what is large; what is small takes no time.
+struct Bytes;
+
+/// Bytes of what is large.
+const LARGE: u64 = 1000;
+
+fn seconds_of(bytes: u64) -> f64 {
+    if bytes < LARGE { 0.0 } else { bytes as f64 }
+}
+
+impl Machine for Bytes {
+    fn operation_seconds(&self, _: &StageProgram, _: &Op) -> f64 {
+        100.0
+    }
+
+    fn collective_seconds(&self, collective: &Communication) -> f64 {
+        seconds_of(collective.payload_bytes)
+    }
+
+    fn message_seconds(&self, bytes: u64) -> f64 {
+        seconds_of(bytes)
+    }
+
+    fn host_copy_seconds(&self, bytes: u64) -> f64 {
+        seconds_of(bytes)
+    }
+}
+
+/// Layouts with all that moves: messages, sums of several stages, copies to the host, gathers for the next step.
+fn moving() -> Vec<(StepProgram, &'static str)> {
+    let model = Model::gpt(4, 48, 4, 61, 16);
+    let of = |grid: &'static str, change: fn(&mut LayoutRequest)| {
+        let mut request = LayoutRequest { microbatch: Some(4), ..LayoutRequest::new(grid.parse().unwrap(), 16) };
+        change(&mut request);
+        let layout = Layout::new(&model, &request).unwrap();
+        (StepProgram::new(&model, &layout).unwrap(), grid)
+    };
+    vec![
+        of("x=2,y=2", |_| {}),
+        of("x=2,pipe=2", |request| request.overlap = Overlap::NONE),
+        of("data=2,pipe=2", |request| request.schedule = Schedule::ZeroBubble),
+        of("z=2,pipe=2", |request| request.schedule = Schedule::MessageDriven),
+        of("data=2", |request| (request.zero, request.offload) = (Zero::Optimizer, Offload::Host)),
+        of("z=2,data=2", |request| (request.zero, request.overlap) = (Zero::Gradients, Overlap::ALL)),
+    ]
+}
+
+/// Each is told the seconds of its own bytes, although what takes no time is no event; and together those of the simulation.
+#[test]
+fn seconds_that_are_told_are_those_of_the_simulation() {
+    for (program, grid) in moving() {
+        let simulation = simulate(&program, &Bytes).unwrap();
+        let grid_of = &program.layout.grid;
+        for stage in &program.stages {
+            let rank = grid_of.rank(grid_of.coordinate(0).with(Axis::Pipe, stage.stage));
+            let lesson = Lesson::of(&program, Chosen::of(&program, Some(rank), None).unwrap(), Some(&simulation));
+            assert!(lesson.timeline.is_some());
+            let mut sum = 0.0;
+            for told in &lesson.moves {
+                let seconds = told.hidden.seconds.unwrap_or(0.0);
+                sum += seconds * told.layers.len() as f64;
+                let expected = match told.kind {
+                    // Who sends it takes the time.
+                    CollectiveKind::Receive => 0.0,
+                    _ if told.payload_bytes / told.calls < LARGE => 0.0,
+                    _ => told.payload_bytes as f64,
+                };
+                assert_eq!(seconds, expected, "{grid}: {told:?}");
+                assert!(told.hidden.hidden_s.unwrap_or(0.0) <= seconds);
+            }
+            let events =
+                simulation.events.iter().filter(|event| event.stage == stage.stage && event.lane != Lane::Compute);
+            let spent: f64 = events.map(|event| event.end_s - event.start_s).sum();
+            assert!(sum > 0.0 && (sum - spent).abs() <= 1e-9 * spent, "{grid}: {sum} of {spent}");
+        }
+    }
+}
+
+#[test]
+fn waits_are_told_where_they_stand() {
+    let all = |at: usize| {
+        let (program, _) = moving().swap_remove(at);
+        Lesson::of(&program, Chosen::of(&program, None, None).unwrap(), None).moves
+    };
+    let piped = all(1);
+    let waited = |kind| piped.iter().find(|told| told.kind == kind).map(|told| told.hidden.waited);
+    assert_eq!(waited(CollectiveKind::Send), Some(Waited::ByOthers));
+    assert_eq!(waited(CollectiveKind::Receive), Some(Waited::BeforePass));
+    // Buckets are fetched and stored while others are updated.
+    let offloaded = all(4);
+    let host: Vec<_> = offloaded.iter().filter(|told| told.key == "host").collect();
+    assert!(!host.is_empty() && host.iter().any(|told| told.hidden.waited != Waited::AtOnce), "{host:?}");
+    let carried = all(5);
+    let updated: Vec<_> = carried.iter().filter(|told| told.pass == "update" && told.reason.contains("ZeRO")).collect();
+    assert!(!updated.is_empty() && updated.iter().all(|told| told.hidden.waited == Waited::InNextStep), "{updated:?}");
+    assert!(carried.iter().all(|told| told.pass == "update" || told.hidden.waited != Waited::InNextStep));
+}
+
+#[test]
+fn copies_and_padding_are_no_part_of_a_matrix() {
+    let model = Model::gpt(2, 48, 4, 61, 16).reshaped(|m| (m.norm, m.kv_heads) = (Norm::Rms, 2));
+    let tiles = |grid: &str, layer| {
+        let layout = Layout::new(&model, &LayoutRequest::new(grid.parse().unwrap(), 8)).unwrap();
+        let program = StepProgram::new(&model, &layout).unwrap();
+        let mut lesson = Lesson::of(&program, Chosen { rank: 0, layer }, None);
+        let text = lesson.layer_text(80).to_string();
+        (lesson.tiles.swap_remove(0), text)
+    };
+    // Four queries of 12 columns, and two keys with their values, of which each is there twice.
+    let (tile, text) = tiles("x=4", Layer::Block(0));
+    assert_eq!((tile.name.as_str(), tile.cols, tile.stored, tile.copies), ("qkv.weight", 96, [48, 144], 2));
+    assert!(text.contains("hold copies of the same keys"), "{text}");
+    let (tile, text) = tiles("x=2", Layer::Block(0));
+    assert_eq!((tile.cols, tile.stored, tile.copies), (96, [48, 96], 1));
+    assert!(!text.contains("copies"), "{text}");
+    let (tile, text) = tiles("x=4", Layer::Embedding);
+    assert_eq!((tile.rows, tile.stored), (61, [64, 48]));
+    assert!(text.contains("padded by 3 to 64 rows"), "{text}");
 }

@@ -4,6 +4,7 @@ mod flights;
 mod folded;
 mod parameters;
 mod program;
+mod reasons;
 mod resize;
 mod schedule;
 mod table;
