@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use quadrille_cost::simulation::{Communication, Lane, Machine, simulate};
 use quadrille_draws::{descriptions, mixtures};
+use quadrille_report::Style;
 use quadrille_report::lesson::{Chosen, ChosenError, Lesson, Waited};
 use quadrille_spec::{
     Activations, Axis, CollectiveKind, Grid, KeepWeights, Layout, LayoutRequest, Linear, Model, Norm, Offload, Overlap,
@@ -152,8 +153,9 @@ proptest! {
                 prop_assert!(!is_letter || !named(&told.reason, *axis), "{axis}: {told:?}");
             }
         }
-        let text = lesson.mesh_text(80) + &lesson.layer_text(80) + &lesson.memory_text(80);
-        for line in text.lines() {
+        let text = lesson.mesh_text(80) + lesson.layer_text(80) + lesson.memory_text(80);
+        let shown = text.shown(Style { width: Some(80), color: false });
+        for line in shown.lines() {
             prop_assert!(line.chars().count() <= 80, "{line}");
         }
     }
