@@ -39,7 +39,7 @@ function drawPlan(plan) {
       element(
         "div",
         { class: "facts" },
-        fact("Layout", layoutOf(advised), advised.layout.grid),
+        fact("Layout", layoutOf(advised), advised.layout.grid.split(",").filter((axis) => !axis.endsWith("=1")).join(" ")),
         fact("Step", seconds(advised.time_s), between ?? "without published runs to compare"),
         fact("Tokens a second", short(advised.tokens_per_s), `${short(advised.tokens_per_s / advised.devices)} a device`),
         fact("Model FLOPs", percent(advised.mfu), "of the devices' peak"),
