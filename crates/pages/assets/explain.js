@@ -119,8 +119,10 @@ function drawExplained(document) {
   function otherLayers() {
     // Layers that move all the same are told once.
     const movesOf = (layer) => lesson.moves.flatMap(({ layers }, at) => (layers.includes(layer) ? [at] : [])).join(" ");
-    const alike = Map.groupBy(layers, movesOf);
-    alike.delete(movesOf(lesson.layer));
+    const alike = new Map();
+    for (const layer of layers.filter((layer) => movesOf(layer) !== movesOf(lesson.layer))) {
+      alike.set(movesOf(layer), [...(alike.get(movesOf(layer)) ?? []), layer]);
+    }
     if (alike.size === 0) return null;
     const name = ([first, ...more]) => (more.length === 0 ? first : `${first} and ${more.length} more`);
     return section("The other layers of the rank", [...alike.values()].map((same) => element("details", {}, element("summary", {}, name(same)), element("div", { class: "parts stories" }, stories(same[0], true)))));

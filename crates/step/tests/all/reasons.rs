@@ -67,7 +67,7 @@ fn ranks_have_other_heads_of_a_norm_that_all_heads_share() {
     let has_heads = |over| {
         let mut model = tiny();
         let rule = model.final_norm;
-        model.blocks.iter_mut().for_each(|block| block.attention.qk_norm = Some(QueryKeyNorm { rule, over }));
+        model.blocks = model.blocks.each(|block| block.attention.qk_norm = Some(QueryKeyNorm { rule, over }));
         let told = reasons(&program_of(&model, "x=2,data=2", |_| {}));
         let ranks = "ranks along x have other heads, and ranks along data have other sequences";
         (told.iter().filter(|reason| reason.starts_with(ranks)).count(), told)
@@ -92,6 +92,6 @@ fn gathers_say_what_reads_them() {
     let summa = |recompute| {
         program_of(&tiny(), "x=2,y=2", |request| (request.linear, request.recompute) = (Linear::Summa, recompute))
     };
-    let panel = |program| has(program, &format!("{again}one rank along"));
+    let panel = |program: &StepProgram| has(program, &format!("{again}one rank along"));
     assert!(panel(&summa(Recompute::Full { every: 1 })) && !panel(&summa(Recompute::None)));
 }
