@@ -437,6 +437,7 @@ fn a_stopped_search_prices_no_more_programs() {
     use std::sync::atomic::{AtomicUsize, Ordering};
     let (model, cluster) = (model(4, 2), cluster());
     let [_, mut search] = by_both(search(&model, &cluster, 4, 4));
+    search.top = 40;
     for text in ["recompute=none", "overlap-chunks=1", "context=1", "linear=pmm"] {
         search.space.constrain(Bound::Fix, text).unwrap();
     }

@@ -168,7 +168,7 @@ fn the_program_is_printed_operation_by_operation() {
 }
 
 #[test]
-fn text_fits_eighty_columns_and_leaves_axes_of_one_rank_out() {
+fn axes_of_one_rank_are_left_out() {
     for line in [
         "explain --model gpt-tiny --grid x=2,y=2,data=2",
         "explain --model llama3-8b --grid x=4,z=2,context=2,data=4,pipe=4 --per-node 8 --global-batch 512 --zero 1",
@@ -177,8 +177,6 @@ fn text_fits_eighty_columns_and_leaves_axes_of_one_rank_out() {
         "explain --model moe-tiny --grid x=2,expert=2",
     ] {
         let told = text(line);
-        let wide = told.lines().find(|line| line.chars().count() > 80);
-        assert_eq!(wide, None, "{line}");
         assert!(!told.contains("=1,") && !told.contains("=1 ("), "{line}:\n{told}");
     }
     let told = text("explain --model gpt-tiny --grid x=2");
@@ -194,9 +192,9 @@ fn a_layer_and_a_rank_narrow_what_is_told() {
         let of = |part: &str| told.lines().filter(|line| line.starts_with(part)).count();
         ["stage 0", "stage 1", "block 1 ·", "block 2 ·", "embedding ·"].map(of)
     };
-    assert_eq!(headings(""), [1, 1, 3, 3, 3]);
-    assert_eq!(headings("--layer 2"), [0, 1, 0, 3, 0]);
-    assert_eq!(headings("--rank 1"), [1, 0, 3, 0, 3]);
+    assert_eq!(headings(""), [1, 1, 5, 5, 5]);
+    assert_eq!(headings("--layer 2"), [0, 1, 0, 5, 0]);
+    assert_eq!(headings("--rank 1"), [1, 0, 5, 0, 5]);
     let chosen = json("explain --model gpt-tiny --set layers=4 --grid x=2,pipe=2 --layer 3");
     assert_eq!([&chosen["lesson"]["layer"], &chosen["lesson"]["rank"]], [&value!("block 3"), &value!(2)]);
     for (more, reason) in [

@@ -65,6 +65,9 @@ fn no_line_is_wider_than_a_terminal() {
         "checkpoint verify run --all",
         "eval --from run",
         "explain --model gpt-tiny --grid x=2,pipe=2 --timeline",
+        "explain --model llama3-8b --grid x=4,z=2,context=2,data=4,pipe=4 --per-node 8 --global-batch 512 --zero 1",
+        "explain --model moe-tiny --grid x=2,expert=2",
+        "explain --model gpt-tiny --grid x=2,y=2 --program",
         "report run",
         "plan --gpus nonsense",
     ] {
