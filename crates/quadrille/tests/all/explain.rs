@@ -193,7 +193,7 @@ fn a_layer_and_a_rank_narrow_what_is_told() {
         ["stage 0", "stage 1", "block 1 ·", "block 2 ·", "embedding ·"].map(of)
     };
     assert_eq!(headings(""), [1, 1, 5, 5, 5]);
-    assert_eq!(headings("--layer 2"), [0, 1, 0, 5, 0]);
+    assert_eq!(headings("--layer 2"), [0, 1, 0, 3, 0]);
     assert_eq!(headings("--rank 1"), [1, 0, 5, 0, 5]);
     let chosen = json("explain --model gpt-tiny --set layers=4 --grid x=2,pipe=2 --layer 3");
     assert_eq!([&chosen["lesson"]["layer"], &chosen["lesson"]["rank"]], [&value!("block 3"), &value!(2)]);
