@@ -12,6 +12,9 @@ use quadrille_spec::{Cluster, Field, LayoutFile, Model};
 use serde::Deserialize;
 use serde_json::Value;
 
+/// Sequences of a step at most: a layout of more passes takes seconds to price, and nobody can end that.
+const MOST_SEQUENCES: usize = 1 << 16;
+
 /// What a first answer may take to be there at once for who changes a question.
 const MOMENT: Duration = Duration::from_millis(50);
 
@@ -64,6 +67,11 @@ impl Asked {
             Ok::<_, String>(size.map_or(choices.clone(), |size| choices.with(field, size.into())))
         };
         let choices = size(LayoutFile::default(), Field::GlobalBatch, &self.global_batch)?;
+        if let Some(batch) = choices.size(Field::GlobalBatch).filter(|batch| *batch > MOST_SEQUENCES) {
+            return Err(format!(
+                "global batch {batch}: this page plans at most {MOST_SEQUENCES} sequences; ask `quadrille plan`"
+            ));
+        }
         let choices = size(choices, Field::SeqLen, &self.seq_len)?;
         let most = [("x", &self.max_x), ("pipe", &self.max_pipe)];
         let most = most.into_iter().filter_map(|(axis, most)| Some((Bound::Max, format!("{axis}={}", most.as_ref()?))));
@@ -211,6 +219,7 @@ mod tests {
             (r#"{"model":"gpt2-124m","gpus":"eight"}"#.to_owned(), ["devices", "whole number"]),
             (r#"{"model":"gpt2-124m","gpus":"0"}"#.to_owned(), ["0", "at least one"]),
             (r#"{"model":"gpt2-124m","gpus":"8","global_batch":"7x"}"#.to_owned(), ["global-batch 7x", "whole number"]),
+            (r#"{"model":"gpt2-124m","gpus":"8","global_batch":"65537"}"#.to_owned(), ["65537", "at most 65536"]),
             (r#"{"model":"gpt2-124m","gpus":"8","reserve":"100%"}"#.to_owned(), ["memory kept free", "100%"]),
             (r#"{"model":"gpt3-175b","gpus":"8","global_batch":"8"}"#.to_owned(), ["8 devices", "fit"]),
             (r#"{"model":"gpt2-124m","gpus":"8","days":"2"}"#.to_owned(), ["days", "tokens"]),
