@@ -17,8 +17,8 @@ use crate::{Algorithms, Backend, EngineError, RankEngine};
 #[serde(deny_unknown_fields)]
 pub struct MatmulChoices {
     choices: Vec<Choice>,
-    /// On a device, in place of those.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// On a device, in place of those. Written in any case: between processes fields have no names.
+    #[serde(default)]
     algorithms: Option<Algorithms>,
 }
 
