@@ -133,8 +133,8 @@ function drawPlan(plan) {
         stackedBars({ label: "memory by class", bars: bars(memoryParts), unit: gib, axis: "GiB; dashed: what may be used", scale: GIB, marks: () => limit, colours: MEMORY }),
       ),
       section("Time against memory", timeAgainstMemory(entry)),
-      section(`When passes run: ${name(entry)}`, timelineDrawing(entry.timeline)),
-      section(`Who talks to whom: ${name(entry)}`, meshDrawing(entry.mesh)),
+      entry.timeline ? section(`When passes run: ${name(entry)}`, timelineDrawing(entry.timeline)) : null,
+      entry.mesh ? section(`Who talks to whom: ${name(entry)}`, meshDrawing(entry.mesh)) : null,
       gains(),
     );
   }

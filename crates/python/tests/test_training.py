@@ -59,7 +59,14 @@ def test_what_a_callback_raises_is_raised() -> None:
 
 def test_an_interruption_ends_a_run_after_its_step(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    threading.Timer(1.0, signal.raise_signal, [signal.SIGINT]).start()
+
+    def interrupt() -> None:
+        steps = folder / "steps.jsonl"
+        while not (steps.exists() and steps.stat().st_size):
+            time.sleep(0.01)
+        signal.raise_signal(signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
         quadrille.train(**TINY, steps=10**6, out=folder)
     run = quadrille.Run.read(folder)

@@ -15,12 +15,14 @@ fn shown_with(folder: &Path, columns: usize, variables: &[(&str, &str)], line: &
     let mut command = Command::new("script");
     // A shell may set COLUMNS anew after each command.
     let said: String = variables.iter().map(|(name, value)| format!("{name}={value} ")).collect();
+    // `-e` hands on how the command ended.
     command.args(["-qec", &format!("stty cols {columns} rows 50; {said}{BINARY} {line}"), "/dev/null"]);
     for name in ["COLUMNS", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "CI"] {
         command.env_remove(name);
     }
     command.env("TERM", "xterm").current_dir(folder).stdin(Stdio::null());
     let output = command.output().expect("script of util-linux");
+    assert_eq!(output.status.success(), !line.contains("nonsense"), "{line}");
     String::from_utf8(output.stdout).unwrap().replace("\r\n", "\n")
 }
 

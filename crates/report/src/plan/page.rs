@@ -16,7 +16,8 @@ const PASSES: usize = 480;
 const PASSES_OF_STAGE: usize = 12;
 
 /// All that was found, for a page: the [`document`] with the advised layout in the words of each framework (`exports`), how sure
-/// its time is, in words (`told`), and of every layout the mesh and the passes of its step (`mesh`, `timeline`).
+/// its time is, in words (`told`), and of the advised layout, or of every one where it is explained, the mesh and the passes of its
+/// step (`mesh`, `timeline`).
 ///
 /// # Errors
 /// None for what a search has found.
@@ -32,7 +33,9 @@ pub fn page_document(answer: &Answer) -> Result<Value, PriceError> {
         entry["timeline"] = json!(Timeline::of(&passes, layout.chunks, layout.microbatches(), most));
         Ok::<(), PriceError>(())
     };
-    for (at, ranked) in found.ranked.iter().enumerate() {
+    // Of layouts beside the advised one only where there is time to explain.
+    let is_shown = |ranked: &Ranked| answer.explanation.is_some() || ranked == advised;
+    for (at, ranked) in found.ranked.iter().enumerate().filter(|(_, ranked)| is_shown(ranked)) {
         draw(&mut document["plans"][at], ranked)?;
     }
     if document["advised"]["index"].is_null() {
