@@ -2,8 +2,34 @@
 
 use crate::stored::Stored;
 use crate::vector::Vector;
+use gemm_common::Parallelism;
 use std::fmt::Display;
 use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub, SubAssign};
+
+/// C = alpha C + beta A B, where C is read only if asked: sizes m, n, k; where C lies, the strides of its columns and of its
+/// rows, and whether it is read; the same of A and of B; alpha, beta; which of the three is conjugated; threads.
+#[doc(hidden)]
+pub type LibraryProduct<T> = unsafe fn(
+    usize,
+    usize,
+    usize,
+    *mut T,
+    isize,
+    isize,
+    bool,
+    *const T,
+    isize,
+    isize,
+    *const T,
+    isize,
+    isize,
+    T,
+    T,
+    bool,
+    bool,
+    bool,
+    Parallelism,
+);
 
 /// A floating-point type that the kernels work on: `f32`, or `f64` for proofs.
 pub trait Element:
@@ -30,6 +56,10 @@ pub trait Element:
     /// The 256-bit vector of this type.
     #[doc(hidden)]
     type Half: Vector<Self>;
+
+    /// The library's product of this type, as this processor computes it.
+    #[doc(hidden)]
+    fn library_product() -> LibraryProduct<Self>;
 
     /// The nearest value to `x`.
     fn from_f64(x: f64) -> Self;
@@ -59,13 +89,18 @@ pub trait Element:
 }
 
 macro_rules! element {
-    ($type:ident, $wide:ty, $half:ty, $exp:expr) => {
+    ($type:ident, $wide:ty, $half:ty, $exp:expr, $product:expr) => {
         impl Element for $type {
             const ONE: Self = 1.0;
             const NEG_INFINITY: Self = $type::NEG_INFINITY;
 
             type Wide = $wide;
             type Half = $half;
+
+            #[inline(always)]
+            fn library_product() -> LibraryProduct<Self> {
+                $product()
+            }
 
             #[inline(always)]
             fn from_f64(x: f64) -> Self {
@@ -112,8 +147,8 @@ mod widths {
     pub type F64x4 = [f64; 4];
 }
 
-element!(f32, widths::F32x16, widths::F32x8, exp_f32);
-element!(f64, widths::F64x8, widths::F64x4, f64::exp);
+element!(f32, widths::F32x16, widths::F32x8, exp_f32, gemm_f32::gemm::f32::get_gemm_fn);
+element!(f64, widths::F64x8, widths::F64x4, f64::exp, gemm_f64::gemm::f64::get_gemm_fn);
 
 /// e^x by the reduction x = n ln 2 + r and Cephes' polynomial in r (`expf`, Moshier), free of
 /// branches and table look-ups so that loops over it vectorise.

@@ -1,4 +1,4 @@
-//! Matrix products: by the `gemm` crate, and of `bf16` by own kernels where the processor has instructions for it.
+//! Matrix products: by the crates `gemm-f32` and `gemm-f64`, and of `bf16` by own kernels where the processor has instructions for it.
 //!
 //! Letters: C [m, n] = op(A) op(B), contracted over k.
 
@@ -12,7 +12,7 @@ use crate::product::{Product, cut};
 use crate::shape::ProductShape;
 use crate::stored::{Stored, same, same_mut};
 use crate::widened::widened_product;
-use gemm::Parallelism;
+use gemm_common::Parallelism;
 #[cfg(target_arch = "x86_64")]
 use half::bf16;
 use std::ops::Range;

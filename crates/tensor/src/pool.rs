@@ -46,16 +46,10 @@ impl Pool {
         };
         let queue = Mutex::new(pieces);
         let next = || queue.lock().expect("no piece is made by code that panics").next();
-        let drain = || {
+        at_once(workers, participants, &|| {
             while let Some(piece) = next() {
                 work(piece);
             }
-        };
-        workers.in_place_scope(|scope| {
-            for _ in 1..participants {
-                scope.spawn(|_| drain());
-            }
-            drain();
         });
     }
 
@@ -69,6 +63,16 @@ impl Pool {
         let smallest = SMALLEST_PIECE.div_ceil(cols.max(1));
         rows.div_ceil(PIECES_PER_THREAD * self.threads).max(smallest)
     }
+}
+
+/// Runs `work` so many times at once, once on the caller's thread. Apart from `each`, which is compiled for every kernel.
+fn at_once(workers: &rayon::ThreadPool, times: usize, work: &(dyn Fn() + Sync)) {
+    workers.in_place_scope(|scope| {
+        for _ in 1..times {
+            scope.spawn(|_| work());
+        }
+        work();
+    });
 }
 
 /// A mutable slice that threads write to in disjoint parts which are not contiguous.

@@ -1,4 +1,4 @@
-//! One piece of a matrix product, as calls of the `gemm` crate.
+//! One piece of a matrix product, as calls of the crates `gemm-f32` and `gemm-f64`.
 //!
 //! Letters: C [m, n] = op(A) op(B), contracted over k.
 
@@ -6,7 +6,7 @@ use crate::element::Element;
 use crate::pool::Disjoint;
 use crate::shape::ProductShape;
 use crate::turn::turn;
-use gemm::Parallelism;
+use gemm_common::Parallelism;
 use std::ops::Range;
 
 /// How deep a transposed block is: as deep as `gemm` itself goes before it adds to C.
@@ -113,23 +113,32 @@ impl<'a, T: Element> Product<'a, T> {
         accumulate: bool,
         parallelism: Parallelism,
     ) {
+        let (m, n, start) = (rows.len(), cols.len(), rows.start * self.n + cols.start);
+        let a = (a.values.as_ptr(), a.strides.1 as isize, a.strides.0 as isize);
+        let b = (b.values.as_ptr(), b.strides.1 as isize, b.strides.0 as isize);
+        let stride = self.n as isize;
+        // The library's kernels go down columns of C: those of its transpose, B' A', lie one after the other.
+        let turned = |(at, columns, rows): (*const T, isize, isize)| (at, rows, columns);
+        let (m, n, columns, rows, a, b) =
+            if stride > 1 { (n, m, stride, 1, turned(b), turned(a)) } else { (m, n, 1, stride, a, b) };
+        let product = T::library_product();
         // SAFETY: `new` checked the lengths, so every element of the piece lies in its slice;
         // callers give disjoint pieces of C. Strides fit `isize` since the slices do.
         unsafe {
-            gemm::gemm(
-                rows.len(),
-                cols.len(),
+            product(
+                m,
+                n,
                 depth,
-                self.c.at(rows.start * self.n + cols.start),
-                1,
-                self.n as isize,
+                self.c.at(start),
+                columns,
+                rows,
                 accumulate,
-                a.values.as_ptr(),
-                a.strides.1 as isize,
-                a.strides.0 as isize,
-                b.values.as_ptr(),
-                b.strides.1 as isize,
-                b.strides.0 as isize,
+                a.0,
+                a.1,
+                a.2,
+                b.0,
+                b.1,
+                b.2,
                 T::ONE,
                 T::ONE,
                 false,

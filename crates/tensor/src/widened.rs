@@ -1,4 +1,4 @@
-//! Products of 16-bit operands on any processor: blocks are widened into scratch and multiplied by the `gemm` crate.
+//! Products of 16-bit operands on any processor: blocks are widened into scratch and multiplied by the crates `gemm-f32` and `gemm-f64`.
 //!
 //! Letters: C [m, n] = op(A) op(B), contracted over k.
 
@@ -9,7 +9,7 @@ use crate::product::{Product, blocks, depth};
 use crate::shape::ProductShape;
 use crate::stored::{Stored, widen_all};
 use crate::turn::turn_widened;
-use gemm::Parallelism;
+use gemm_common::Parallelism;
 use std::ops::Range;
 
 /// Rows and columns of a block of C, a multiple of 64.

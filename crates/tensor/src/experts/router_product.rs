@@ -12,7 +12,7 @@ use crate::pool::Pool;
 use crate::product::Product;
 use crate::shape::ProductShape;
 use crate::stored::{Stored, round_all, widen_all};
-use gemm::Parallelism;
+use gemm_common::Parallelism;
 
 /// Rows of a block of values, and columns of one where rows are summed over.
 const BLOCK: usize = 64;

@@ -12,7 +12,7 @@ use crate::product::{Product, blocks, depth};
 use crate::stored::{Stored, same, widen_all};
 use crate::turn::turn_widened;
 use crate::widened::store;
-use gemm::Parallelism;
+use gemm_common::Parallelism;
 use std::ops::Range;
 
 /// Rows of a tile, a multiple of 64: its sums stay in L2 beside the columns of B.
