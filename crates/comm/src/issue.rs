@@ -54,7 +54,7 @@ impl RankContext {
             let plan = self.plan(group, &call, chunks);
             let (sent, moved) = match &plan {
                 Some(plan) => (plan.elements_sent(), call.bytes(plan.elements_sent())),
-                None => (wire::of(group, &call), self.job.transport.native_bytes(group, &call, &slices)),
+                None => (wire::of(group, &call), self.job.carrier(&mover).native_bytes(group, &call, &slices)),
             };
             self.count(group, &call, sent);
             Ok((call, plan, moved))
@@ -81,7 +81,7 @@ impl RankContext {
                 for _ in 0..job.times(call.operation) {
                     let slices = view(&mut buffers);
                     match &plan {
-                        None => job.transport.native(&job, at, slices)?,
+                        None => job.carrier(&mover).native(&job, at, slices)?,
                         Some(plan) => algorithm::run(&job, at, plan, slices, &mut lock(&scratch))?,
                     }
                 }
@@ -112,12 +112,8 @@ impl RankContext {
         });
         if let Ok(call) = counted {
             let span = self.spans.open(&group.shared.name, &call);
-            self.job.transport.message(
-                &self.job,
-                group,
-                call,
-                Side::<T, P, P::Mover>::boxed(payload, completion, span),
-            );
+            let parcel = Side::<T, P, P::Mover>::boxed(payload, completion, span);
+            self.job.carrier(parcel.mover()).message(&self.job, group, call, parcel);
         } // otherwise dropping the completion reports the abort
         pending
     }

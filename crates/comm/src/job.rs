@@ -13,10 +13,11 @@ use crate::call::Call;
 use crate::delay::MessageDelay;
 use crate::error::{Aborted, Cause, CollectiveError, JobFailure};
 use crate::group::{Shared, member_index};
+use crate::mover::Mover;
 use crate::panics;
 use crate::run::JobOptions;
 use crate::traffic::Traffic;
-use crate::transport::Transport;
+use crate::transport::{Carrier, Occasion, Transport};
 
 fn fingerprint(routing: &Routing) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
@@ -32,7 +33,7 @@ pub struct Job {
     pub(crate) routing: Routing,
     rules: u64,
     number: u64,
-    pub(crate) transport: Box<dyn Transport>,
+    pub(crate) transport: Arc<dyn Transport>,
     twice: Option<CollectiveKind>,
     failure: OnceLock<Aborted>,
     statuses: Vec<Status>,
@@ -65,7 +66,7 @@ impl Job {
             rules: fingerprint(&options.routing),
             number,
             routing: options.routing.clone(),
-            transport: Box::new(transport),
+            transport: Arc::new(transport),
             twice: options.twice,
             failure: OnceLock::new(),
             statuses: (0..options.ranks).map(status).collect(),
@@ -144,6 +145,26 @@ impl Job {
     /// Aborts because of `error`, found in a call that `rank` issued during `activity`.
     pub fn abort_collective(&self, rank: usize, activity: Activity, error: CollectiveError) -> Aborted {
         self.abort(rank, activity, Cause::Collective(Arc::new(error)))
+    }
+
+    /// Aborts because a transport or carrier could not carry out a call.
+    pub fn abort_carried(&self, at: &Occasion<'_>, error: String) -> Aborted {
+        let (group, call) = (at.group.shared_name(), Box::new(*at.call));
+        let error = CollectiveError::Transport { group, sequence: at.sequence, call, error };
+        self.abort_collective(at.group.rank(), at.call.activity, error)
+    }
+
+    /// Who carries what this mover moves.
+    pub(crate) fn carrier(&self, mover: &dyn Mover) -> Arc<dyn Carrier> {
+        mover.carrier(self.transport.shares_memory()).unwrap_or_else(|| self.transport.clone())
+    }
+
+    /// See [`Transport::watch`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn watch(&self, at: Occasion<'_>, look: &mut dyn FnMut() -> Result<bool, String>) -> Result<(), Aborted> {
+        self.transport.watch(self, at, look)
     }
 
     /// Aborts because an operation was dropped before its completion; normally the job is aborted already.

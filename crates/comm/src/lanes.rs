@@ -257,12 +257,16 @@ fn wait_or_fail<'a>(
     Ok(change.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner).0)
 }
 
-/// Aborts: late are the members that have not issued the collective, else the partner.
-fn stuck(job: &Job, at: &Occasion<'_>, partner: usize, waited: Duration) -> Aborted {
+/// Aborts: late are the members that have not issued the collective, else the partner; of a message the partner.
+pub(crate) fn stuck(job: &Job, at: &Occasion<'_>, partner: usize, waited: Duration) -> Aborted {
     let shared = &at.group.shared;
-    let issued = |index: usize| shared.issued[index].load(Ordering::Relaxed);
+    let message = at.call.tag.is_some();
+    let issued = |index: usize| {
+        if message { at.sequence - u64::from(index == partner) } else { shared.issued[index].load(Ordering::Relaxed) }
+    };
+    let involved = |index: &usize| !message || *index == partner || *index == at.group.index();
     let (arrived, mut missing): (Vec<usize>, Vec<usize>) =
-        (0..at.group.size()).partition(|index| issued(*index) >= at.sequence);
+        (0..at.group.size()).filter(involved).partition(|index| issued(*index) >= at.sequence);
     if missing.is_empty() {
         missing.push(partner);
     }

@@ -43,6 +43,7 @@ mod job;
 mod lanes;
 mod launcher;
 mod ledger;
+mod letter;
 mod mailbox;
 pub mod memory;
 mod mover;
@@ -56,6 +57,7 @@ mod threads;
 mod traffic;
 mod transfer;
 pub mod transport;
+mod watch;
 mod wire;
 mod world;
 

@@ -4,9 +4,11 @@
 //! see addresses, and leave reducing and copying to the payload's [`Mover`]. [`Host`] does both with the processor.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use crate::element::{Element, ElementKind, Reduction};
 use crate::transfer::kernels;
+use crate::transport::Carrier;
 
 /// Elements of one kind, one after the other, lent for `'a`. What is at the address is for the payload's mover alone.
 #[derive(Debug, Clone, Copy)]
@@ -128,6 +130,12 @@ pub trait Mover: Send + Sync + 'static {
 
     /// What was reduced and copied is done, and there for whoever is told of it from now on.
     fn fence(&self);
+
+    /// Who carries this memory between ranks that share memory, or do not; `None`: the job's transport.
+    fn carrier(&self, shared: bool) -> Option<Arc<dyn Carrier>> {
+        let _ = shared;
+        None
+    }
 }
 
 /// The processor, in the host's memory.

@@ -12,7 +12,8 @@ use crate::mailbox::Mailbox;
 use crate::parcel::Parcel;
 use crate::rendezvous::Meeting;
 use crate::transfer::{self, Slices};
-use crate::transport::{Exchange, Occasion, Transport};
+use crate::transport::{Carrier, Exchange, Occasion, Transport};
+use crate::watch::watch;
 
 /// A job whose ranks are threads.
 pub(crate) struct Threads {
@@ -40,6 +41,10 @@ impl Threads {
 }
 
 impl Transport for Threads {
+    fn shares_memory(&self) -> bool {
+        true
+    }
+
     fn group(&self, members: usize) -> Box<dyn Any + Send + Sync> {
         Box::new(Places { meeting: Meeting::new(members), mailbox: Mailbox::default() })
     }
@@ -77,7 +82,18 @@ impl Transport for Threads {
         }
     }
 
-    fn native(&self, job: &Job, at: Occasion<'_>, slices: Slices<'_>) -> Result<(), Aborted> {
+    fn watch(
+        &self,
+        job: &Job,
+        at: Occasion<'_>,
+        look: &mut dyn FnMut() -> Result<bool, String>,
+    ) -> Result<(), Aborted> {
+        watch(job, &at, look)
+    }
+}
+
+impl Carrier for Threads {
+    fn native(&self, job: &Arc<Job>, at: Occasion<'_>, slices: Slices<'_>) -> Result<(), Aborted> {
         transfer::exchange(job, at, slices)
     }
 
@@ -89,7 +105,7 @@ impl Transport for Threads {
         Places::of(&group.shared).mailbox.post(job, group, call, parcel);
     }
 
-    fn exchange(&self, job: &Job, at: Occasion<'_>, exchange: Exchange<'_>) -> Result<(), Aborted> {
+    fn exchange(&self, job: &Arc<Job>, at: Occasion<'_>, exchange: Exchange<'_>) -> Result<(), Aborted> {
         self.lanes.exchange(job, at, exchange)
     }
 }

@@ -9,6 +9,7 @@
 //! | an algorithm between processes | what was handed to the library's sends | what the rank's plan sends |
 //! | native between threads | what kernels stored in the member's part | [`stored`](crate::transfer::stored) |
 //! | native between processes | what the rank handed in for the library's collective | the call's input |
+//! | between devices of processes | what was handed to their library, sent or for its collective | as between processes |
 //! | messages | of the sender: what was copied, or handed to the library | the sent buffers |
 //!
 //! A collective is compared when the rank's part of it is done, messages when the job is. What a comparison misses, since it

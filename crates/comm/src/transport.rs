@@ -1,8 +1,9 @@
 //! What the algorithms of collectives are written over: one rank's exchanges with others.
 //!
-//! A [`Transport`] carries data between the ranks of one job. Threads share memory; other transports are
-//! crates of their own, which find here what they need: the [`Job`], its [groups](Shared), what an exchange is, and
-//! [`run_rank`]. How a program gets ranks that are processes is its [`Peers`].
+//! A [`Transport`] joins the ranks of one job, and is a [`Carrier`] of what lies in the host's memory. Threads share memory;
+//! other transports are crates of their own, which find here what they need: the [`Job`], its [groups](Shared), what an
+//! exchange is, and [`run_rank`]. How a program gets ranks that are processes is its [`Peers`]. Memory of devices may have a
+//! carrier of its own: its [mover](Mover::carrier) says so.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -20,9 +21,35 @@ pub use crate::traffic::Traffic;
 pub use crate::transfer::Slices;
 pub use crate::world::{Body, Peers};
 
-/// How the ranks of a job reach each other. One rank's communication calls [`native`](Self::native) and
-/// [`exchange`](Self::exchange) one at a time.
-pub trait Transport: Send + Sync {
+/// Carries what the ranks of a job send each other. One rank's communication calls [`native`](Self::native) and
+/// [`exchange`](Self::exchange) one at a time; what is moved is counted in the job's [`Traffic`].
+pub trait Carrier: Send + Sync {
+    /// Does a collective in the carrier's own way.
+    ///
+    /// # Errors
+    /// As [`exchange`](Self::exchange).
+    fn native(&self, job: &Arc<Job>, at: Occasion<'_>, slices: Slices<'_>) -> Result<(), Aborted>;
+
+    /// Bytes that the member's part of a collective comes to in the carrier's own way: those that it tells
+    /// [`Traffic::moved`] of.
+    fn native_bytes(&self, group: &Group, call: &Call, slices: &Slices<'_>) -> u64;
+
+    /// Posts one side of a message; `call.peer` is the other member.
+    fn message(&self, job: &Arc<Job>, group: &Group, call: Call, parcel: Box<dyn Parcel>);
+
+    /// Does one step; returns when what it sends has been read and what it receives has been taken care of. Every member
+    /// does its steps in the same order as its partners do theirs.
+    ///
+    /// # Errors
+    /// The job was aborted: also by this step, if the partner's does not fit or does not come within the job's timeout.
+    fn exchange(&self, job: &Arc<Job>, at: Occasion<'_>, exchange: Exchange<'_>) -> Result<(), Aborted>;
+}
+
+/// How the ranks of a job reach each other.
+pub trait Transport: Carrier {
+    /// Whether ranks read and write each other's memory.
+    fn shares_memory(&self) -> bool;
+
     /// What the transport keeps with a group of so many members: see [`Shared::state`]. Made for the first who asks.
     fn group(&self, members: usize) -> Box<dyn Any + Send + Sync> {
         let _ = members;
@@ -54,25 +81,14 @@ pub trait Transport: Send + Sync {
         let _ = (job, groups);
     }
 
-    /// Does a collective in the transport's own way.
+    /// Looks again and again, until what somebody else does for a call of this rank is done: `look` says whether it is, or
+    /// what is wrong. The call is a collective, or one side of a message, whose number `at` has.
     ///
     /// # Errors
-    /// As [`exchange`](Self::exchange).
-    fn native(&self, job: &Job, at: Occasion<'_>, slices: Slices<'_>) -> Result<(), Aborted>;
-
-    /// Bytes that the member's part of a collective comes to in the transport's own way: those that it tells
-    /// [`Traffic::moved`] of.
-    fn native_bytes(&self, group: &Group, call: &Call, slices: &Slices<'_>) -> u64;
-
-    /// Posts one side of a message; `call.peer` is the other member.
-    fn message(&self, job: &Arc<Job>, group: &Group, call: Call, parcel: Box<dyn Parcel>);
-
-    /// Does one step; returns when what it sends has been read and what it receives has been taken care of. Every member
-    /// does its steps in the same order as its partners do theirs.
-    ///
-    /// # Errors
-    /// The job was aborted: also by this step, if the partner's does not fit or does not come within the job's timeout.
-    fn exchange(&self, job: &Job, at: Occasion<'_>, exchange: Exchange<'_>) -> Result<(), Aborted>;
+    /// The job was aborted: also by this, if the look fails or other ranks do not come within the job's timeout. From then
+    /// on nobody looks.
+    fn watch(&self, job: &Job, at: Occasion<'_>, look: &mut dyn FnMut() -> Result<bool, String>)
+    -> Result<(), Aborted>;
 }
 
 /// Which collective an exchange belongs to: for matching and for reports. Exchanges of one collective between two members

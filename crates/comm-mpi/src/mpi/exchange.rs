@@ -4,10 +4,11 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::thread::park;
 
 use quadrille_comm::transport::{Exchange, Job, Occasion, Receive};
-use quadrille_comm::{Aborted, CollectiveError, Memory};
+use quadrille_comm::{Aborted, Memory};
 
 use crate::mpi::inquiry::Wait;
 use crate::mpi::pace::Pace;
+use crate::mpi::packet::ChannelKey;
 use crate::mpi::port::{Desk, Port};
 use crate::mpi::segments::{Incoming, Outgoing, Segments};
 
@@ -83,13 +84,44 @@ impl Port {
 
     /// Looks until all of a collective's part is done. Never returns if the job is aborted before: the library may still read
     /// and write what the caller has lent, and the process ends soon.
-    pub(super) fn finish_call(&self, job: &Job, at: &Occasion<'_>, mut look: impl FnMut() -> Result<Look, String>) {
-        let mut wait = Wait::new(at.group, at.call, at.sequence, None);
+    pub(super) fn finish_call(&self, job: &Job, at: &Occasion<'_>, look: impl FnMut() -> Result<Look, String>) {
+        if self.look_until_done(job, at, None, look).is_err() {
+            strand()
+        }
+    }
+
+    /// See [`Transport::watch`](quadrille_comm::transport::Transport::watch).
+    pub(crate) fn watch(
+        &self,
+        job: &Job,
+        at: &Occasion<'_>,
+        look: &mut dyn FnMut() -> Result<bool, String>,
+    ) -> Result<(), Aborted> {
+        let channel = ChannelKey::of(job, at.group, at.call);
+        if let Some(channel) = channel {
+            self.enter().messages.watched(channel, at.sequence);
+        }
+        let look = || Ok(if look()? { Look::Done } else { Look::Nothing });
+        self.look_until_done(job, at, channel, look)
+    }
+
+    /// Looks until all of a call's part is done, or the job is aborted: also by this, where others are late.
+    fn look_until_done(
+        &self,
+        job: &Job,
+        at: &Occasion<'_>,
+        channel: Option<ChannelKey>,
+        mut look: impl FnMut() -> Result<Look, String>,
+    ) -> Result<(), Aborted> {
+        let mut wait = Wait::new(at.group, at.call, at.sequence, channel);
         let mut pace = Pace::start(self.crowded);
         loop {
-            let looked = job.catch(self.rank, || look().map_err(|error| self.abort_exchange(job, at, error)));
+            let looked = job.catch(self.rank, || look().map_err(|error| job.abort_carried(at, error)));
             match looked {
-                Ok(Look::Done) => return wait.end(self),
+                Ok(Look::Done) => {
+                    wait.end(self);
+                    return Ok(());
+                }
                 Ok(Look::Progress) => {
                     pace.progressed();
                     wait.progressed();
@@ -102,17 +134,8 @@ impl Port {
                 }
                 Err(_) => {}
             }
-            if job.check().is_err() {
-                strand()
-            }
+            job.check()?;
         }
-    }
-
-    /// Aborts because the library could not carry out a collective.
-    pub(super) fn abort_exchange(&self, job: &Job, at: &Occasion<'_>, error: String) -> Aborted {
-        let (group, call) = (at.group.shared_name(), Box::new(*at.call));
-        let error = CollectiveError::Transport { group, sequence: at.sequence, call, error };
-        job.abort_collective(self.rank, at.call.activity, error)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use quadrille_comm::transport::{Body, Exchange, Job, Occasion, Parcel, Peers, Slices, Transport};
+use quadrille_comm::transport::{Body, Carrier, Exchange, Job, Occasion, Parcel, Peers, Slices, Transport};
 use quadrille_comm::{Aborted, Call, Cause, Group, JobFailure, JobOptions, WorldError};
 use quadrille_spec::Nodes;
 
@@ -55,6 +55,10 @@ impl Peers for Link {
 }
 
 impl Transport for Link {
+    fn shares_memory(&self) -> bool {
+        false
+    }
+
     fn ends_calls(&self) -> bool {
         false // the library may still touch the buffers
     }
@@ -67,7 +71,18 @@ impl Transport for Link {
         self.0.announce(aborted);
     }
 
-    fn native(&self, job: &Job, at: Occasion<'_>, slices: Slices<'_>) -> Result<(), Aborted> {
+    fn watch(
+        &self,
+        job: &Job,
+        at: Occasion<'_>,
+        look: &mut dyn FnMut() -> Result<bool, String>,
+    ) -> Result<(), Aborted> {
+        self.0.watch(job, &at, look)
+    }
+}
+
+impl Carrier for Link {
+    fn native(&self, job: &Arc<Job>, at: Occasion<'_>, slices: Slices<'_>) -> Result<(), Aborted> {
         self.0.native(job, at, slices)
     }
 
@@ -79,7 +94,7 @@ impl Transport for Link {
         self.0.post(job, group, call, parcel);
     }
 
-    fn exchange(&self, job: &Job, at: Occasion<'_>, exchange: Exchange<'_>) -> Result<(), Aborted> {
+    fn exchange(&self, job: &Arc<Job>, at: Occasion<'_>, exchange: Exchange<'_>) -> Result<(), Aborted> {
         self.0.exchange(job, at, exchange)
     }
 }

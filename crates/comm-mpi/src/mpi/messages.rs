@@ -67,6 +67,11 @@ impl Messages {
         self.channels.get(channel).map_or(0, |channel| channel.posted)
     }
 
+    /// This rank is at the message of a number on a channel whose messages somebody else carries.
+    pub(super) fn watched(&mut self, channel: ChannelKey, number: u64) {
+        self.channels.entry(channel).or_default().posted = number;
+    }
+
     /// Completes what is done, and finds messages that nobody sends or receives.
     pub(super) fn progress(&mut self, port: &Port, library: &mut Library) {
         let mut position = 0;
@@ -151,8 +156,7 @@ impl Port {
             return; // dropping the parcel reports the abort
         }
         let sends = call.operation == CollectiveKind::Send;
-        let (other, tag) = (group.members()[call.peer.unwrap_or_default()], call.tag.unwrap_or_default());
-        let channel = ChannelKey { job: job.number(), group: group.key(), other, sends, tag };
+        let Some(channel) = ChannelKey::of(job, group, &call) else { unreachable!("messages have tags") };
         let side = Box::into_raw(parcel);
         let view = job.catch(self.rank, || {
             // SAFETY: the box was just given away to this function; the buffer's address is used while it is alive.
@@ -167,11 +171,11 @@ impl Port {
         let mut desk = self.enter();
         let desk = &mut *desk;
         let mpi_tag = desk.library.tag(tag_hash(&channel, &call));
-        let known = desk.messages.tags.entry((other, sends, mpi_tag)).or_insert(channel);
+        let known = desk.messages.tags.entry((channel.other, sends, mpi_tag)).or_insert(channel);
         if *known != channel {
             let text = format!(
-                "its tag meets tag {} of a group with the same ranks {} and {other} in the MPI library's tags; use another",
-                known.tag, self.rank
+                "its tag meets tag {} of a group with the same ranks {} and {} in the MPI library's tags; use another",
+                known.tag, self.rank, channel.other
             );
             let error = CollectiveError::Transport {
                 group: group.shared_name(),

@@ -75,7 +75,7 @@ impl Port {
                 })
             }),
             Err(error) => {
-                self.abort_exchange(job, &at, error.to_string());
+                job.abort_carried(&at, error.to_string());
                 strand()
             }
         }
@@ -83,7 +83,7 @@ impl Port {
         if check != [mine, !mine] {
             let text = "the members' calls do not fit together: all must issue the same operations with the same sizes in \
                 the same order";
-            return Err(self.abort_exchange(job, &at, text.into()));
+            return Err(job.abort_carried(&at, text.into()));
         }
         if apart {
             // SAFETY: the output's chunk has as many elements, and is borrowed by this function.
@@ -115,7 +115,7 @@ impl Port {
             }
             Err(error) => {
                 drop(desk);
-                Err(self.abort_exchange(job, &at, error.to_string()))
+                Err(job.abort_carried(&at, error.to_string()))
             }
         }
     }

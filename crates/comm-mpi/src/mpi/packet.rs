@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
-use quadrille_comm::{Activity, Call, Cause, JobFailure, Label, Reduction};
+use quadrille_comm::transport::Job;
+use quadrille_comm::{Activity, Call, Cause, Group, JobFailure, Label, Reduction};
 use quadrille_panics::lock;
 use quadrille_spec::CollectiveKind;
 use serde::{Deserialize, Serialize};
@@ -59,6 +60,15 @@ pub(super) struct ChannelKey {
     pub(super) other: usize,
     pub(super) sends: bool,
     pub(super) tag: u32,
+}
+
+impl ChannelKey {
+    /// The channel of a message, as the group's own member sees it; `None`: the call is a collective.
+    pub(super) fn of(job: &Job, group: &Group, call: &Call) -> Option<Self> {
+        let (tag, other) = (call.tag?, group.members()[call.peer?]);
+        let sends = call.operation == CollectiveKind::Send;
+        Some(Self { job: job.number(), group: group.key(), other, sends, tag })
+    }
 }
 
 /// How far a rank has come.

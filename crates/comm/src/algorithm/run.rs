@@ -1,5 +1,7 @@
 //! Carries out a plan on a member's buffers.
 
+use std::sync::Arc;
+
 use super::plan::{Action, Arrival, Piece, Plan, Space};
 use crate::element::{ElementKind, Reduction};
 use crate::error::Aborted;
@@ -47,7 +49,7 @@ impl Spaces {
 /// # Errors
 /// The job was aborted.
 pub(crate) fn run(
-    job: &Job,
+    job: &Arc<Job>,
     at: Occasion<'_>,
     plan: &Plan,
     slices: Slices<'_>,
@@ -77,7 +79,7 @@ pub(crate) fn run(
 }
 
 fn exchange(
-    job: &Job,
+    job: &Arc<Job>,
     at: Occasion<'_>,
     spaces: &Spaces,
     send: Option<(usize, Piece)>,
@@ -94,13 +96,17 @@ fn exchange(
     // sends only reads.
     let send = sent.map(|(to, from, len)| (to, unsafe { Memory::new(from.cast_mut(), len, spaces.kind) }));
     let Some(Arrival { from, into, with }) = receive else {
-        return job.transport.exchange(job, at, Exchange { send, receive: None });
+        return job.carrier(at.mover).exchange(job, at, Exchange { send, receive: None });
     };
     let output = spaces.write(into);
     let Some(with) = with else {
         // SAFETY: within a buffer that the caller borrows, apart from what is sent.
         let output = unsafe { Memory::new(output, into.len, spaces.kind) };
-        return job.transport.exchange(job, at, Exchange { send, receive: Some((from, Receive::Into(output))) });
+        return job.carrier(at.mover).exchange(
+            job,
+            at,
+            Exchange { send, receive: Some((from, Receive::Into(output))) },
+        );
     };
     assert_eq!(with.len, into.len, "what is combined has one length");
     let own = spaces.read(with);
@@ -118,5 +124,5 @@ fn exchange(
         at.mover.fence();
     };
     let receive = Some((from, Receive::Pieces(into.len, &mut combine)));
-    job.transport.exchange(job, at, Exchange { send, receive })
+    job.carrier(at.mover).exchange(job, at, Exchange { send, receive })
 }

@@ -1,0 +1,53 @@
+//! Letters: a few words that carriers of two members tell each other beside the job's own messages.
+
+use std::sync::Arc;
+
+use quadrille_spec::CollectiveKind;
+
+use crate::call::Call;
+use crate::error::Aborted;
+use crate::group::Group;
+use crate::job::Job;
+use crate::mover::Host;
+use crate::parcel::Side;
+use crate::pending::{Pending, pending};
+
+impl Job {
+    /// Sends words to another member; returns at once. No ledger counts them. Tags are those of no message of the group.
+    pub fn send_letter(self: &Arc<Self>, group: &Group, to: usize, tag: u32, words: &[u64]) {
+        let numbers: Vec<f64> = words.iter().map(|word| f64::from_bits(*word)).collect();
+        self.traffic(group.rank()).sends_message(size_of_val(words) as u64);
+        drop(self.letter(group, CollectiveKind::Send, to, tag, numbers));
+    }
+
+    /// Receives the words of the next letter with this tag from another member.
+    ///
+    /// # Errors
+    /// The job was aborted: also by this, if none comes within its timeout.
+    pub fn receive_letter(
+        self: &Arc<Self>,
+        group: &Group,
+        from: usize,
+        tag: u32,
+        words: usize,
+    ) -> Result<Vec<u64>, Aborted> {
+        let numbers = self.letter(group, CollectiveKind::Receive, from, tag, vec![0.0; words]).wait()?;
+        Ok(numbers.into_iter().map(f64::to_bits).collect())
+    }
+
+    fn letter(
+        self: &Arc<Self>,
+        group: &Group,
+        operation: CollectiveKind,
+        peer: usize,
+        tag: u32,
+        numbers: Vec<f64>,
+    ) -> Pending<Vec<f64>> {
+        let (rank, length) = (group.rank(), numbers.len());
+        let (pending, completion) = pending(self, rank, None);
+        let call = Call::new::<f64>(operation, self.activity(rank));
+        let call = Call { peer: Some(peer), tag: Some(tag), input: length, output: length, ..call };
+        self.transport.message(self, group, call, Side::<f64, _, Host>::boxed(numbers, completion, None));
+        pending
+    }
+}
