@@ -53,9 +53,11 @@ impl<T: Element, P: Payload<T>> Parcel for Side<T, P, P::Mover> {
     }
 
     fn complete(self: Box<Self>, arrival: Option<Instant>) {
-        if let Some(span) = self.span {
+        let Self { payload, mover, completion, span, .. } = *self;
+        if let Some(span) = span {
             span.end(arrival);
         }
-        self.completion.complete_at(Ok(self.payload), arrival);
+        drop(mover); // whoever gets the payload may be the last who has what it moves
+        completion.complete_at(Ok(payload), arrival);
     }
 }

@@ -7,6 +7,7 @@
 use quadrille_tensor::ProductShape;
 
 use crate::array::{Array, Element, Format};
+use crate::nccl::Functions;
 
 /// What a library of the device says went wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -165,6 +166,12 @@ pub trait Driver: Send + Sync + 'static {
     fn reaches(&self, _at: Address) -> Result<bool, Fault> {
         Ok(true)
     }
+    /// What tells the device from all others, also those of other machines.
+    fn identity(&self) -> Result<[u64; 2], Fault>;
+    /// Lets the calling thread use the device by the library of collectives.
+    fn enter(&self) -> Result<(), Fault>;
+    /// The library of collectives.
+    fn collectives(&self) -> Result<&'static Functions, Fault>;
     /// What algorithms of products are for: the device, its driver and its library, with their versions.
     fn library(&self) -> Result<String, Fault>;
     /// Algorithms that the library offers for a product, those first of which it expects most.

@@ -16,6 +16,7 @@ mod driver;
 mod emulator;
 mod gpu;
 mod memory;
+pub mod nccl;
 mod ops;
 mod queue;
 mod sources;
@@ -24,14 +25,14 @@ mod words;
 pub use array::{Array, Element, Format, Number};
 pub use backend::{
     Cuda, DeviceAngles, DeviceBuffer, DeviceIndices, DeviceKind, DeviceMover, DeviceSamples, DeviceView, DeviceViewMut,
-    Lanes, choose, emulate_by,
+    Lanes, choose, emulate_by, have_rank, keep_apart,
 };
 pub use driver::{
     ALIGNED, Address, Algorithm, Candidate, Driver, Event, Fault, Launch, Memory, Place, Product, ProductKind, Stream,
     THREADS,
 };
 #[cfg(emulated)]
-pub use emulator::Emulator;
+pub use emulator::{Emulator, Tally, Trouble};
 pub use gpu::{Compiled, Gpu, compile};
 pub use ops::*;
 pub use queue::{Done, Queue};

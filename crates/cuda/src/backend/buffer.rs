@@ -4,10 +4,12 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
+use quadrille_comm::transport::Carrier;
 use quadrille_comm::{Element as Moved, ElementKind, Memory, Mover, Payload, Reduction};
 use quadrille_engine::{View, ViewMut};
 
 use super::arena::Part;
+use super::devices;
 use super::lanes::Lanes;
 use super::peers::stage;
 use crate::array::{Array, Element};
@@ -183,6 +185,10 @@ impl Mover for DeviceMover {
 
     fn fence(&self) {
         done(self.lanes.driver().synchronize(self.lanes.traffic()));
+    }
+
+    fn carrier(&self, shared: bool) -> Option<Arc<dyn Carrier>> {
+        (!shared || devices::are_apart()).then(|| self.lanes.wire())
     }
 }
 

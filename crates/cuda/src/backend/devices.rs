@@ -22,9 +22,34 @@ struct Devices {
     used: Vec<(DeviceKind, usize, Weak<dyn Driver>)>,
     /// Real devices are opened once: a command asks for their memory and names before ranks use them.
     kept: Vec<Arc<Gpu>>,
+    /// The one rank that this process has; `None`: it has all.
+    only: Option<usize>,
+    apart: bool,
 }
 
-static DEVICES: Mutex<Devices> = Mutex::new(Devices { chosen: DeviceKind::Cuda, used: Vec::new(), kept: Vec::new() });
+static DEVICES: Mutex<Devices> =
+    Mutex::new(Devices { chosen: DeviceKind::Cuda, used: Vec::new(), kept: Vec::new(), only: None, apart: false });
+
+/// From now on this process has this rank alone: it opens no other rank's device.
+pub fn have_rank(rank: usize) {
+    DEVICES.lock().unwrap_or_else(PoisonError::into_inner).only = Some(rank);
+}
+
+/// From now on ranks of this process use no memory of each other's devices, as if they were processes: for tests.
+pub fn keep_apart() {
+    DEVICES.lock().unwrap_or_else(PoisonError::into_inner).apart = true;
+}
+
+/// Whether ranks are kept apart.
+pub(super) fn are_apart() -> bool {
+    DEVICES.lock().unwrap_or_else(PoisonError::into_inner).apart
+}
+
+/// The device of the first rank that this process has.
+pub(super) fn first() -> Result<Arc<dyn Driver>, Fault> {
+    let only = DEVICES.lock().unwrap_or_else(PoisonError::into_inner).only;
+    of_rank(only.unwrap_or(0))
+}
 
 /// Chooses what ranks of this process compute on that start from now on.
 pub fn choose(kind: DeviceKind) {
@@ -100,13 +125,25 @@ pub(super) fn count(ranks: usize) -> Result<usize, Fault> {
     Ok(ranks.min(if kind == DeviceKind::Emulated { emulated()? } else { Gpu::count()? }))
 }
 
-/// Bytes that are free on the devices of so many ranks; `None`: they have the host's memory.
+/// Bytes that are free on the devices of so many ranks; `None`: they have the host's memory. Devices of other processes are
+/// taken to have as many as that of this one.
 pub(super) fn free(ranks: usize) -> Result<Option<u64>, Fault> {
-    let first = of_rank(0)?;
-    if DEVICES.lock().unwrap_or_else(PoisonError::into_inner).chosen == DeviceKind::Emulated {
+    let first = first()?;
+    let (chosen, only) = {
+        let devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+        (devices.chosen, devices.only)
+    };
+    if only.is_some() {
+        first.collectives()?; // a library that is missing is told of before the run
+    }
+    if chosen == DeviceKind::Emulated {
         return Ok(None);
     }
     let of = |device: &dyn Driver| device.memory().map(|memory| (memory.total - memory.used) as u64);
+    if only.is_some() {
+        // Each has its own, or the ranks are refused when they meet.
+        return Ok(Some(of(first.as_ref())? * ranks as u64));
+    }
     let others = (1..count(ranks)?).map(|rank| of(of_rank(rank)?.as_ref()));
     let others: u64 = others.sum::<Result<u64, Fault>>()?;
     Ok(Some(of(first.as_ref())? + others))

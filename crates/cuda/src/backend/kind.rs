@@ -40,7 +40,7 @@ impl Device for DeviceKind {
 
     fn name(&self) -> Result<Option<String>, EngineError> {
         choose(*self);
-        Ok(Some(devices::of_rank(0)?.name()?))
+        Ok(Some(devices::first()?.name()?))
     }
 
     fn yardstick(&self, dtype: ElementType, ranks: usize, _threads: usize) -> Result<Yardstick, EngineError> {

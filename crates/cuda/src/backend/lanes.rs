@@ -1,11 +1,14 @@
 //! What each rank has of its device.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use quadrille_comm::transport::Carrier;
 
 use crate::array::{Array, Number};
 use crate::driver::{Address, Driver, Event, Fault, Place, Stream};
-use crate::memory::DeviceMemory;
+use crate::memory::{DeviceMemory, Room};
+use crate::nccl::Wire;
 
 /// What a rank has of its device: a stream for its kernels, one for what its collectives move, one for bytes that the host
 /// looks at beside them.
@@ -17,9 +20,10 @@ pub struct Lanes {
     /// Events that nobody uses.
     events: Mutex<Vec<Event>>,
     /// What collectives' algorithms use between their steps.
-    scratch: Mutex<Option<DeviceMemory>>,
+    scratch: Room,
     /// What is brought here from devices that kernels do not reach, and taken there.
-    staging: Mutex<Option<DeviceMemory>>,
+    staging: Room,
+    wire: OnceLock<Arc<Wire>>,
     /// Bytes of what is taken beside buffers.
     taken: Arc<AtomicU64>,
 }
@@ -29,15 +33,19 @@ impl Lanes {
     pub fn new(driver: Arc<dyn Driver>) -> Result<Arc<Self>, Fault> {
         let (compute, traffic) = (driver.stream(false)?, driver.stream(true)?);
         let host = Mutex::new(driver.stream(true)?);
+        let taken = Arc::default();
+        let room = || Room::new(&driver, traffic, &taken);
+        let (scratch, staging) = (room(), room());
         Ok(Arc::new(Self {
             driver,
             compute,
             traffic,
             host,
             events: Mutex::default(),
-            scratch: Mutex::default(),
-            staging: Mutex::default(),
-            taken: Arc::default(),
+            scratch,
+            staging,
+            wire: OnceLock::new(),
+            taken,
         }))
     }
 
@@ -111,30 +119,27 @@ impl Lanes {
 
     /// Memory of at least so many bytes for one collective at a time.
     pub fn scratch(&self, bytes: usize) -> Result<*mut u8, Fault> {
-        self.at_least(&self.scratch, bytes).map(|at| at.0 as *mut u8)
+        self.scratch.at_least(bytes).map(|at| at.0 as *mut u8)
     }
 
     /// Memory of at least so many bytes for what one collective brings from devices out of reach.
     pub fn staging(&self, bytes: usize) -> Result<Address, Fault> {
-        self.at_least(&self.staging, bytes)
+        self.staging.at_least(bytes)
     }
 
-    fn at_least(&self, memory: &Mutex<Option<DeviceMemory>>, bytes: usize) -> Result<Address, Fault> {
-        let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
-        if memory.as_ref().is_none_or(|memory| memory.bytes() < bytes) {
-            if memory.is_some() {
-                // Traffic that uses it may not be done.
-                self.driver.synchronize(self.traffic)?;
-            }
-            *memory = None;
-            *memory = Some(self.take(bytes)?);
-        }
-        Ok(memory.as_ref().map_or(Address::NONE, DeviceMemory::at))
+    /// What carries the rank's buffers to ranks whose memory is out of reach; it is there from the first use on.
+    pub(super) fn wire(&self) -> Arc<dyn Carrier> {
+        let made = || {
+            let arrivals = Room::new(&self.driver, self.traffic, &self.taken);
+            Arc::new(Wire::new(&self.driver, self.compute, self.traffic, arrivals))
+        };
+        self.wire.get_or_init(made).clone()
     }
 }
 
 impl Drop for Lanes {
     fn drop(&mut self) {
+        drop(self.wire.take()); // it uses the streams
         let host = *self.host.get_mut().unwrap_or_else(PoisonError::into_inner);
         [self.compute, self.traffic, host].into_iter().for_each(|stream| self.driver.close(stream));
         let events = self.events.get_mut().unwrap_or_else(PoisonError::into_inner);

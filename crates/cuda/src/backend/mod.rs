@@ -14,6 +14,8 @@ mod lanes;
 mod operands;
 mod peers;
 mod samples;
+#[cfg(all(test, emulated))]
+mod tests;
 mod totals;
 mod uploads;
 mod yardstick;
@@ -32,7 +34,7 @@ use crate::queue::Queue;
 use algorithms::Chosen;
 use arena::Arena;
 pub use buffer::{DeviceBuffer, DeviceMover, DeviceView, DeviceViewMut};
-pub use devices::{DeviceKind, choose, emulate_by};
+pub use devices::{DeviceKind, choose, emulate_by, have_rank, keep_apart};
 pub use lanes::Lanes;
 pub use samples::DeviceSamples;
 use totals::DeviceTotals;

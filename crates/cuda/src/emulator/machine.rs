@@ -27,6 +27,11 @@ impl Place {
         Self { number: Some(number) }
     }
 
+    /// Its number, or that of the first.
+    pub fn number(&self) -> usize {
+        self.number.unwrap_or(0)
+    }
+
     /// Memory is this device's.
     pub fn own(&self, at: Address, bytes: usize) {
         if let Some(number) = self.number {

@@ -7,19 +7,23 @@
 mod machine;
 mod memory;
 mod native;
+mod nccl;
 mod product;
 mod streams;
 
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::yield_now;
 
 use crate::driver::{
     Address, Algorithm, Candidate, Driver, Event, Fault, Launch, Memory, Place, Product, ProductKind, Stream,
 };
+use crate::nccl::Functions;
 use crate::sources::entry_point;
 use machine::Place as Slot;
 use memory::Allocations;
+pub use nccl::{Tally, Trouble};
 use streams::{Command, Streams};
 
 /// The name by which faults of the emulated device are told.
@@ -31,25 +35,29 @@ fn fault(text: impl Into<String>) -> Fault {
 
 /// An emulated device.
 pub struct Emulator {
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
     kernels: HashMap<&'static str, native::Kernel>,
     /// What kernels run without.
     without: Option<native::Barrier>,
     slot: Slot,
 }
 
-struct State {
+pub(super) struct State {
     random: Random,
     memory: Allocations,
     streams: Streams,
+    /// Of communicators.
+    tally: Tally,
+    trouble: Option<Trouble>,
 }
 
 impl Emulator {
     /// A device that draws from a seed.
     pub fn new(seed: u64) -> Self {
         let random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        let state = State { random, memory: Allocations::default(), streams: Streams::default() };
-        Self { state: Mutex::new(state), kernels: native::kernels(), without: None, slot: Slot::default() }
+        let (memory, streams) = (Allocations::default(), Streams::default());
+        let state = State { random, memory, streams, tally: Tally::default(), trouble: None };
+        Self { state: Arc::new(Mutex::new(state)), kernels: native::kernels(), without: None, slot: Slot::default() }
     }
 
     /// The device of a number that draws from the seed in [`SEED`], or else from 1.
@@ -80,6 +88,17 @@ impl Emulator {
         Self { without: Some(native::Barrier { file, line }), ..Self::new(seed) }
     }
 
+    /// The device with a call of the library of collectives that goes wrong.
+    pub fn with_trouble(self, trouble: Trouble) -> Self {
+        self.state().trouble = Some(trouble);
+        self
+    }
+
+    /// Its communicators until now.
+    pub fn communicators(&self) -> Tally {
+        self.state().tally
+    }
+
     /// The kernel of a launch, and its entry point.
     fn kernel(&self, launch: &Launch<'_>) -> Result<(String, native::Kernel), Fault> {
         let entry = entry_point(launch.kernel, launch.format);
@@ -92,18 +111,34 @@ impl Emulator {
     }
 
     /// Does commands, in an order that is drawn, until nothing is left in the stream.
-    fn run_until_done(&self, state: &mut State, stream: Stream) -> Result<(), Fault> {
-        while !state.streams.is_done(stream)? {
-            self.run_one(state)?;
+    fn run_until_done(&self, stream: Stream) -> Result<(), Fault> {
+        loop {
+            let mut state = self.state();
+            while !state.streams.is_done(stream)? {
+                if !self.run_one(&mut state)? {
+                    break;
+                }
+            }
+            if state.streams.is_done(stream)? {
+                return state.memory.check();
+            }
+            // Others of this device may be those that are waited for.
+            drop(state);
+            yield_now();
         }
-        state.memory.check()
     }
 
-    /// Does one of the commands that may be next.
-    fn run_one(&self, state: &mut State) -> Result<(), Fault> {
-        let State { random, streams, .. } = state;
-        let command = streams.next(|count| random.below(count))?;
+    /// Does one of the commands that may be next; whether it was not to wait for others.
+    fn run_one(&self, state: &mut State) -> Result<bool, Fault> {
+        let State { random, streams, .. } = &mut *state;
+        let Some(command) = streams.next(|count| random.below(count))? else { return Ok(false) };
+        self.run(state, command).map(|()| true)
+    }
+
+    fn run(&self, state: &mut State, command: Command) -> Result<(), Fault> {
         match command {
+            // It was done where it stood.
+            Command::Remote(_) => Ok(()),
             Command::Kernel { kernel, blocks, shared, words } => {
                 let blocks = 1 + state.random.below(blocks as usize) as u32;
                 let compiled = self.kernels[kernel.as_str()];
@@ -152,6 +187,19 @@ impl Driver for Emulator {
 
     fn name(&self) -> Result<String, Fault> {
         Ok(LIBRARY.to_owned())
+    }
+
+    fn identity(&self) -> Result<[u64; 2], Fault> {
+        Ok([0, self.slot.number() as u64])
+    }
+
+    fn enter(&self) -> Result<(), Fault> {
+        nccl::enter(self.state.clone());
+        Ok(())
+    }
+
+    fn collectives(&self) -> Result<&'static Functions, Fault> {
+        Ok(&nccl::FUNCTIONS)
     }
 
     fn reaches(&self, at: Address) -> Result<bool, Fault> {
@@ -209,7 +257,7 @@ impl Driver for Emulator {
     }
 
     fn synchronize(&self, stream: Stream) -> Result<(), Fault> {
-        self.run_until_done(&mut self.state(), stream)
+        self.run_until_done(stream)
     }
 
     unsafe fn copy(&self, on: Stream, from: Place, to: Place, bytes: usize) -> Result<(), Fault> {

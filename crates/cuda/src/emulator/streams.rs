@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::fault;
+use super::nccl::Remote;
 use crate::driver::{Address, Event, Fault, Product, Stream};
 
 /// What a stream does.
@@ -16,6 +17,8 @@ pub enum Command {
     Clear { at: Address, bytes: usize },
     /// Computes a product.
     Product(Product),
+    /// Does something with others, when they have come to it.
+    Remote(Box<dyn Remote>),
 }
 
 /// What stands in a stream.
@@ -104,17 +107,23 @@ impl Streams {
         Ok(self.stream(stream)?.is_empty())
     }
 
-    /// Takes the command of the stream that is drawn by `below(count)` from those that have one.
-    pub fn next(&mut self, below: impl FnOnce(usize) -> usize) -> Result<Command, Fault> {
+    /// Takes the command of the stream that is drawn by `below(count)` from those that have one; none if it is to wait for
+    /// others.
+    pub fn next(&mut self, below: impl FnOnce(usize) -> usize) -> Result<Option<Command>, Fault> {
         let mut able: Vec<&mut VecDeque<Entry>> =
             self.streams.iter_mut().filter(|stream| matches!(stream.front(), Some(Entry::Command(_)))).collect();
         if able.is_empty() {
             return Err(fault("streams wait for each other: no command can be next"));
         }
         let drawn = below(able.len());
+        if let Some(Entry::Command(Command::Remote(remote))) = able[drawn].front_mut() {
+            if !remote.step().map_err(fault)? {
+                return Ok(None);
+            }
+        }
         let Some(Entry::Command(command)) = able[drawn].pop_front() else { unreachable!("it begins with a command") };
         self.pass_marks();
-        Ok(command)
+        Ok(Some(command))
     }
 
     /// Takes all marks away that are next and hold nothing back.

@@ -39,7 +39,7 @@ pub const DRIVER: Library = Library {
     has: |name| unsafe { cudarc::driver::sys::culib().get::<*const ()>(name.as_bytes()) }.is_ok(),
     functions: &[
         "cuInit", "cuDriverGetVersion", "cuGetErrorName", "cuGetErrorString", "cuDeviceGet", "cuDeviceGetCount", "cuDeviceGetName",
-        "cuDeviceGetAttribute", "cuDeviceCanAccessPeer", "cuCtxEnablePeerAccess", "cuPointerGetAttribute", "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2", "cuCtxSetCurrent",
+        "cuDeviceGetAttribute", "cuDeviceGetUuid_v2", "cuDeviceCanAccessPeer", "cuCtxEnablePeerAccess", "cuPointerGetAttribute", "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2", "cuCtxSetCurrent",
         "cuCtxGetStreamPriorityRange", "cuModuleLoadData", "cuModuleGetFunction", "cuFuncSetAttribute", "cuLaunchKernel",
         "cuMemAlloc_v2", "cuMemFree_v2", "cuMemGetInfo_v2", "cuMemsetD8Async", "cuMemcpyAsync", "cuStreamCreateWithPriority",
         "cuStreamDestroy_v2", "cuStreamSynchronize", "cuStreamWaitEvent", "cuEventCreate", "cuEventDestroy_v2", "cuEventQuery",
@@ -78,10 +78,10 @@ pub const CUBLASLT: Library = Library {
 };
 
 /// The variable that names folders of CUDA's libraries.
-const FOLDERS: &str = "QUADRILLE_CUDA_LIBS";
+pub(crate) const FOLDERS: &str = "QUADRILLE_CUDA_LIBS";
 
 /// The folders that the environment names, in the order in which they are searched.
-fn folders() -> Vec<PathBuf> {
+pub(crate) fn folders() -> Vec<PathBuf> {
     let named = env::var_os(FOLDERS).into_iter().flat_map(|named| env::split_paths(&named).collect::<Vec<_>>());
     let homes = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(env::var_os).map(PathBuf::from);
     let of_home = |home: PathBuf| ["lib64", "lib", "targets/x86_64-linux/lib"].map(|folder| home.join(folder));
@@ -133,7 +133,7 @@ impl Library {
 }
 
 /// The last by name of a folder's files that begin so.
-fn newest(folder: &Path, begin: &str) -> Option<PathBuf> {
+pub(crate) fn newest(folder: &Path, begin: &str) -> Option<PathBuf> {
     let entries = folder.read_dir().ok()?.filter_map(|entry| Some(entry.ok()?.path()));
     entries.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(begin))).max()
 }

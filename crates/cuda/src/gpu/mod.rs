@@ -5,7 +5,7 @@
 
 mod cache;
 mod compile;
-mod libraries;
+pub(crate) mod libraries;
 mod products;
 mod reach;
 
@@ -20,6 +20,7 @@ use crate::array::Format;
 use crate::driver::{
     Address, Algorithm, Candidate, Driver, Event, Fault, Launch, Memory, Place, Product, ProductKind, Stream, THREADS,
 };
+use crate::nccl;
 use crate::sources::{Source, entry_point};
 pub use compile::{Compiled, compile};
 use libraries::DRIVER;
@@ -185,6 +186,20 @@ impl Driver for Gpu {
 
     fn name(&self) -> Result<String, Fault> {
         device::get_name(self.device).asked("asking for its name")
+    }
+
+    fn identity(&self) -> Result<[u64; 2], Fault> {
+        let id = device::get_uuid(self.device).asked("asking for its identity")?;
+        let bytes = id.bytes.map(|byte| byte.to_ne_bytes()[0]);
+        Ok([0, 8].map(|start| u64::from_le_bytes(bytes[start..start + 8].try_into().expect("they are 8"))))
+    }
+
+    fn enter(&self) -> Result<(), Fault> {
+        self.enter()
+    }
+
+    fn collectives(&self) -> Result<&'static nccl::Functions, Fault> {
+        nccl::open()
     }
 
     fn reaches(&self, at: Address) -> Result<bool, Fault> {

@@ -6,13 +6,17 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use quadrille_cuda::nccl::Functions;
 use quadrille_cuda::{
     Address, Algorithm, Candidate, Driver, Emulator, Event, Fault, Launch, Memory, Place, Product, ProductKind, Stream,
-    emulate_by,
+    emulate_by, keep_apart,
 };
 
 /// The variable that says what is left out, in the tests of a process.
 const LEAVES_OUT: &str = "QUADRILLE_TEST_LEAVES_OUT";
+
+/// The variable that keeps ranks of a process apart, as if they were processes.
+const APART: &str = "QUADRILLE_TEST_APART";
 
 /// What there is to be left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +39,8 @@ pub enum Part {
     Updates,
     /// Kernels are taken to reach all memory, whosever it is.
     Reach,
+    /// Events are taken for reached before they are.
+    Queries,
 }
 
 /// What orders streams.
@@ -93,6 +99,18 @@ impl Driver for Careless {
         if self.leaves_out == Part::Reach { Ok(true) } else { self.device.reaches(at) }
     }
 
+    fn identity(&self) -> Result<[u64; 2], Fault> {
+        self.device.identity()
+    }
+
+    fn enter(&self) -> Result<(), Fault> {
+        self.device.enter()
+    }
+
+    fn collectives(&self) -> Result<&'static Functions, Fault> {
+        self.device.collectives()
+    }
+
     fn library(&self) -> Result<String, Fault> {
         self.device.library()
     }
@@ -136,7 +154,7 @@ impl Driver for Careless {
     }
 
     fn query(&self, event: Event) -> Result<bool, Fault> {
-        self.device.query(event)
+        if self.leaves_out == Part::Queries { Ok(true) } else { self.device.query(event) }
     }
 
     fn synchronize(&self, stream: Stream) -> Result<(), Fault> {
@@ -188,11 +206,14 @@ impl Driver for Careless {
 pub fn install() {
     static DEVICES: OnceLock<Vec<Arc<dyn Driver>>> = OnceLock::new();
     DEVICES.get_or_init(|| {
+        if std::env::var_os(APART).is_some() {
+            keep_apart();
+        }
         let Ok(told) = std::env::var(LEAVES_OUT) else { return Vec::new() };
         let leaves_out = *PARTS
             .iter()
             .chain(&AT_ONCE)
-            .chain([&Part::Reach])
+            .chain([&Part::Reach, &Part::Queries])
             .find(|part| format!("{part:?}") == told)
             .expect("a part");
         let device = |number| -> Arc<dyn Driver> {
@@ -205,12 +226,25 @@ pub fn install() {
     });
 }
 
+/// As many ranks as a layout has at most.
+const MOST_RANKS: usize = 16;
+
 /// Seconds after which a process is taken for one that fails.
 const MOST_SECONDS: u64 = 120;
 
 /// Whether the test of a name passes in a process with so many devices, which leave a part out.
 pub fn passes(test: &str, leaves_out: Part, devices: usize) -> bool {
+    passes_by(test, leaves_out, devices, Command::new(std::env::current_exe().unwrap()))
+}
+
+/// The same where ranks are kept apart, each on a device of its own.
+pub fn passes_apart(test: &str, leaves_out: Part) -> bool {
     let mut command = Command::new(std::env::current_exe().unwrap());
+    command.env(APART, "1");
+    passes_by(test, leaves_out, MOST_RANKS, command)
+}
+
+fn passes_by(test: &str, leaves_out: Part, devices: usize, mut command: Command) -> bool {
     command.args(["--exact", test]).env("QUADRILLE_SEED", "3").env("QUADRILLE_CASES", "2");
     // What fails is not looked into.
     command.env("QUADRILLE_EMULATED_DEVICES", devices.to_string());

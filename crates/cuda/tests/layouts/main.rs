@@ -7,6 +7,7 @@
 
 mod careless;
 
+use careless::Part;
 use proptest::test_runner::TestCaseError;
 use quadrille_cuda::DeviceKind;
 use quadrille_proofs::{
@@ -74,7 +75,7 @@ fn careless_devices_are_found() {
     }
     let test = "combined_layouts_equal_the_serial_model";
     for part in careless::PARTS {
-        assert_eq!(careless::passes(test, part, 1), part == careless::Part::Nothing, "{part:?} is left out");
+        assert_eq!(careless::passes(test, part, 1), part == Part::Nothing, "{part:?} is left out");
     }
 }
 
@@ -97,7 +98,23 @@ fn several_devices_equal_the_serial_model_and_careless_ones_are_found() {
         return;
     }
     let test = "combined_layouts_equal_the_serial_model";
-    for (part, passes) in [(careless::Part::Nothing, true), (careless::Part::Reach, false)] {
+    for (part, passes) in [(Part::Nothing, true), (Part::Reach, false)] {
         assert_eq!(careless::passes(test, part, 3), passes, "{part:?} is left out");
+    }
+}
+
+/// Ranks that use no memory of each other's devices, as if they were processes, compute the same by the library of collectives; what
+/// orders its work is found where it is left out.
+#[test]
+fn ranks_kept_apart_equal_the_serial_model_and_careless_devices_are_found() {
+    if std::env::var("QUADRILLE_TEST_DEVICE").is_ok() {
+        return;
+    }
+    for test in ["layouts_equal_the_serial_model", "experts_equal_the_serial_model"] {
+        assert!(careless::passes_apart(test, Part::Nothing), "{test}");
+    }
+    for part in [Part::Nothing, Part::Waits, Part::Records, Part::Queries] {
+        let passed = careless::passes_apart("combined_layouts_equal_the_serial_model", part);
+        assert_eq!(passed, part == Part::Nothing, "{part:?} is left out");
     }
 }
