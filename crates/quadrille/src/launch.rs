@@ -105,15 +105,13 @@ impl Launch {
                 launched.by, launched.by
             )));
         }
-        if named != Named::Cpu {
-            return Err(Failure::usage(format!(
-                "--device: {} has started {how_many} processes, whose ranks compute on the processor; ranks on devices are \
-                 threads of one process: start it without {}",
-                launched.by, launched.by
-            )));
-        }
         match quadrille_comm_mpi::initialize() {
-            Ok(world) => Ok(Self { processes: Processes { world: Some(world), ..Processes::THREADS } }),
+            Ok(world) => {
+                if named != Named::Cpu {
+                    quadrille_cuda::have_rank(world.rank());
+                }
+                Ok(Self { processes: Processes { world: Some(world), device: named.device() } })
+            }
             Err(error) => Err(Failure::usage(format!(
                 "{} has started {how_many} processes of {name}, which cannot work together: {error}",
                 launched.by

@@ -1,6 +1,7 @@
-//! The command line under `mpirun`: `verify` and ledgers, the bits of losses, errors of usage. A name as argument chooses the
+//! The command line under `mpirun`: `verify`, on processors and on emulated devices, and ledgers, the bits of losses, errors of usage. A name as argument chooses the
 //! cases that contain it: `cargo test --release -p quadrille --features mpi --test mpi -- losses`.
 
+mod devices;
 mod layouts;
 mod losses;
 #[path = "../common/mpirun.rs"]
@@ -31,8 +32,18 @@ impl Outcome {
 
 /// Runs so many ranks of `quadrille` with the words of `line` in `folder`.
 fn under_mpirun(folder: &Path, ranks: usize, line: &str) -> Outcome {
+    under_mpirun_with(folder, ranks, &[], line)
+}
+
+/// The same with variables of the environment.
+fn under_mpirun_with(folder: &Path, ranks: usize, variables: &[(&str, &str)], line: &str) -> Outcome {
     let launcher = Launcher::here().expect("the cases run only where there is one");
-    let output = launcher.command(ranks, 120, line).current_dir(folder).output().expect("mpirun is there");
+    let output = launcher
+        .command(ranks, 120, line)
+        .current_dir(folder)
+        .envs(variables.to_vec())
+        .output()
+        .expect("mpirun is there");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Outcome {
         line: line.to_owned(),
@@ -43,5 +54,5 @@ fn under_mpirun(folder: &Path, ranks: usize, line: &str) -> Outcome {
 }
 
 fn main() -> ExitCode {
-    run_cases(&[layouts::CASES, losses::CASES, runs::CASES, usage::CASES].concat())
+    run_cases(&[devices::CASES, layouts::CASES, losses::CASES, runs::CASES, usage::CASES].concat())
 }
