@@ -99,6 +99,8 @@ pub struct ProductKind {
     pub operands: Element,
     /// What C has.
     pub result: Element,
+    /// Whether a bias is added.
+    pub bias: bool,
 }
 
 /// Allocations begin at multiples of so many bytes.
@@ -118,6 +120,8 @@ pub struct Product {
     pub c: Array,
     /// Whether the product is added to C.
     pub accumulate: bool,
+    /// What is added to each row before it is rounded, in what C has; only where nothing else is added.
+    pub bias: Option<Array>,
     /// How; `None`: as the library takes it.
     pub algorithm: Option<Algorithm>,
 }
@@ -131,6 +135,9 @@ impl Product {
         let (of_a, of_c) = (self.a.element, self.c.element);
         assert_eq!(of_a, self.b.element, "operands of {:?}", self.shape);
         assert!(of_c == of_a || of_c == of_a.real(), "a product of {of_a:?} is no {of_c:?}");
+        if let Some(bias) = self.bias {
+            assert_eq!((bias.len, bias.element, self.accumulate), (n, of_c, false), "the bias of {:?}", self.shape);
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! executed at the same times, belong together by what they read and write, and nothing is given back before the last of
 //! them. So storages may be taken before the run and given back after it, and no two of them share a buffer inside it.
 
-use quadrille_step::{Op, Operation, Section, StageProgram, ValueId, kind};
+use quadrille_step::{GemmPass, Op, Operation, Section, StageProgram, ValueId, Write, kind};
 
 /// What one kernel does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +33,31 @@ pub(crate) fn run_at(program: &StageProgram, section: &Section, first: usize) ->
     let together = ops[1..run.len].iter().all(|op| op.when == ops[0].when);
     let deaths = &section.lifetimes.deaths[first..first + run.len - 1];
     (together && deaths.iter().all(Vec::is_empty)).then_some(run)
+}
+
+/// The bias that is added to what a product writes before anything else reads it; `None`: the operation is no such product.
+///
+/// That is a question of values alone. Whatever else lies between the two, such as collectives of other values, moves with
+/// the layout's overlap and from a pass to its recomputation, and must change no bit of either.
+pub(crate) fn bias_of(program: &StageProgram, section: &Section, product: usize) -> Option<ValueId> {
+    let (op, after) = (&section.ops[product], &section.ops[product + 1..]);
+    let Operation::Gemm(kind::Gemm { pass: GemmPass::Forward, output, write: Write::Overwrite, .. }) = op.operation
+    else {
+        return None;
+    };
+    let storage = |id: ValueId| program.value(id).storage;
+    let uses = |op: &Op| op.operation.operands().all().iter().any(|id| storage(*id) == storage(output));
+    let next = after.iter().position(uses)?;
+    let (bias, sum) = match after[next].operation {
+        Operation::Bias(kind::Bias { bias, output, .. }) => (bias, output),
+        Operation::BiasActivation(kind::BiasActivation { bias: Some(bias), output, .. }) => (bias, output),
+        _ => return None,
+    };
+    let writes_bias = |op: &Op| op.operation.operands().writes().iter().any(|id| storage(*id) == storage(bias));
+    let fits = storage(sum) == storage(output)
+        && program.value(sum).local_elements == program.value(output).local_elements
+        && after[next].when == op.when;
+    (fits && !after[..next].iter().any(writes_bias)).then_some(bias)
 }
 
 fn by_pattern(program: &StageProgram, ops: &[Op]) -> Option<Run> {
@@ -76,8 +101,12 @@ mod tests {
 
     fn program(model: &str, grid: &str) -> StepProgram {
         let model = Model::preset(model).unwrap();
-        let layout = Layout::new(&model, &LayoutRequest::new(grid.parse().unwrap(), 8)).unwrap();
+        let layout = Layout::new(&model, &request(grid)).unwrap();
         StepProgram::new(&model, &layout).unwrap()
+    }
+
+    fn request(grid: &str) -> LayoutRequest {
+        LayoutRequest::new(grid.parse().unwrap(), 8)
     }
 
     fn sections(stage: &StageProgram) -> impl Iterator<Item = &Section> {
@@ -166,5 +195,83 @@ mod tests {
         let mut mixed = chunk.backward.clone();
         mixed.ops[backward[0] + 1] = chunk.backward.ops[backward[1] + 1];
         assert_eq!(run_at(stage, &mixed, backward[0]), None);
+    }
+
+    /// The products of a section, by what they write, that add a bias, and those that do not.
+    fn biased(stage: &StageProgram, section: &Section) -> (Vec<String>, Vec<String>) {
+        let forward = |index: &usize| match section.ops[*index].operation {
+            Operation::Gemm(kind::Gemm { pass: GemmPass::Forward, output, .. }) => Some((*index, output)),
+            _ => None,
+        };
+        let products = (0..section.ops.len()).filter_map(|index| forward(&index));
+        let (with, without): (Vec<_>, Vec<_>) =
+            products.partition(|(index, _)| bias_of(stage, section, *index).is_some());
+        let names = |of: Vec<(usize, ValueId)>| of.into_iter().map(|(_, id)| stage.value(id).name.clone()).collect();
+        (names(with), names(without))
+    }
+
+    #[test]
+    fn first_products_of_halves_of_a_block_add_their_bias_where_no_axis_cuts_their_sums() {
+        for grid in ["x=1", "x=2,data=2", "z=2"] {
+            let program = program("gpt-tiny", grid);
+            let stage = &program.stages[0];
+            let (with, without) = biased(stage, &stage.chunks[0].forward);
+            // Of two blocks qkv and up; the other products are summed over ranks, or get their bias with the residual.
+            assert_eq!((with.len(), without.len()), (4, 5), "{grid}: {with:?}, not {without:?}");
+        }
+        let program = program("gpt-tiny", "y=2");
+        let stage = &program.stages[0];
+        assert!(biased(stage, &stage.chunks[0].forward).0.is_empty());
+        // There are none.
+        let program = self::program("llama-tiny", "x=1");
+        let stage = &program.stages[0];
+        assert!(biased(stage, &stage.chunks[0].forward).0.is_empty());
+    }
+
+    #[test]
+    fn recomputed_products_add_what_those_before_have_added() {
+        let model = Model::preset("gpt-tiny").unwrap();
+        for recompute in ["none", "selective", "full"] {
+            for grid in ["x=1", "x=2,z=2", "data=2,pipe=2"] {
+                let request = LayoutRequest { recompute: recompute.parse().unwrap(), ..request(grid) };
+                let program = StepProgram::new(&model, &Layout::new(&model, &request).unwrap()).unwrap();
+                for stage in &program.stages {
+                    let of = |section: &Section| {
+                        let (with, without) = biased(stage, section);
+                        let set = |names: Vec<String>| names.into_iter().collect::<std::collections::BTreeSet<_>>();
+                        (set(with), set(without))
+                    };
+                    for chunk in &stage.chunks {
+                        let [(first, _), (_, again_without)] = [of(&chunk.forward), of(&chunk.backward)];
+                        assert!(first.is_disjoint(&again_without), "{recompute} {grid}: {again_without:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_bias_that_something_comes_before_is_added_apart() {
+        let program = program("gpt-tiny", "x=1");
+        let stage = &program.stages[0];
+        let whole = &stage.chunks[0].forward;
+        let product = (0..whole.ops.len()).find(|index| bias_of(stage, whole, *index).is_some()).unwrap();
+        let at = product + 1;
+        assert!(matches!(whole.ops[at].operation, Operation::Bias(_)));
+        // What uses neither may lie between.
+        let mut between = whole.clone();
+        between.ops.insert(at, whole.ops[0]);
+        assert_eq!(bias_of(stage, &between, product), bias_of(stage, whole, product));
+        // What reads or writes the product may not, nor what writes the bias, nor another time.
+        let Operation::Bias(kind::Bias { bias, output, .. }) = whole.ops[at].operation else { unreachable!() };
+        for (input, output) in [(output, whole.ops[0].operation.operands().writes()[0]), (output, bias)] {
+            let mut broken = whole.clone();
+            let accumulate = kind::Accumulate { input, output, write: Write::Overwrite };
+            broken.ops.insert(at, Op { operation: Operation::Accumulate(accumulate), ..whole.ops[0] });
+            assert_eq!(bias_of(stage, &broken, product), None);
+        }
+        let mut broken = whole.clone();
+        broken.ops[at].when = When::First;
+        assert_eq!(bias_of(stage, &broken, product), None);
     }
 }

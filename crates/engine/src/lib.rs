@@ -61,6 +61,7 @@ mod routed;
 mod rows;
 mod samples;
 mod saving;
+mod section;
 mod shard;
 mod slots;
 mod state;

@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use quadrille_comm::{Group, Label, Ledger as Counted, LedgerKey, Pending, RankContext};
 use quadrille_spec::{
@@ -12,8 +13,8 @@ use quadrille_spec::{
 };
 use quadrille_step::schedule::Action;
 use quadrille_step::{
-    BlockKind, Layer, Loads, Parameter, ParameterId, Practice, Purpose, Section, StageProgram, StepProgram, StorageId,
-    ValueId, Verdict, declared_axes, empty_axes,
+    BlockKind, Layer, Loads, Parameter, ParameterId, Practice, Purpose, StageProgram, StepProgram, StorageId, ValueId,
+    Verdict, declared_axes, empty_axes,
 };
 use quadrille_tensor::{ContextPart, Element};
 use serde::{Deserialize, Serialize};
@@ -21,11 +22,11 @@ use serde::{Deserialize, Serialize};
 use crate::backend::View;
 use crate::divergence::Scan;
 use crate::execute::Flight;
-use crate::fusion::run_at;
 use crate::generate::PassPositions;
 use crate::initial::fill_shard;
 use crate::optimizer::OptimizerStates;
 use crate::samples::OwnSamples;
+use crate::section::OperationSpan;
 use crate::slots::{Block, Slots};
 use crate::streamed::Streamed;
 use crate::tier::State;
@@ -122,28 +123,21 @@ pub struct RankEngine<'a, B: Backend> {
     pub(crate) choices: Option<Vec<Chosen>>,
     /// Whether what operations write is looked at.
     pub(crate) scan: Option<Scan>,
+    /// A product's output that has got its bias already; the next operation on it adds none.
+    pub(crate) biased: Option<StorageId>,
+    /// Gradients whose squares are still to be summed, in their order, with the elements of each that count.
+    pub(crate) squares: Vec<(ValueId, Vec<Range<usize>>)>,
     /// A ledger of transfers with every key that the program can use.
     empty_axes: AxesLedger,
     pub(crate) flops: FlopsLedger,
     /// Elements swept over by element-wise operations.
     pub(crate) elements: BTreeMap<Cow<'static, str>, u64>,
     /// Seconds per operation kind since [`RankEngine::take_breakdown`].
-    breakdown: BTreeMap<&'static str, f64>,
+    pub(crate) breakdown: BTreeMap<&'static str, f64>,
     /// What was executed when, if it is recorded.
-    spans: Option<Vec<OperationSpan>>,
+    pub(crate) spans: Option<Vec<OperationSpan>>,
     /// How long each pass lasts at least.
     pub(crate) pace: Option<Pace<'a>>,
-}
-
-/// When an operation was executed.
-#[derive(Debug, Clone)]
-pub(crate) struct OperationSpan {
-    pub(crate) name: &'static str,
-    pub(crate) layer: Layer,
-    /// The pass over a microbatch that it was part of; `None`: the update.
-    pub(crate) action: Option<Action>,
-    pub(crate) start: Instant,
-    pub(crate) end: Instant,
 }
 
 impl<'a, B: Backend> RankEngine<'a, B> {
@@ -298,6 +292,8 @@ impl<'a, B: Backend> RankEngine<'a, B> {
             layer: Layer::Step,
             choices: None,
             scan: None,
+            biased: None,
+            squares: Vec::new(),
             empty_axes: empty_axes(program),
             flops: FlopsLedger::default(),
             elements: BTreeMap::new(),
@@ -457,61 +453,9 @@ impl<'a, B: Backend> RankEngine<'a, B> {
         self.backend.download(elements, in_f64)
     }
 
-    /// Executes a section, taking storages before their first use and giving them back after their last. Runs of operations that
-    /// the backend does at once are counted one by one, and timed as their first.
-    pub(crate) fn run(&mut self, section: &Section, action: Option<Action>) -> Result<(), EngineError> {
-        let mut next = 0;
-        while let Some(op) = section.ops.get(next) {
-            let run = if B::FUSES { run_at(self.program, section, next) } else { None };
-            let at_once = next..next + run.map_or(1, |run| run.len);
-            next = at_once.end;
-            let executes = op.when.includes(self.microbatch, self.program.layout.microbatches(), self.verdict);
-            // Memory follows the list of operations, whatever the verdict.
-            if !executes && !op.when.is_decided() {
-                continue;
-            }
-            self.context.enter(label(op.layer), op.operation.name())?;
-            self.layer = op.layer;
-            for storage in section.lifetimes.births[at_once.clone()].iter().flatten() {
-                self.slots.begin(*storage)?;
-            }
-            if executes {
-                self.timed(op.operation.name(), op.layer, action, |rank| match run {
-                    Some(run) => rank.execute_run(run.pattern, &section.ops[at_once.clone()]),
-                    None => rank.execute(&op.operation),
-                })?;
-            }
-            if self.scan.is_some() {
-                at_once.clone().try_for_each(|index| self.look(&section.ops[index], index, action))?;
-            }
-            for storage in section.lifetimes.deaths[at_once].iter().flatten() {
-                self.slots.end(*storage)?;
-            }
-        }
-        Ok(())
-    }
-
     /// The angles by which a block turns queries and keys.
     pub(crate) fn angles(&self, block: BlockKind) -> &B::Angles {
         &self.angles[block.0]
-    }
-
-    /// Does `work`, and notes how long it took.
-    pub(crate) fn timed<R>(
-        &mut self,
-        name: &'static str,
-        layer: Layer,
-        action: Option<Action>,
-        work: impl FnOnce(&mut Self) -> Result<R, EngineError>,
-    ) -> Result<R, EngineError> {
-        let start = Instant::now();
-        let result = work(self)?;
-        let end = Instant::now();
-        *self.breakdown.entry(name).or_default() += (end - start).as_secs_f64();
-        if let Some(spans) = &mut self.spans {
-            spans.push(OperationSpan { name, layer, action, start, end });
-        }
-        Ok(result)
     }
 }
 

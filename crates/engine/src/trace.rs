@@ -8,7 +8,7 @@ use quadrille_spec::CollectiveKind;
 use quadrille_step::schedule::Action;
 use serde::{Deserialize, Serialize};
 
-use crate::rank::OperationSpan;
+use crate::section::OperationSpan;
 
 /// What a rank did in the last step, and when. Times are those of the system's clock, since 1970, so that ranks of several
 /// processes can be set beside each other.

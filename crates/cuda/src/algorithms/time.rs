@@ -29,7 +29,7 @@ pub fn kind_of(product: &step::Product, operands: ElementType, result: ElementTy
     };
     let step::Product { storage, m, n, k } = *product;
     let shape = ProductShape { stored: transpose(storage), m, n, k };
-    Some(ProductKind { shape, operands: element(operands)?, result: element(result)? })
+    Some(ProductKind { shape, operands: element(operands)?, result: element(result)?, bias: false })
 }
 
 /// Times what the library offers for a product, whose operands are of type `S`, and chooses. Memory comes from `take`; nobody
@@ -51,7 +51,8 @@ pub fn time<S: Number + Stored>(
     let candidates = if m * n * k == 0 { Vec::new() } else { driver.candidates(kind)? };
     let mut measured = Vec::with_capacity(candidates.len());
     for Candidate { algorithm, workspace } in candidates.iter().copied() {
-        let product = Product { shape: kind.shape, a, b, c, accumulate: false, algorithm: Some(algorithm) };
+        let (algorithm, accumulate, bias) = (Some(algorithm), false, None);
+        let product = Product { shape: kind.shape, a, b, c, accumulate, bias, algorithm };
         // What needs too much cannot be run at all.
         let fits = workspace <= driver.workspace();
         let trials = if fits { trials(driver, stream, &product)? } else { Vec::new() };

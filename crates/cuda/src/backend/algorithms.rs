@@ -25,8 +25,8 @@ pub struct Chosen(RefCell<HashMap<ProductKind, Algorithm>>);
 
 impl Chosen {
     /// The algorithm of a product. One whose operands begin elsewhere than those that were measured has none.
-    pub fn of(&self, shape: ProductShape, a: Array, b: Array, c: Array) -> Option<Algorithm> {
-        let kind = ProductKind { shape, operands: a.element, result: c.element };
+    pub fn of(&self, shape: ProductShape, [a, b, c]: [Array; 3], bias: bool) -> Option<Algorithm> {
+        let kind = ProductKind { shape, operands: a.element, result: c.element, bias };
         let is_aligned = [a, b, c].iter().all(|array| array.at.0.is_multiple_of(ALIGNED as u64));
         if is_aligned { self.0.borrow().get(&kind).copied() } else { None }
     }
@@ -79,7 +79,14 @@ where
         let unknown = || other(format!("{}, by algorithms that are unknown there", chosen.device));
         let known =
             of_products.ok_or_else(unknown)?.into_iter().filter_map(|(kind, algorithm)| Some((kind, algorithm?)));
-        *self.algorithms.0.borrow_mut() = known.collect();
+        // With a bias an algorithm is the same, where the library has it so; else it is the library's first.
+        let with_bias = |(kind, algorithm)| {
+            let biased = ProductKind { bias: true, ..kind };
+            let workspace = driver.workspace_of(algorithm, biased).ok();
+            let fits = workspace.is_some_and(|workspace| workspace <= driver.workspace());
+            [Some((kind, algorithm)), fits.then_some((biased, algorithm))].into_iter().flatten()
+        };
+        *self.algorithms.0.borrow_mut() = known.flat_map(with_bias).collect();
         Ok(())
     }
 }

@@ -100,15 +100,7 @@ where
     }
 
     fn upload<O>(&self, to: &mut W<'_>, write: impl FnOnce(&mut [S::Real]) -> O) -> Result<O, EngineError> {
-        let mut numbers = self.seen(to.array)?;
-        let result = write(&mut numbers);
-        if to.array.element == S::Real::ELEMENT {
-            self.up(&numbers, to.array)?;
-        } else {
-            let stored: Vec<S> = numbers.into_iter().map(<S as quadrille_tensor::Stored>::rounded).collect();
-            self.up(&stored, to.array)?;
-        }
-        Ok(result)
+        self.change(to.array, write)
     }
 
     fn download<O>(&self, from: R<'_>, read: impl FnOnce(&[S::Real]) -> O) -> Result<O, EngineError> {
@@ -200,29 +192,12 @@ where
         self.product(product, a.array, b.array, c.array, accumulate)
     }
 
+    fn matmul_with_bias(&self, product: ProductShape, _run_as: Transpose, a: R<'_>, b: R<'_>, bias: R<'_>, c: &mut W<'_>) -> Done {
+        self.biased_product(product, a.array, b.array, bias.array, c.array)
+    }
+
     fn grouped_matmul(&self, shape: GroupedShape, segments: &Segments, a: R<'_>, b: R<'_>, c: &mut W<'_>, accumulate: bool) -> Done {
-        let GroupedShape { stored, n, k } = shape;
-        for block in 0..segments.blocks() {
-            let own = block * k * n..(block + 1) * k * n;
-            let runs = segments.pieces(block, 0..segments.rows_of(block));
-            if stored != Transpose::Tn {
-                for rows in runs {
-                    let (of_a, of_c) = (rows.start * k..rows.end * k, rows.start * n..rows.end * n);
-                    let product = ProductShape { stored, m: rows.len(), n, k };
-                    self.product(product, a.array.part(of_a), b.array.part(own.clone()), c.array.part(of_c), accumulate)?;
-                }
-                continue;
-            }
-            // A block without rows is a product that sums over none.
-            let none = (segments.rows_of(block) == 0).then_some(0..0);
-            for (run, rows) in none.into_iter().chain(runs).enumerate() {
-                let (of_a, of_b) = (rows.start * k..rows.end * k, rows.start * n..rows.end * n);
-                let product = ProductShape { stored, m: k, n, k: rows.len() };
-                let add = accumulate || run > 0;
-                self.product(product, a.array.part(of_a), b.array.part(of_b), c.array.part(own.clone()), add)?;
-            }
-        }
-        Ok(())
+        self.products_of_experts(shape, segments, a.array, b.array, c.array, accumulate)
     }
 
     fn matmul_few_rows(&self, product: ProductShape, a: R<'_>, b: R<'_>, c: &mut W<'_>) -> Done {
@@ -260,7 +235,11 @@ where
     }
 
     fn sum_squares(&self, x: R<'_>, runs: &[Range<usize>]) -> Done {
-        Ok(self.queue(sum_scratch(x.elements()))?.sum_squares(self.totals.squares(), x.array, runs)?)
+        self.squares(runs.iter().map(|run| (x.array, run.clone())))
+    }
+
+    fn sum_squares_of_all(&self, arrays: &[(R<'_>, Vec<Range<usize>>)]) -> Done {
+        self.squares(arrays.iter().flat_map(|(x, runs)| runs.iter().map(|run| (x.array, run.clone()))))
     }
 
     fn adamw(&self, constants: &AdamW, p: &mut W<'_>, master: Option<&mut W<'_>>, g: R<'_>, m: &mut W<'_>, v: &mut W<'_>) -> Done {

@@ -14,6 +14,7 @@ mod lanes;
 mod operands;
 mod peers;
 mod samples;
+mod switches;
 #[cfg(all(test, emulated))]
 mod tests;
 mod totals;
@@ -37,6 +38,7 @@ pub use buffer::{DeviceBuffer, DeviceMover, DeviceView, DeviceViewMut};
 pub use devices::{DeviceKind, choose, emulate_by, have_rank, keep_apart};
 pub use lanes::Lanes;
 pub use samples::DeviceSamples;
+use switches::Switches;
 use totals::DeviceTotals;
 use uploads::Uploads;
 
@@ -56,6 +58,7 @@ pub struct Cuda<S> {
     scratch: RefCell<DeviceMemory>,
     arena: Arena,
     algorithms: Chosen,
+    switches: Switches,
     elements: PhantomData<fn() -> S>,
 }
 
@@ -84,6 +87,7 @@ where
     S::Real: Number,
 {
     fn new(rank: usize, threads: usize) -> Result<Self, Fault> {
+        let switches = Switches::told()?;
         let lanes = Lanes::new(devices::of_rank(rank)?)?;
         Ok(Self {
             pool: Pool::new(threads),
@@ -92,6 +96,7 @@ where
             scratch: RefCell::new(lanes.take(0)?),
             arena: Arena::default(),
             algorithms: Chosen::default(),
+            switches,
             lanes,
             elements: PhantomData,
         })

@@ -18,7 +18,7 @@ pub(super) fn product_of_device<B: Backend<Stored: Number>>(side: usize) -> Resu
     let [a, b, c] = memory.each_ref().map(|memory| memory.array(B::Stored::ELEMENT));
     [a, b].into_iter().try_for_each(|operand| lanes.up(&numbers, operand))?;
     let shape = ProductShape { stored: Transpose::Nn, m: side, n: side, k: side };
-    let product = Product { shape, a, b, c, accumulate: false, algorithm: None };
+    let product = Product { shape, a, b, c, accumulate: false, bias: None, algorithm: None };
     let run = || -> Result<(), Fault> {
         // SAFETY: the matrices are there until the stream is done, and apart.
         unsafe { lanes.driver().product(lanes.compute(), &product) }?;

@@ -292,7 +292,8 @@ impl Driver for Emulator {
         product.check();
         if let Some(algorithm) = product.algorithm {
             let (operands, result) = (product.a.element, product.c.element);
-            self.workspace_of(algorithm, ProductKind { shape: product.shape, operands, result })?;
+            let bias = product.bias.is_some();
+            self.workspace_of(algorithm, ProductKind { shape: product.shape, operands, result, bias })?;
         }
         self.push(on, Command::Product(*product))
     }

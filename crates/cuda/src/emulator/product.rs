@@ -55,6 +55,11 @@ unsafe fn multiply<S: Stored, C: Stored<Real = S::Real>>(product: &Product) {
             }
             sums.iter_mut().zip(&part).for_each(|(sum, part)| *sum += *part);
         }
+        if let Some(bias) = product.bias {
+            // SAFETY: the caller's promise: the bias is of what C has.
+            let bias = unsafe { slice::<C>(bias) };
+            sums.iter_mut().zip(bias).for_each(|(sum, bias)| *sum += bias.widen());
+        }
         for (c, sum) in c[row * n..(row + 1) * n].iter_mut().zip(&sums) {
             *c = C::rounded(if product.accumulate { c.widen() + *sum } else { *sum });
         }

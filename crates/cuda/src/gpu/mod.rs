@@ -6,14 +6,15 @@
 mod cache;
 mod compile;
 pub(crate) mod libraries;
+mod modules;
 mod products;
 mod reach;
 
 use std::collections::HashMap;
-use std::ffi::{CString, c_void};
+use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError, RwLock};
 
-use cudarc::driver::result::{DriverError, ctx, device, event, module, primary_ctx, stream};
+use cudarc::driver::result::{DriverError, ctx, device, event, primary_ctx, stream};
 use cudarc::driver::{result, sys};
 
 use crate::array::Format;
@@ -21,7 +22,7 @@ use crate::driver::{
     Address, Algorithm, Candidate, Driver, Event, Fault, Launch, Memory, Place, Product, ProductKind, Stream, THREADS,
 };
 use crate::nccl;
-use crate::sources::{Source, entry_point};
+use crate::sources::entry_point;
 pub use compile::{Compiled, compile};
 use libraries::DRIVER;
 use products::{Products, WORKSPACE};
@@ -116,34 +117,6 @@ impl Gpu {
     fn enter(&self) -> Result<(), Fault> {
         // SAFETY: the context lives as long as the device is open.
         unsafe { ctx::set_current(self.context) }.asked("using the context")
-    }
-
-    /// The handle of a kernel, whose file is compiled and loaded when it is first needed.
-    fn function(&self, kernel: &'static str, format: Format) -> Result<sys::CUfunction, Fault> {
-        let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(function) = functions.get(&(kernel, format)) {
-            return Ok(*function as sys::CUfunction);
-        }
-        let entry = entry_point(kernel, format);
-        let missing = || Fault { library: DRIVER.name, code: -1, text: format!("there is no kernel {entry}") };
-        let module = self.module(Source::of(kernel).ok_or_else(missing)?, format)?;
-        let name = CString::new(entry.as_str()).expect("names have no zeros");
-        // SAFETY: the module is loaded.
-        let function = unsafe { module::get_function(module, name) }.asked(&format!("looking for {entry}"))?;
-        functions.insert((kernel, format), function as usize);
-        Ok(function)
-    }
-
-    fn module(&self, source: Source, format: Format) -> Result<sys::CUmodule, Fault> {
-        let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(module) = modules.get(&(source.name, format)) {
-            return Ok(*module as sys::CUmodule);
-        }
-        let image = cache::image(source, format, &self.architecture)?;
-        // SAFETY: the image is machine code that the compiler made.
-        let module = unsafe { module::load_data(image.as_ptr().cast()) }.asked(&format!("loading {}", source.name))?;
-        modules.insert((source.name, format), module as usize);
-        Ok(module)
     }
 
     /// The workspace of a stream's products.

@@ -36,6 +36,7 @@ struct Key {
     of: Element,
     to: Element,
     alignments: [u32; 3],
+    bias: bool,
 }
 
 impl Key {
@@ -43,11 +44,13 @@ impl Key {
         // The largest power of two, up to that of allocations, that divides an address.
         let alignment = |array: Array| 1 << array.at.0.trailing_zeros().min(ALIGNED.trailing_zeros());
         let alignments = [product.a, product.b, product.c].map(alignment);
-        Self { shape: product.shape, of: product.a.element, to: product.c.element, alignments }
+        let (shape, of, to, bias) = (product.shape, product.a.element, product.c.element, product.bias.is_some());
+        Self { shape, of, to, alignments, bias }
     }
 
     fn of(kind: ProductKind) -> Self {
-        Self { shape: kind.shape, of: kind.operands, to: kind.result, alignments: [ALIGNED as u32; 3] }
+        let ProductKind { shape, operands, result, bias } = kind;
+        Self { shape, of: operands, to: result, alignments: [ALIGNED as u32; 3], bias }
     }
 }
 
@@ -80,6 +83,9 @@ impl Products {
         let key = Key::new(product);
         let of = |error| fault(error, &format!("{key:?}"));
         let described = Described::new(key).map_err(of)?;
+        if let Some(bias) = product.bias {
+            described.add(bias.at).map_err(of)?;
+        }
         let algorithm = match product.algorithm {
             Some(algorithm) => to_library(algorithm),
             None => self.algorithm(key, &described).map_err(of)?,
@@ -225,11 +231,11 @@ impl Described {
         for (attribute, when) in turned {
             // `CUBLAS_OP_T` or `CUBLAS_OP_N` of `cublasOperation_t`, which the library's own header takes from another.
             let operation = i32::from(stored == when);
-            // SAFETY: the descriptor lives, and the attribute is such a number.
-            unsafe {
-                let at = (&raw const operation).cast();
-                result::set_matmul_desc_attribute(described.product, attribute, at, size_of::<i32>())?;
-            }
+            described.set(attribute, operation)?;
+        }
+        if key.bias {
+            // Rows of its C' are columns of C: each gets an element of the bias, which has C's type.
+            described.set(Of::CUBLASLT_MATMUL_DESC_EPILOGUE, sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS as u32)?;
         }
         // Rows and columns as the library counts them.
         let first = if stored == Transpose::Nt { (k, n) } else { (n, k) };
@@ -239,6 +245,17 @@ impl Described {
             *layout = result::create_matrix_layout(data_type(element), rows as u64, cols as u64, rows as i64)?;
         }
         Ok(described)
+    }
+
+    /// Where the bias is.
+    fn add(&self, bias: Address) -> Result<(), CublasError> {
+        self.set(Of::CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias.0)
+    }
+
+    /// Sets an attribute to a number of its type.
+    fn set<T: Copy>(&self, attribute: Of, value: T) -> Result<(), CublasError> {
+        // SAFETY: the descriptor lives; the library reads as many bytes as it is told.
+        unsafe { result::set_matmul_desc_attribute(self.product, attribute, (&raw const value).cast(), size_of::<T>()) }
     }
 }
 

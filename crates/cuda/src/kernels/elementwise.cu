@@ -36,6 +36,53 @@ KERNEL(sum_of_squares)(double* partials, const S* x, i64 n) {
     }
 }
 
+// What the sum of squares of one array needs: its elements, whether they are as stored, and the first of its blocks of
+// SUM_BLOCK elements, counted through all arrays.
+struct Squares {
+    const void* x;
+    i64 n, is_stored, first;
+};
+
+// partials = those of sum_of_squares, of all arrays of a table, one after another.
+KERNEL(sum_of_squares_of_all)(double* partials, const Squares* table, i64 count, i64 blocks) {
+    for (EACH_BY_WARP(block, blocks)) {
+        i64 low = 0, beyond = count;
+        while (beyond - low > 1) {
+            i64 middle = (low + beyond) / 2;
+            if (table[middle].first <= block) low = middle;
+            else beyond = middle;
+        }
+        const Squares& of = table[low];
+        i64 first = (block - of.first) * SUM_BLOCK, end = first + SUM_BLOCK < of.n ? first + SUM_BLOCK : of.n;
+        double sum = 0;
+        for (i64 at = first + lane(); at < end; at += 32) {
+            double x = of.is_stored ? (double)widen(((const S*)of.x)[at]) : (double)((const R*)of.x)[at];
+            sum += x * x;
+        }
+        sum = warp_sum(sum);
+        if (lane() == 0) partials[block] = sum;
+    }
+}
+
+// sums = of each array of a table the sum of its partial sums, as add_partials forms it.
+KERNEL(add_partials_of_all)(double* sums, const double* partials, const Squares* table, i64 count, i64 blocks) {
+    for (EACH_BY_WARP(i, count)) {
+        i64 end = i + 1 < count ? table[i + 1].first : blocks;
+        double sum = 0;
+        for (i64 at = table[i].first + lane(); at < end; at += 32) sum += partials[at];
+        sum = warp_sum(sum);
+        if (lane() == 0) sums[i] = sum;
+    }
+}
+
+// total[0] += sums, one after another.
+KERNEL(add_sums)(double* total, const double* sums, i64 n) {
+    if (blockIdx.x > 0 || threadIdx.x > 0) return;
+    double sum = total[0];
+    for (i64 at = 0; at < n; at++) sum += sums[at];
+    total[0] = sum;
+}
+
 // total[0] += the sum of the partial sums, by one warp.
 KERNEL(add_partials)(double* total, const double* partials, i64 n) {
     if (blockIdx.x > 0 || threadIdx.x >= 32) return;

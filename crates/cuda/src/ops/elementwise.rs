@@ -1,7 +1,5 @@
 //! Whole arrays.
 
-use std::ops::Range;
-
 use crate::array::{Array, Element};
 use crate::driver::Place;
 use crate::queue::{Done, Queue};
@@ -13,6 +11,22 @@ const SUM_BLOCK: usize = 4096;
 /// Bytes of scratch that a sum over so many elements needs.
 pub fn sum_scratch(elements: usize) -> usize {
     elements.div_ceil(SUM_BLOCK) * Element::F64.bytes()
+}
+
+/// The table of arrays that [`Queue::sum_squares_of_all`] reads, in words of 4 bytes, and how many blocks of elements they have.
+pub fn squares_table(arrays: &[Array]) -> (Vec<u32>, usize) {
+    let (mut words, mut blocks) = (Vec::new(), 0);
+    for x in arrays {
+        let is_stored = x.element != x.element.real();
+        words.extend(words![*x, x.len, is_stored, blocks]);
+        blocks += x.len.div_ceil(SUM_BLOCK);
+    }
+    (words.into_iter().flat_map(|word| [word as u32, (word >> 32) as u32]).collect(), blocks)
+}
+
+/// Bytes of scratch that [`Queue::sum_squares_of_all`] needs.
+pub fn squares_scratch(count: usize, blocks: usize) -> usize {
+    (count + blocks) * Element::F64.bytes()
 }
 
 impl Queue<'_> {
@@ -47,15 +61,23 @@ impl Queue<'_> {
         self.each("scale", x.element.format(), x.len, &words![x, factor, x.len])
     }
 
-    /// Adds the squares of the elements in `runs` to `total` `[1]`, `f64`: see [`quadrille_tensor::sum_of_squares`].
-    pub fn sum_squares(&self, total: Array, x: Array, runs: &[Range<usize>]) -> Done {
-        for run in runs.iter().filter(|run| !run.is_empty()) {
-            let x = x.part(run.clone());
-            let partials = self.scratch(x.len.div_ceil(SUM_BLOCK), Element::F64);
-            self.each_by_warp("sum_of_squares", x.element.format(), partials.len, &words![partials, x, x.len])?;
-            self.add_partials(total, partials)?;
-        }
-        Ok(())
+    /// Adds the squares of some elements to `total` `[1]`, `f64`: see [`quadrille_tensor::sum_of_squares`].
+    pub fn sum_squares(&self, total: Array, x: Array) -> Done {
+        let partials = self.scratch(x.len.div_ceil(SUM_BLOCK), Element::F64);
+        self.each_by_warp("sum_of_squares", x.element.format(), partials.len, &words![partials, x, x.len])?;
+        self.add_partials(total, partials)
+    }
+
+    /// [`sum_squares`](Self::sum_squares) of several arrays by three kernels, to the same bits: of the `count` that a table has,
+    /// of [`squares_table`]; values are stored as `stored`.
+    pub fn sum_squares_of_all(&self, stored: Element, table: Array, count: usize, blocks: usize, total: Array) -> Done {
+        assert_eq!((total.len, total.element), (1, Element::F64));
+        let scratch = self.scratch(blocks + count, Element::F64);
+        let (partials, sums) = (scratch.part(0..blocks), scratch.part(blocks..blocks + count));
+        let (format, plain) = (stored.format(), Element::F64.format());
+        self.each_by_warp("sum_of_squares_of_all", format, blocks, &words![partials, table, count, blocks])?;
+        self.each_by_warp("add_partials_of_all", plain, count, &words![sums, partials, table, count, blocks])?;
+        self.each("add_sums", plain, count.min(1), &words![total, sums, count])
     }
 
     /// Adds partial sums to `total` `[1]`, both `f64`.

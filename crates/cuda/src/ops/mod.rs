@@ -27,7 +27,7 @@ pub use adamw::{ParameterArrays, update_table, update_words};
 pub use attention::{Saved, attention_scratch};
 pub use cached::cached_scratch;
 pub use cross_entropy::loss_scratch;
-pub use elementwise::sum_scratch;
+pub use elementwise::{squares_scratch, squares_table, sum_scratch};
 pub use embedding::Places;
 pub use experts::{losses_scratch, route_scratch, spread_scratch};
 pub use head_norm::head_norm_scratch;

@@ -1,6 +1,6 @@
 //! Whole arrays, the optimizer, kept elements.
 
-use quadrille_cuda::{Array, Number, ParameterArrays, update_table, update_words};
+use quadrille_cuda::{Array, Number, ParameterArrays, squares_table, update_table, update_words};
 use quadrille_tensor::{
     AdamW, Element, adamw, adamw_master, add_assign, compress, expand, round, rounded, scale, squared_error,
     squared_error_loss, sum_of_squares,
@@ -42,10 +42,30 @@ fn squares<S: Value>() {
     let expected: f64 = runs.iter().map(|run| sum_of_squares(&pool(), &x[run.clone()])).sum();
     let got = in_every_seed(|device| {
         let total = device.up(&[3.0_f64]);
-        device.queue().sum_squares(total, device.up(&x), &runs).unwrap();
+        let x = device.up(&x);
+        runs.iter().for_each(|run| device.queue().sum_squares(total, x.part(run.clone())).unwrap());
         device.down::<f64>(total)
     });
     near_to(&got, &[expected + 3.0], 1e-13);
+}
+
+/// Squares of arrays of several sizes, more than a block and one, as stored and as computed with, are summed at once as one by
+/// one.
+fn squares_of_all<S: Value>() {
+    let (stored, reals) = (numbers::<S>(1, 20_000), numbers::<S::Wide>(2, 9_000));
+    let got = in_every_seed(|device| {
+        let (queue, stored, reals) = (device.queue(), device.up(&stored), device.up(&reals));
+        let arrays = [stored.part(0..1), reals, stored.part(3..4099), stored.part(4096..20_000), reals.part(5..6)];
+        let [one_by_one, at_once, none] = [0; 3].map(|_| device.up(&[3.0_f64]));
+        arrays.iter().for_each(|array| queue.sum_squares(one_by_one, *array).unwrap());
+        let (table, blocks) = squares_table(&arrays);
+        assert_eq!(blocks, 1 + 3 + 1 + 4 + 1);
+        queue.sum_squares_of_all(S::ELEMENT, device.up(&table), arrays.len(), blocks, at_once).unwrap();
+        queue.sum_squares_of_all(S::ELEMENT, nowhere::<u32>(), 0, 0, none).unwrap();
+        [one_by_one, at_once, none].map(|total| device.down::<f64>(total)[0].to_bits())
+    });
+    assert_eq!((got[0], got[2]), (got[1], 3.0_f64.to_bits()));
+    assert!(f64::from_bits(got[0]) > 1e4, "the squares of 30,000 numbers up to 2");
 }
 
 fn squared_errors<S: Value>() {
@@ -223,4 +243,4 @@ fn nothing<S: Value>() {
     device.driver.synchronize(device.stream).unwrap();
 }
 
-in_each_format!(optimizer_of_all sums_and_scales squares squared_errors optimizer kept_elements reduced nothing);
+in_each_format!(optimizer_of_all sums_and_scales squares squares_of_all squared_errors optimizer kept_elements reduced nothing);

@@ -1,9 +1,9 @@
 //! The emulated device itself: what it must find, and what it must let pass.
 
-use quadrille_cuda::{Fault, Format, Launch, Place, Product, THREADS};
-use quadrille_tensor::{ProductShape, Transpose, matmul};
+use quadrille_cuda::{Array, Fault, Format, Launch, Number, Place, Product, THREADS};
+use quadrille_tensor::{ProductShape, Shape, Stored, Transpose, matmul};
 
-use crate::support::{Device, Value, in_each_format, in_every_seed, near, numbers, pool};
+use crate::support::{Device, Value, equal, in_each_format, in_every_seed, near, numbers, pool};
 
 const COUNT: usize = THREADS as usize;
 
@@ -177,7 +177,7 @@ fn product<S: Value, C: Value<Wide = S::Wide>>(shape: ProductShape, accumulate: 
     matmul(&pool(), shape, &a, &b, &mut expected, accumulate);
     let got = in_every_seed(|device| {
         let c = if accumulate { device.up(&c) } else { device.poison::<C>(m * n) };
-        let product = Product { shape, a: device.up(&a), b: device.up(&b), c, accumulate, algorithm: None };
+        let product = Product { shape, a: device.up(&a), b: device.up(&b), c, accumulate, bias: None, algorithm: None };
         // SAFETY: the operands stay until the device is dropped.
         unsafe { device.driver.product(device.stream, &product) }.unwrap();
         device.down::<C>(c)
@@ -185,4 +185,35 @@ fn product<S: Value, C: Value<Wide = S::Wide>>(shape: ProductShape, accumulate: 
     near(&got, &expected);
 }
 
-in_each_format!(products);
+/// A product with a bias, in what C has, is the sum of both before it is rounded: the bits of both apart where nothing is rounded
+/// between.
+fn biased_products<S: Value>() {
+    let shape = ProductShape { stored: Transpose::Nt, m: 7, n: 5, k: 9 };
+    let (a, b, bias) = (numbers::<S>(1, 7 * 9), numbers::<S>(2, 5 * 9), numbers::<S>(3, 5));
+    let wide = |x: &[S]| x.iter().map(|x| x.widen()).collect::<Vec<S::Wide>>();
+    let mut sums = vec![S::Wide::ZERO; 7 * 5];
+    matmul(&pool(), shape, &wide(&a), &wide(&b), &mut sums, false);
+    let both = |(at, sum): (usize, &S::Wide)| S::rounded(*sum + bias[at % 5].widen());
+    let expected: Vec<S> = sums.iter().enumerate().map(both).collect();
+    let got = in_every_seed(|device| {
+        let (a, b, bias) = (device.up(&a), device.up(&b), device.up(&bias));
+        let run = |bias: Option<Array>| {
+            let c = device.poison::<S>(7 * 5);
+            let product = Product { shape, a, b, c, accumulate: false, bias, algorithm: None };
+            // SAFETY: the operands stay until the device is dropped.
+            unsafe { device.driver.product(device.stream, &product) }.unwrap();
+            c
+        };
+        let (at_once, apart) = (run(Some(bias)), run(None));
+        let reals = device.up(&wide(&numbers::<S>(3, 5)));
+        device.queue().bias_forward(Shape { rows: 7, cols: 5 }, apart, reals).unwrap();
+        [at_once, apart].map(|c| device.down::<S>(c))
+    });
+    near(&got[0], &expected);
+    match S::ELEMENT == S::Wide::ELEMENT {
+        true => equal(&got[0], &got[1]),
+        false => assert_ne!(got[0], got[1], "rounded twice"),
+    }
+}
+
+in_each_format!(products biased_products);

@@ -37,6 +37,10 @@ pub enum Part {
     WholeNorms,
     /// Updates of all parameters by one kernel do nothing.
     Updates,
+    /// Products add no bias.
+    Biases,
+    /// Squares of several arrays by one kernel are not summed.
+    Squares,
     /// Kernels are taken to reach all memory, whosever it is.
     Reach,
     /// Events are taken for reached before they are.
@@ -46,7 +50,7 @@ pub enum Part {
 /// What orders streams.
 pub const PARTS: [Part; 6] = [Part::Nothing, Part::Waits, Part::Records, Part::Fences, Part::Kernels, Part::Clears];
 /// What is done at once, where layouts let it be.
-pub const AT_ONCE: [Part; 2] = [Part::WholeNorms, Part::Updates];
+pub const AT_ONCE: [Part; 4] = [Part::WholeNorms, Part::Updates, Part::Biases, Part::Squares];
 
 /// What is known of a stream: whether kernels run in it, and whether it copies to or from the host's memory.
 #[derive(Debug, Clone, Copy)]
@@ -187,6 +191,7 @@ impl Driver for Careless {
         let left_out = match self.leaves_out {
             Part::WholeNorms => launch.kernel.starts_with("whole_"),
             Part::Updates => launch.kernel == "adamw_of_all",
+            Part::Squares => launch.kernel == "add_sums",
             _ => false,
         };
         if left_out {
@@ -197,8 +202,9 @@ impl Driver for Careless {
     }
 
     unsafe fn product(&self, on: Stream, product: &Product) -> Result<(), Fault> {
+        let bias = if self.leaves_out == Part::Biases { None } else { product.bias };
         // SAFETY: the caller's promise.
-        unsafe { self.device.product(on, product) }
+        unsafe { self.device.product(on, &Product { bias, ..*product }) }
     }
 }
 
@@ -247,7 +253,7 @@ pub fn passes_apart(test: &str, leaves_out: Part) -> bool {
 fn passes_by(test: &str, leaves_out: Part, devices: usize, mut command: Command) -> bool {
     command.args(["--exact", test]).env("QUADRILLE_SEED", "3").env("QUADRILLE_CASES", "2");
     // What fails is not looked into.
-    command.env("QUADRILLE_EMULATED_DEVICES", devices.to_string());
+    command.env("QUADRILLE_EMULATED_DEVICES", devices.to_string()).env("QUADRILLE_DEVICE_SWITCHES", "bias=on");
     command.env("PROPTEST_MAX_SHRINK_ITERS", "0").env(LEAVES_OUT, format!("{leaves_out:?}"));
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let start = Instant::now();

@@ -103,7 +103,8 @@ pub trait Backend: Sized + 'static {
     /// Places of kept elements in the tile of a pruned weight.
     type Indices;
 
-    /// Whether neighbouring operations are done at once where a method for them is there, to the same bits.
+    /// Whether neighbouring operations are done at once where a method for them is there: to the same bits, if it says nothing
+    /// else.
     const FUSES: bool = false;
 
     // Memory.
@@ -171,6 +172,9 @@ pub trait Backend: Sized + 'static {
     fn use_algorithms(&self, chosen: &Algorithms) -> Done { Err(EngineError::OtherAlgorithms { of: chosen.device.clone(), here: "the processor".into() }) }
     /// See [`quadrille_tensor::matmul_as`]; run as stored it is [`quadrille_tensor::matmul`].
     fn matmul(&self, product: ProductShape, run_as: Transpose, a: Self::View<'_>, b: Self::View<'_>, c: &mut Self::ViewMut<'_>, accumulate: bool) -> Done;
+    /// [`matmul`](Self::matmul), and [`bias_forward`](Self::bias_forward) of its result: at once the sum may be rounded once, and
+    /// the bias before. Asked for where [`FUSES`](Self::FUSES).
+    fn matmul_with_bias(&self, _product: ProductShape, _run_as: Transpose, _a: Self::View<'_>, _b: Self::View<'_>, _bias: Self::View<'_>, _c: &mut Self::ViewMut<'_>) -> Done { unreachable!("it fuses nothing") }
     /// See [`quadrille_tensor::grouped_matmul`].
     fn grouped_matmul(&self, shape: GroupedShape, segments: &Segments, a: Self::View<'_>, b: Self::View<'_>, c: &mut Self::ViewMut<'_>, accumulate: bool) -> Done;
     /// See [`quadrille_tensor::matmul_few_rows`].
@@ -194,6 +198,8 @@ pub trait Backend: Sized + 'static {
     fn round(&self, p: &mut Self::ViewMut<'_>, master: Self::View<'_>) -> Done;
     /// Adds the squares of the elements in `runs` to [`Totals::norm_squared`].
     fn sum_squares(&self, x: Self::View<'_>, runs: &[Range<usize>]) -> Done;
+    /// [`sum_squares`](Self::sum_squares) of several arrays, one after another. Asked for where [`FUSES`](Self::FUSES).
+    fn sum_squares_of_all(&self, _arrays: &[(Self::View<'_>, Vec<Range<usize>>)]) -> Done { unreachable!("it fuses nothing") }
     /// See [`quadrille_tensor::adamw`], with a master copy [`quadrille_tensor::adamw_master`]: with the scale, and only if,
     /// [`prepare_update`](Self::prepare_update) has said so.
     fn adamw(&self, constants: &AdamW, p: &mut Self::ViewMut<'_>, master: Option<&mut Self::ViewMut<'_>>, g: Self::View<'_>, m: &mut Self::ViewMut<'_>, v: &mut Self::ViewMut<'_>) -> Done;

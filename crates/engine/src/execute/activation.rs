@@ -1,7 +1,7 @@
 //! Biases, activation functions, dropout and the residual stream.
 
 use quadrille_spec::Activation;
-use quadrille_step::{Scaled, kind};
+use quadrille_step::{Scaled, ValueId, kind};
 use quadrille_tensor::{Curve, Element as _, Stored as _};
 
 use crate::backend::{View, ViewMut};
@@ -26,10 +26,19 @@ fn curve(function: Activation) -> (Curve, bool) {
 impl<B: Backend> RankEngine<'_, B> {
     pub(super) fn bias(&mut self, op: &kind::Bias) -> Swept {
         let kind::Bias { bias, output, .. } = *op;
+        if self.is_biased(output) {
+            return Ok(self.local_elements(output));
+        }
         self.write(output, |rank, x| {
             rank.backend.bias_forward(rank.shape(output), x, rank.read(bias)?)?;
             Ok(x.elements())
         })
+    }
+
+    /// Whether the product has added the bias; known once.
+    fn is_biased(&mut self, output: ValueId) -> bool {
+        let storage = self.storage(output);
+        self.biased.take_if(|biased| *biased == storage).is_some()
     }
 
     pub(super) fn bias_backward(&mut self, op: &kind::BiasBackward) -> Swept {
@@ -43,6 +52,7 @@ impl<B: Backend> RankEngine<'_, B> {
 
     pub(super) fn bias_activation(&mut self, op: &kind::BiasActivation) -> Swept {
         let kind::BiasActivation { function, bias, output, activated, .. } = *op;
+        let bias = if self.is_biased(output) { None } else { bias };
         self.write(activated, |rank, y| {
             rank.write(output, |rank, pre| {
                 let (shape, bias) = (rank.shape(activated), rank.read_some(bias)?);

@@ -30,6 +30,25 @@ impl<B: Backend> RankEngine<'_, B> {
         Ok(())
     }
 
+    /// A product, and the bias that the next operation adds to it where it is one kernel's.
+    pub(crate) fn biased_gemm(&mut self, op: &kind::Gemm, bias: ValueId) -> Done {
+        let kind::Gemm { pass, left, right, output, .. } = *op;
+        let product = op.product(self.program);
+        let (groups, is_generation) = (op.groups(self.program), matches!(self.program.purpose, Purpose::Generation(_)));
+        if groups > 1 || self.value(left).counts.is_some() || is_generation {
+            return self.gemm(op);
+        }
+        let run_as = transpose(self.matmuls.choice(&product));
+        let flops = self.write(output, |rank, c| {
+            let (a, b, bias) = (rank.read(left)?, rank.read(right)?, rank.read(bias)?);
+            rank.backend.matmul_with_bias(shape(&product), run_as, a, b, bias, c)?;
+            Ok(2 * c.elements() as u64 * (a.elements() / product.m) as u64)
+        })?;
+        self.biased = Some(self.storage(output));
+        self.count_flops(pass, flops);
+        Ok(())
+    }
+
     /// The products of several experts, whose rows lie in as many segments as ranks they have come from.
     fn grouped_gemm(&mut self, op: &kind::Gemm, product: Product, groups: usize) -> Done {
         let kind::Gemm { pass, left, right, output, write, .. } = *op;

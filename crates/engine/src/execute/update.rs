@@ -1,5 +1,7 @@
 //! Accumulation of gradients, the norm, the optimizer.
 
+use std::ops::Range;
+
 use quadrille_spec::{Axis, CollectiveKind};
 use quadrille_step::{BucketId, ParameterId, kind};
 use quadrille_tensor::AdamW;
@@ -52,15 +54,28 @@ impl<'a, B: Backend> RankEngine<'a, B> {
         }
         let elements = program.valid_elements(gradient, place);
         let runs = match parameter.shared.filter(|shared| !place.on(Axis::X).is_multiple_of(shared.copies)) {
-            None => std::iter::once(0..elements).collect(),
+            None => vec![Range { start: 0, end: elements }],
             // The first rank of a block counts what all of them hold.
             Some(shared) => {
                 let runs = Shard::of(program, parameter, gradient, place).runs();
                 let own = runs.filter(|run| !shared.is_copied(run.col));
-                own.map(|run| run.local..run.local + run.len).collect::<Vec<_>>()
+                own.map(|run| run.local..run.local + run.len).collect()
             }
         };
-        self.backend.sum_squares(self.read(gradient)?.part(0..elements), &runs)
+        if B::FUSES {
+            // Those of others are summed with them.
+            self.squares.push((gradient, runs));
+            return Ok(());
+        }
+        self.backend.sum_squares(self.read(gradient)?, &runs)
+    }
+
+    /// Sums the squares that wait.
+    pub(crate) fn sum_waiting(&mut self) -> Done {
+        let waiting = std::mem::take(&mut self.squares);
+        let read = |(gradient, runs)| Ok((self.read(gradient)?, runs));
+        let gradients = waiting.into_iter().map(read).collect::<Result<Vec<_>, EngineError>>()?;
+        self.backend.sum_squares_of_all(&gradients)
     }
 
     pub(super) fn adamw(&mut self, op: &kind::AdamW) -> Result<usize, EngineError> {

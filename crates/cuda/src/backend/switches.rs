@@ -1,0 +1,69 @@
+//! What a rank does at once or in another order than one by one, each to be switched on or off where it is measured.
+
+use crate::driver::Fault;
+
+/// The variable that switches.
+const VARIABLE: &str = "QUADRILLE_DEVICE_SWITCHES";
+
+/// What is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Switches {
+    /// Products add the bias that follows.
+    pub bias: bool,
+    /// Squares of all gradients are summed by one kernel.
+    pub squares: bool,
+}
+
+impl Default for Switches {
+    fn default() -> Self {
+        Self { bias: false, squares: true }
+    }
+}
+
+impl Switches {
+    /// The usual ones, but for what the environment says.
+    pub fn told() -> Result<Self, Fault> {
+        std::env::var(VARIABLE).map_or(Ok(Self::default()), |text| Self::parse(&text))
+    }
+
+    fn parse(text: &str) -> Result<Self, Fault> {
+        let mut switches = Self::default();
+        for one in text.split(',').filter(|one| !one.is_empty()) {
+            let (name, on) = match one.split_once('=') {
+                Some((name, "on")) => (name, true),
+                Some((name, "off")) => (name, false),
+                _ => return Err(refused(one)),
+            };
+            match name {
+                "bias" => switches.bias = on,
+                "squares" => switches.squares = on,
+                _ => return Err(refused(one)),
+            }
+        }
+        Ok(switches)
+    }
+}
+
+fn refused(one: &str) -> Fault {
+    let text = format!(
+        "{VARIABLE} has '{one}', which is no switch: give bias or squares, each with =on or =off, with commas between"
+    );
+    Fault { library: "quadrille", code: -1, text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn switches_are_read_in_their_order_and_others_refused() {
+        assert_eq!(Switches::parse("").unwrap(), Switches::default());
+        let told = Switches { bias: true, squares: false };
+        assert_eq!(Switches::parse("bias=on,squares=off").unwrap(), told);
+        assert_eq!(Switches::parse("squares=off,squares=on,bias=off").unwrap(), Switches::default());
+        for wrong in ["bias", "bias=1", "biases=on", "bias=on;squares=on", " bias=on"] {
+            let fault = Switches::parse(wrong).unwrap_err().to_string();
+            assert!(fault.contains(&format!("'{wrong}'")) && fault.contains("bias or squares"), "{fault}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What is switched on or off changes no bit, but for biases in bf16, and is found where it is missing.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::process::Command;
+
+use quadrille_cuda::DeviceKind;
+use quadrille_engine::{Device, Hyper, RunEvent, TrainOptions, random_batch};
+use quadrille_spec::{ElementType, Layout, LayoutRequest, Model};
+use quadrille_step::StepProgram;
+
+/// The variable that switches.
+const SWITCHES: &str = "QUADRILLE_DEVICE_SWITCHES";
+/// The type, the grid and what is recomputed, in a process of its own.
+const RUN: &str = "QUADRILLE_TEST_RUN";
+/// What its lines with numbers begin with.
+const TOLD: &str = "step told: ";
+
+/// Three steps of several microbatches; what each gives is told in all bits.
+#[test]
+fn a_run_is_trained_and_told() {
+    let Ok(run) = env::var(RUN) else { return };
+    let [dtype, grid, recompute] = run.split(' ').collect::<Vec<_>>().try_into().unwrap();
+    let model = Model::gpt(2, 8, 2, 32, 6);
+    let mut request = LayoutRequest::new(grid.parse().unwrap(), 16);
+    (request.microbatch, request.recompute) = (Some(2), recompute.parse().unwrap());
+    let formats = [ElementType::F64, ElementType::F32, ElementType::Bf16];
+    request.dtype = formats.into_iter().find(|format| format.to_string() == dtype).unwrap();
+    let program = StepProgram::new(&model, &Layout::new(&model, &request).unwrap()).unwrap();
+    let batch = random_batch(&model, 1, program.layout.seq_len);
+    let hyper = Hyper { learning_rate: 3e-2, warmup_steps: 0, ..Hyper::default() };
+    let mut tell = |event: RunEvent| {
+        if let RunEvent::Step(record) = event {
+            println!("{TOLD}{:x} {:x}", record.loss.to_bits(), record.grad_norm.to_bits());
+        }
+        Ok(())
+    };
+    let options = TrainOptions::new(3, hyper, 1);
+    let outcome = DeviceKind::Emulated.train(&program, &options, &batch, None, &mut tell).unwrap();
+    assert_eq!(outcome.difference, None, "ledgers are counted as they were predicted");
+}
+
+/// The lines of such a run in a process with these switches.
+fn told(switches: &str, run: &str) -> Vec<String> {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["--exact", "switched::a_run_is_trained_and_told", "--nocapture"]);
+    let output = command.env(SWITCHES, switches).env(RUN, run).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{switches} {run}: {text}{}", String::from_utf8_lossy(&output.stderr));
+    let lines: Vec<String> =
+        text.lines().filter_map(|line| line.split_once(TOLD)).map(|(_, line)| line.to_owned()).collect();
+    assert_eq!(lines.len(), 3, "{text}");
+    lines
+}
+
+/// Half as much at once, or all of it, gives the same steps; so do passes that are recomputed.
+#[test]
+fn switches_change_no_bit_but_biases_in_bf16() {
+    if env::var("QUADRILLE_TEST_DEVICE").is_ok() {
+        return;
+    }
+    for dtype in ["f64", "f32", "bf16"] {
+        for grid in ["data=2", "x=2,z=2"] {
+            let run = |recompute: &str| format!("{dtype} {grid} {recompute}");
+            let apart = told("bias=off,squares=off", &run("none"));
+            assert_eq!(told("bias=off", &run("none")), apart, "{dtype} {grid}: squares");
+            let with_biases = told("bias=on", &run("none"));
+            assert_eq!(with_biases == apart, dtype != "bf16", "{dtype} {grid}: biases that products add");
+            for recompute in ["selective", "full"] {
+                assert_eq!(
+                    told("bias=on", &run(recompute)),
+                    with_biases,
+                    "{dtype} {grid}: biases, recomputed {recompute}"
+                );
+            }
+        }
+    }
+    // Three steps are three, or nothing would be shown.
+    assert_eq!(told("", "f64 data=2 none").iter().collect::<BTreeSet<_>>().len(), 3);
+}
+
+#[test]
+fn unknown_switches_are_refused() {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["--exact", "switched::a_run_is_trained_and_told"]);
+    let output = command.env(SWITCHES, "biases=on").env(RUN, "f64 data=2 none").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && text.contains("'biases=on'"), "{text}");
+}
