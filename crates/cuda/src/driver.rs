@@ -162,6 +162,8 @@ pub trait Driver: Send + Sync + 'static {
     /// These bytes, which nobody has written, are to be nobody's until the memory that they are in is freed: a device that can
     /// tell finds whoever writes them.
     fn guard(&self, _at: Address, _bytes: usize) {}
+    /// Bytes of a piece by which numbers come to the host.
+    fn piece(&self) -> usize;
     /// Bytes that products take beside their operands, in every stream that has some.
     fn workspace(&self) -> usize {
         0
@@ -203,8 +205,19 @@ pub trait Driver: Send + Sync + 'static {
     fn wait(&self, on: Stream, event: Event) -> Result<(), Fault>;
     /// Whether the event is reached.
     fn query(&self, event: Event) -> Result<bool, Fault>;
+    /// Waits until the event is reached.
+    fn await_event(&self, event: Event) -> Result<(), Fault>;
     /// Waits until all commands of the stream are done.
     fn synchronize(&self, stream: Stream) -> Result<(), Fault>;
+
+    /// So many bytes of the host's memory that copies read and write by themselves while the host goes on: others may be copied
+    /// by the host, piece by piece. At least one byte, of any contents.
+    fn pin(&self, bytes: usize) -> Result<*mut u8, Fault>;
+    /// Gives such memory back.
+    ///
+    /// # Safety
+    /// It was taken here, and no command that is not done uses it.
+    unsafe fn unpin(&self, at: *mut u8) -> Result<(), Fault>;
 
     /// Copies bytes.
     ///

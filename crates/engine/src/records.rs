@@ -151,6 +151,8 @@ pub struct DeviceUse {
     pub workspace: u64,
     /// Samples, tables, and what kernels and collectives need between two stages.
     pub scratch: u64,
+    /// Of the host's memory, pinned for what goes to the device and comes from it.
+    pub pinned: u64,
     /// In use on the device by anybody: with contexts, compiled kernels and other ranks.
     pub used: u64,
     /// Of the device.

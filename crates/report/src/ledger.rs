@@ -43,12 +43,12 @@ pub fn of_run(program: &StepProgram, outcome: &TrainOutcome) -> Text {
 
 /// What the first rank has on its device.
 pub(crate) fn device(memory: DeviceUse) -> String {
-    let DeviceUse { buffers, alignment, workspace, scratch, used, total } = memory;
-    let [buffers, alignment, workspace, scratch, used, total] =
-        [buffers, alignment, workspace, scratch, used, total].map(bytes);
+    let DeviceUse { buffers, alignment, workspace, scratch, pinned, used, total } = memory;
+    let [buffers, alignment, workspace, scratch, pinned, used, total] =
+        [buffers, alignment, workspace, scratch, pinned, used, total].map(bytes);
     format!(
-        "{buffers} of buffers, {alignment} between them, {workspace} for products, {scratch} of scratch on the first rank; {used} \
-         of {total} in use by all"
+        "{buffers} of buffers, {alignment} between them, {workspace} for products, {scratch} of scratch on the first rank, \
+         {pinned} of the host's pinned; {used} of {total} in use by all"
     )
 }
 

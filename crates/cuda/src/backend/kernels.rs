@@ -80,7 +80,8 @@ where
         let ([buffers, alignment], driver) = (self.arena.given(), self.lanes.driver());
         let Memory { used, total } = driver.memory()?;
         let [workspace, used, total] = [driver.workspace(), used, total].map(|bytes| bytes as u64);
-        Ok(Some(DeviceUse { buffers, alignment, workspace, scratch: self.lanes.taken(), used, total }))
+        let [scratch, pinned] = self.lanes.taken();
+        Ok(Some(DeviceUse { buffers, alignment, workspace, scratch, pinned, used, total }))
     }
 
     fn bytes(of: &DeviceBuffer) -> u64 {
@@ -135,9 +136,7 @@ where
     }
 
     fn load_samples(&self, from: &mut OwnSamples, to: &mut DeviceSamples) -> Done {
-        to.load(from, &self.lanes)?;
-        self.uploads.settled();
-        Ok(())
+        self.take_samples(from, to)
     }
 
     fn settle(&self) -> Done {

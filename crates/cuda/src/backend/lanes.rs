@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use quadrille_comm::transport::Carrier;
 
+use super::samples::bytes_of;
 use crate::array::{Array, Number};
 use crate::driver::{Address, Driver, Event, Fault, Place, Stream};
 use crate::memory::{DeviceMemory, Room};
@@ -24,8 +25,9 @@ pub struct Lanes {
     /// What is brought here from devices that kernels do not reach, and taken there.
     staging: Room,
     wire: OnceLock<Arc<Wire>>,
-    /// Bytes of what is taken beside buffers.
+    /// Bytes of what is taken beside buffers, and of pinned memory of the host.
     taken: Arc<AtomicU64>,
+    pinned: Arc<AtomicU64>,
 }
 
 impl Lanes {
@@ -46,6 +48,7 @@ impl Lanes {
             staging,
             wire: OnceLock::new(),
             taken,
+            pinned: Arc::default(),
         }))
     }
 
@@ -59,9 +62,14 @@ impl Lanes {
         DeviceMemory::new(self.driver.clone(), bytes, &self.taken)
     }
 
-    /// Bytes of what is taken so at present.
-    pub fn taken(&self) -> u64 {
-        self.taken.load(Ordering::Relaxed)
+    /// Bytes of what is taken so at present, and of the host's that are pinned.
+    pub fn taken(&self) -> [u64; 2] {
+        [&self.taken, &self.pinned].map(|bytes| bytes.load(Ordering::Relaxed))
+    }
+
+    /// Counts the bytes of the host's memory that are pinned at present.
+    pub(super) fn pinned(&self) -> &Arc<AtomicU64> {
+        &self.pinned
     }
 
     /// The stream of kernels.
@@ -85,7 +93,16 @@ impl Lanes {
     /// If the array has other elements.
     pub(super) fn up<T: Number>(&self, from: &[T], to: Array) -> Result<(), Fault> {
         assert_eq!((to.len, to.element), (from.len(), T::ELEMENT));
-        self.copy(Place::Host(from.as_ptr().cast()), Place::Device(to.at), to.bytes())
+        self.up_bytes(bytes_of(from), to)
+    }
+
+    /// The same of bytes.
+    ///
+    /// # Panics
+    /// If the array has another size.
+    pub(super) fn up_bytes(&self, from: &[u8], to: Array) -> Result<(), Fault> {
+        assert_eq!(to.bytes(), from.len());
+        self.copy(Place::Host(from.as_ptr()), Place::Device(to.at), to.bytes())
     }
 
     /// Copies numbers from the device, likewise.

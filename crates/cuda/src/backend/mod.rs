@@ -14,6 +14,7 @@ mod lanes;
 mod operands;
 mod peers;
 mod samples;
+mod staging;
 mod switches;
 #[cfg(all(test, emulated))]
 mod tests;
@@ -38,6 +39,7 @@ pub use buffer::{DeviceBuffer, DeviceMover, DeviceView, DeviceViewMut};
 pub use devices::{DeviceKind, choose, emulate_by, have_rank, keep_apart};
 pub use lanes::Lanes;
 pub use samples::DeviceSamples;
+use staging::Staging;
 use switches::Switches;
 use totals::DeviceTotals;
 use uploads::Uploads;
@@ -59,6 +61,9 @@ pub struct Cuda<S> {
     arena: Arena,
     algorithms: Chosen,
     switches: Switches,
+    /// By which samples go to the device, and by which the host looks at numbers.
+    sending: Staging,
+    receiving: Staging,
     elements: PhantomData<fn() -> S>,
 }
 
@@ -97,6 +102,8 @@ where
             arena: Arena::default(),
             algorithms: Chosen::default(),
             switches,
+            sending: Staging::new(lanes.clone()),
+            receiving: Staging::new(lanes.clone()),
             lanes,
             elements: PhantomData,
         })

@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 
-use quadrille_engine::{EngineError, Positions, Values};
+use quadrille_engine::{EngineError, OwnSamples, Positions, Values};
 use quadrille_tensor::{GroupedShape, ProductShape, Segments, Shape, Slots, SpreadShape, Transpose};
 
-use super::Cuda;
 use super::convert::positions;
+use super::samples::bytes_of_mut;
+use super::{Cuda, DeviceSamples};
 use crate::array::{Array, Number};
 use crate::driver::Product;
 use crate::ops::{Places, squares_scratch, squares_table, sum_scratch};
@@ -24,9 +25,14 @@ where
         Ok(())
     }
 
-    /// As [`Lanes::down`](super::Lanes).
+    /// As [`Lanes::down`](super::Lanes), by way of pinned memory.
     pub(super) fn down<T: Number>(&self, from: Array, to: &mut [T]) -> Done {
-        self.lanes.down(from, to)?;
+        if self.switches.staging {
+            assert_eq!((from.len, from.element), (to.len(), T::ELEMENT));
+            self.receiving.receive(from, bytes_of_mut(to))?;
+        } else {
+            self.lanes.down(from, to)?;
+        }
         self.uploads.settled();
         Ok(())
     }
@@ -121,6 +127,22 @@ where
         let table = self.uploads.put(table)?;
         let queue = self.queue(squares_scratch(runs.len(), blocks))?;
         Ok(queue.sum_squares_of_all(S::ELEMENT, table, runs.len(), blocks, total)?)
+    }
+
+    /// See [`Backend::load_samples`](quadrille_engine::Backend::load_samples).
+    pub(super) fn take_samples(&self, from: &mut OwnSamples, to: &mut DeviceSamples) -> Done {
+        let sent = to.load(from, &self.lanes)?;
+        if self.switches.staging {
+            // What was issued before the samples that lay in the same piece is done.
+            let settled = self.sending.send(&sent, self.uploads.count())?;
+            self.uploads.settled_to(settled);
+            return Ok(());
+        }
+        for (from, to) in sent {
+            self.lanes.up_bytes(from, to)?;
+        }
+        self.uploads.settled();
+        Ok(())
     }
 
     /// Elements as the host leaves them.

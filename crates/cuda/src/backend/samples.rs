@@ -5,8 +5,9 @@ use std::mem::swap;
 use quadrille_engine::OwnSamples;
 
 use super::lanes::Lanes;
+use super::staging::Sent;
 use crate::array::{Array, Number};
-use crate::driver::{Fault, Place};
+use crate::driver::Fault;
 use crate::memory::DeviceMemory;
 
 /// Samples as the host has them, and as kernels read them.
@@ -19,13 +20,13 @@ pub struct DeviceSamples {
 }
 
 impl DeviceSamples {
-    /// Takes samples, for kernels that are issued from now on; those before may still read the ones before.
-    pub fn load(&mut self, from: &mut OwnSamples, lanes: &Lanes) -> Result<(), Fault> {
+    /// Takes samples, and gives what is to be copied, for kernels that are issued after that; those before may still read the
+    /// ones before.
+    pub fn load(&mut self, from: &mut OwnSamples, lanes: &Lanes) -> Result<Vec<Sent<'_>>, Fault> {
         swap(from, &mut self.host);
-        load(&self.host.tokens, &mut self.tokens, lanes)?;
-        load(&self.host.patches, &mut self.patches, lanes)?;
-        // What was read from is the host's to change as soon as this returns.
-        lanes.driver().synchronize(lanes.compute())
+        let mut sent = load(&self.host.tokens, &mut self.tokens, lanes)?;
+        sent.extend(load(&self.host.patches, &mut self.patches, lanes)?);
+        Ok(sent)
     }
 
     /// Ids of tokens: the inputs, or what is to be predicted.
@@ -39,20 +40,35 @@ impl DeviceSamples {
     }
 }
 
-fn load<T: Number>(from: &[Vec<T>; 2], to: &mut [Option<DeviceMemory>; 2], lanes: &Lanes) -> Result<(), Fault> {
-    let (driver, stream) = (lanes.driver(), lanes.compute());
+fn load<'h, T: Number>(
+    from: &'h [Vec<T>; 2],
+    to: &mut [Option<DeviceMemory>; 2],
+    lanes: &Lanes,
+) -> Result<Vec<Sent<'h>>, Fault> {
+    let mut sent = Vec::with_capacity(2);
     for (from, to) in from.iter().zip(to) {
-        let bytes = size_of_val(from.as_slice());
-        if to.as_ref().map_or(0, DeviceMemory::bytes) < bytes {
-            driver.synchronize(stream)?;
-            *to = Some(lanes.take(bytes)?);
+        let bytes = bytes_of(from);
+        if to.as_ref().map_or(0, DeviceMemory::bytes) < bytes.len() {
+            lanes.driver().synchronize(lanes.compute())?;
+            *to = Some(lanes.take(bytes.len())?);
         }
-        if let Some(memory) = to {
-            // SAFETY: the host's memory is left alone until the stream is done, by `load`; the device's is as large.
-            unsafe { driver.copy(stream, Place::Host(from.as_ptr().cast()), Place::Device(memory.at()), bytes) }?;
+        if to.is_some() {
+            sent.push((bytes, array::<T>(to, from.len())));
         }
     }
-    Ok(())
+    Ok(sent)
+}
+
+/// Numbers as bytes.
+pub(super) fn bytes_of<T: Number>(numbers: &[T]) -> &[u8] {
+    // SAFETY: numbers have no padding, and as many bytes; they are borrowed for as long.
+    unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), size_of_val(numbers)) }
+}
+
+/// Numbers as bytes to be written: any bytes are some number.
+pub(super) fn bytes_of_mut<T: Number>(numbers: &mut [T]) -> &mut [u8] {
+    // SAFETY: as above, and borrowed mutably.
+    unsafe { std::slice::from_raw_parts_mut(numbers.as_mut_ptr().cast(), size_of_val(numbers)) }
 }
 
 fn array<T: Number>(memory: &Option<DeviceMemory>, len: usize) -> Array {

@@ -12,11 +12,13 @@ pub struct Switches {
     pub bias: bool,
     /// Squares of all gradients are summed by one kernel.
     pub squares: bool,
+    /// Samples, and numbers that the host looks at, go through pinned memory.
+    pub staging: bool,
 }
 
 impl Default for Switches {
     fn default() -> Self {
-        Self { bias: false, squares: true }
+        Self { bias: false, squares: true, staging: true }
     }
 }
 
@@ -37,6 +39,7 @@ impl Switches {
             match name {
                 "bias" => switches.bias = on,
                 "squares" => switches.squares = on,
+                "staging" => switches.staging = on,
                 _ => return Err(refused(one)),
             }
         }
@@ -46,7 +49,7 @@ impl Switches {
 
 fn refused(one: &str) -> Fault {
     let text = format!(
-        "{VARIABLE} has '{one}', which is no switch: give bias or squares, each with =on or =off, with commas between"
+        "{VARIABLE} has '{one}', which is no switch: give bias, squares or staging, each with =on or =off, with commas between"
     );
     Fault { library: "quadrille", code: -1, text }
 }
@@ -58,12 +61,12 @@ mod tests {
     #[test]
     fn switches_are_read_in_their_order_and_others_refused() {
         assert_eq!(Switches::parse("").unwrap(), Switches::default());
-        let told = Switches { bias: true, squares: false };
+        let told = Switches { bias: true, squares: false, staging: true };
         assert_eq!(Switches::parse("bias=on,squares=off").unwrap(), told);
-        assert_eq!(Switches::parse("squares=off,squares=on,bias=off").unwrap(), Switches::default());
+        assert_eq!(Switches::parse("staging=off,staging=on,bias=off").unwrap(), Switches::default());
         for wrong in ["bias", "bias=1", "biases=on", "bias=on;squares=on", " bias=on"] {
             let fault = Switches::parse(wrong).unwrap_err().to_string();
-            assert!(fault.contains(&format!("'{wrong}'")) && fault.contains("bias or squares"), "{fault}");
+            assert!(fault.contains(&format!("'{wrong}'")) && fault.contains("bias, squares or staging"), "{fault}");
         }
     }
 }

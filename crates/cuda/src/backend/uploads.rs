@@ -1,6 +1,7 @@
 //! Small tables that the host makes and kernels read: rows of tokens, scopes of routers, starts of experts.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::lanes::Lanes;
@@ -14,15 +15,16 @@ const LEAST: usize = 1024;
 /// Tables on their way to kernels, and memory for others.
 pub struct Uploads {
     lanes: Arc<Lanes>,
-    /// Copies and kernels that may not be done use these.
-    used: RefCell<Vec<(Vec<u32>, DeviceMemory)>>,
+    /// Copies and kernels that may not be done use these, the first of which has this number.
+    used: RefCell<VecDeque<(Vec<u32>, DeviceMemory)>>,
+    first: Cell<u64>,
     spare: RefCell<Vec<DeviceMemory>>,
 }
 
 impl Uploads {
     /// None yet.
     pub fn new(lanes: Arc<Lanes>) -> Self {
-        Self { lanes, used: RefCell::default(), spare: RefCell::default() }
+        Self { lanes, used: RefCell::default(), first: Cell::default(), spare: RefCell::default() }
     }
 
     /// The table where kernels read it that are issued before [`Self::settled`].
@@ -42,7 +44,7 @@ impl Uploads {
         // SAFETY: both are kept until the stream is done.
         unsafe { driver.copy(self.lanes.compute(), from, to, bytes) }?;
         let array = memory.array(Element::U32).part(0..table.len());
-        self.used.borrow_mut().push((table, memory));
+        self.used.borrow_mut().push_back((table, memory));
         Ok(array)
     }
 
@@ -51,8 +53,24 @@ impl Uploads {
         self.put(numbers.map(|number| number as u32).collect())
     }
 
+    /// How many tables there have been so far.
+    pub fn count(&self) -> u64 {
+        self.first.get() + self.used.borrow().len() as u64
+    }
+
     /// The rank's stream of kernels is done: nothing uses tables any more.
     pub fn settled(&self) {
-        self.spare.borrow_mut().extend(self.used.borrow_mut().drain(..).map(|(_, memory)| memory));
+        self.settled_to(self.count());
+    }
+
+    /// Nothing uses the first so many tables any more.
+    pub fn settled_to(&self, count: u64) {
+        let (mut used, mut spare) = (self.used.borrow_mut(), self.spare.borrow_mut());
+        while self.first.get() < count
+            && let Some((_, memory)) = used.pop_front()
+        {
+            self.first.set(self.first.get() + 1);
+            spare.push(memory);
+        }
     }
 }

@@ -29,6 +29,9 @@ use streams::{Command, Streams};
 /// The name by which faults of the emulated device are told.
 const LIBRARY: &str = "emulated device";
 
+/// Small, so that most arrays take several.
+const PIECE: usize = 512;
+
 fn fault(text: impl Into<String>) -> Fault {
     Fault { library: LIBRARY, code: -1, text: text.into() }
 }
@@ -45,6 +48,8 @@ pub struct Emulator {
 pub(super) struct State {
     random: Random,
     memory: Allocations,
+    /// The host's that is pinned.
+    pinned: Allocations,
     streams: Streams,
     /// Of communicators.
     tally: Tally,
@@ -55,8 +60,14 @@ impl Emulator {
     /// A device that draws from a seed.
     pub fn new(seed: u64) -> Self {
         let random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        let (memory, streams) = (Allocations::default(), Streams::default());
-        let state = State { random, memory, streams, tally: Tally::default(), trouble: None };
+        let state = State {
+            random,
+            memory: Allocations::default(),
+            pinned: Allocations::default(),
+            streams: Streams::default(),
+            tally: Tally::default(),
+            trouble: None,
+        };
         Self { state: Arc::new(Mutex::new(state)), kernels: native::kernels(), without: None, slot: Slot::default() }
     }
 
@@ -120,7 +131,8 @@ impl Emulator {
                 }
             }
             if state.streams.is_done(stream)? {
-                return state.memory.check();
+                state.memory.check()?;
+                return state.pinned.check();
             }
             // Others of this device may be those that are waited for.
             drop(state);
@@ -256,8 +268,28 @@ impl Driver for Emulator {
         state.streams.is_reached(event)
     }
 
+    fn await_event(&self, event: Event) -> Result<(), Fault> {
+        let mut state = self.state();
+        while !state.streams.is_reached(event)? {
+            self.run_one(&mut state)?;
+        }
+        Ok(())
+    }
+
     fn synchronize(&self, stream: Stream) -> Result<(), Fault> {
         self.run_until_done(stream)
+    }
+
+    fn piece(&self) -> usize {
+        PIECE
+    }
+
+    fn pin(&self, bytes: usize) -> Result<*mut u8, Fault> {
+        Ok(self.state().pinned.allocate(bytes.max(1))?.0 as *mut u8)
+    }
+
+    unsafe fn unpin(&self, at: *mut u8) -> Result<(), Fault> {
+        self.state().pinned.free(Address(at as u64))
     }
 
     unsafe fn copy(&self, on: Stream, from: Place, to: Place, bytes: usize) -> Result<(), Fault> {
@@ -292,8 +324,10 @@ impl Driver for Emulator {
         product.check();
         if let Some(algorithm) = product.algorithm {
             let (operands, result) = (product.a.element, product.c.element);
-            let bias = product.bias.is_some();
-            self.workspace_of(algorithm, ProductKind { shape: product.shape, operands, result, bias })?;
+            self.workspace_of(
+                algorithm,
+                ProductKind { shape: product.shape, operands, result, bias: product.bias.is_some() },
+            )?;
         }
         self.push(on, Command::Product(*product))
     }

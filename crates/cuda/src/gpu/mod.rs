@@ -27,6 +27,8 @@ pub use compile::{Compiled, compile};
 use libraries::DRIVER;
 use products::{Products, WORKSPACE};
 
+/// Bytes of a piece by which numbers come to the host: enough for the full speed of a bus.
+const PIECE: usize = 4 << 20;
 /// Bytes that a block may share without being allowed to.
 const UNASKED_SHARED: u32 = 48 << 10;
 
@@ -257,10 +259,33 @@ impl Driver for Gpu {
         }
     }
 
+    fn await_event(&self, event: Event) -> Result<(), Fault> {
+        self.enter()?;
+        // SAFETY: as above.
+        unsafe { event::synchronize(mark(event)) }.asked("at or before an event")
+    }
+
     fn synchronize(&self, stream: Stream) -> Result<(), Fault> {
         self.enter()?;
         // SAFETY: as above.
         unsafe { stream::synchronize(handle(stream)) }.asked("at or before the end of a stream")
+    }
+
+    fn piece(&self) -> usize {
+        PIECE
+    }
+
+    fn pin(&self, bytes: usize) -> Result<*mut u8, Fault> {
+        self.enter()?;
+        // SAFETY: whoever gets the memory writes before reading.
+        let at = unsafe { result::malloc_host(bytes.max(1), 0) };
+        Ok(at.asked(&format!("pinning {bytes} bytes of the host's memory"))?.cast())
+    }
+
+    unsafe fn unpin(&self, at: *mut u8) -> Result<(), Fault> {
+        self.enter()?;
+        // SAFETY: the caller's promise.
+        unsafe { result::free_host(at.cast()) }.asked("giving pinned memory back")
     }
 
     unsafe fn copy(&self, on: Stream, from: Place, to: Place, bytes: usize) -> Result<(), Fault> {

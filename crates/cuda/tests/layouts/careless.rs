@@ -41,6 +41,8 @@ pub enum Part {
     Biases,
     /// Squares of several arrays by one kernel are not summed.
     Squares,
+    /// The host does not wait for copies of pinned memory.
+    Pinned,
     /// Kernels are taken to reach all memory, whosever it is.
     Reach,
     /// Events are taken for reached before they are.
@@ -50,7 +52,7 @@ pub enum Part {
 /// What orders streams.
 pub const PARTS: [Part; 6] = [Part::Nothing, Part::Waits, Part::Records, Part::Fences, Part::Kernels, Part::Clears];
 /// What is done at once, where layouts let it be.
-pub const AT_ONCE: [Part; 4] = [Part::WholeNorms, Part::Updates, Part::Biases, Part::Squares];
+pub const AT_ONCE: [Part; 5] = [Part::WholeNorms, Part::Updates, Part::Biases, Part::Squares, Part::Pinned];
 
 /// What is known of a stream: whether kernels run in it, and whether it copies to or from the host's memory.
 #[derive(Debug, Clone, Copy)]
@@ -159,6 +161,27 @@ impl Driver for Careless {
 
     fn query(&self, event: Event) -> Result<bool, Fault> {
         if self.leaves_out == Part::Queries { Ok(true) } else { self.device.query(event) }
+    }
+
+    fn await_event(&self, event: Event) -> Result<(), Fault> {
+        if self.leaves_out == Part::Pinned { Ok(()) } else { self.device.await_event(event) }
+    }
+
+    fn piece(&self) -> usize {
+        self.device.piece()
+    }
+
+    fn pin(&self, bytes: usize) -> Result<*mut u8, Fault> {
+        self.device.pin(bytes)
+    }
+
+    unsafe fn unpin(&self, at: *mut u8) -> Result<(), Fault> {
+        // What was not waited for may still use it.
+        if self.leaves_out == Part::Pinned {
+            return Ok(());
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.device.unpin(at) }
     }
 
     fn synchronize(&self, stream: Stream) -> Result<(), Fault> {
