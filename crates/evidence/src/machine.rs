@@ -43,7 +43,7 @@ const fn between(name: &'static str, links: usize, bandwidth: f64) -> Between {
 /// each device is assumed, as DGX H100 has them.
 const NETWORKS: [Between; 13] = [
     Between { efficiency: 0.98, ..between("Selene", 8, 25e9) },
-    Between { efficiency: 0.051, ..between("DGX A100", 8, 25e9) },
+    Between { efficiency: 0.13, ..between("DGX A100", 8, 25e9) },
     Between { efficiency: 0.218, ..between("Jean Zay", 4, 12.5e9) },
     between("1600 Gb", 8, 25e9),
     between("H100 80GB BF16", 8, 50e9),

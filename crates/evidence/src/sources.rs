@@ -2,7 +2,7 @@
 //! scripts say where a table's columns are silent. Nothing here is chosen by how well a row is met.
 
 use quadrille_cost::native::{AttentionKernel, Eager, Framework, Hiding, StateBytes};
-use quadrille_spec::Overlap;
+use quadrille_spec::{Axis, AxisSet, Overlap};
 
 use crate::row::{Metric, Recomputed, Row};
 use crate::unmapped::Unmapped;
@@ -32,6 +32,8 @@ pub struct Facts {
     pub framework: Framework,
     /// What ran under what.
     pub overlap: Overlap,
+    /// Neighbouring data ranks that share states, where a part of them does.
+    pub inner: Option<usize>,
     /// Sequences of a pass, where the column is empty.
     pub microbatch: Option<usize>,
     /// Chunks of a stage, where the column is empty.
@@ -81,6 +83,7 @@ impl Facts {
         Self {
             framework,
             overlap: Overlap::NONE,
+            inner: None,
             microbatch: None,
             chunks: 1,
             dropout: 0.0,
@@ -304,12 +307,16 @@ const ALEPH_ALLOCATOR: f64 = 1.1;
 /// flash attention of two versions, Megatron's fused softmax or plain PyTorch; norms are one kernel only with 'RMS
 /// kernel'. What else fits the runs that ran out of memory and those that did not: gradients in 16 bits (30 B parameters
 /// over two stages ran without more), gathered inputs kept, PyTorch's cross-entropy with as many
-/// bytes as on gathered logits (four sequences of 8192 tokens ran out of memory in every layout).
+/// bytes as on gathered logits (four sequences of 8192 tokens ran out of memory in every layout). After the backward pass its
+/// optimizer (its successor's published code, Aleph-Alpha/scaling, `core/optimizer`) sums gradients in f32 over all data ranks, in
+/// buckets of 500 million numbers; each rank updates its part, and the weights are gathered.
 fn hagemann(row: &Row) -> Result<Facts, Unmapped> {
     let flash = row.notes.contains("kernel flash_attention");
     let fused_norms = row.notes.contains("RMS kernel");
     let framework = Framework {
-        states: HALF_GRADIENTS,
+        states: StateBytes { sent_gradient: 4, ..HALF_GRADIENTS },
+        sums_whole: Some(AxisSet::WORLD),
+        gradient_bucket: Some(2_000_000_000),
         gathers_inputs_again: false,
         reserved_bytes: ALEPH_RESERVED,
         allocator_factor: ALEPH_ALLOCATOR,
@@ -323,24 +330,41 @@ fn hagemann(row: &Row) -> Result<Facts, Unmapped> {
     Ok(Facts::of(framework))
 }
 
-/// InternEvo: flash attention 1.0.5 (its installation guide of 2023), bf16, ZeRO 1 whose reductions run under the backward pass (`overlap_sync_grad`).
+/// InternEvo: flash attention 1.0.5 (its installation guide of 2023), bf16. Its ZeRO 1 (`HybridZeroOptimizer`) sums gradients over
+/// all data ranks, under the backward pass (`overlap_sync_grad`); `zero1` ranks share states, neighbours of the same node, or all
+/// data ranks (-1): they own whole parameters, and each sends its updated ones to the others of its group, one after the other,
+/// before the next step (`overlap_sync_param` is off).
 fn internevo(row: &Row) -> Result<Facts, Unmapped> {
     let sharded = row.notes.split("zero1=").nth(1).and_then(|text| text.split([' ', ';']).next());
-    let over_all = matches!(sharded, Some("-1")) || sharded.map(str::parse).is_some_and(|n| n.ok() == row.sizes.dp);
-    if !over_all {
-        // States sharded over a part of the data ranks.
-        return Err(Unmapped::Layout);
-    }
-    let states = StateBytes { weight: 2, gradient: 2, optimizer: 12, gathered_weight: 2, sent_gradient: 2 };
-    let framework = Framework { states, attention_rate: FLASH_1, ..Framework::MEGATRON };
+    let dp = row.sizes.dp.ok_or(Unmapped::Missing("dp"))?;
+    let ranks = match sharded {
+        Some("-1") => dp,
+        Some(count) => count.parse().ok().filter(|ranks| *ranks > 0 && dp.is_multiple_of(*ranks)).ok_or(Unmapped::Layout)?,
+        None => return Err(Unmapped::Layout),
+    };
+    let inner = (ranks < dp).then_some(ranks);
+    let over = if inner.is_some() { Axis::Expert.only() } else { AxisSet::WORLD };
+    let framework = Framework {
+        states: HALF_GRADIENTS,
+        attention_rate: FLASH_1,
+        sums_whole: Some(over),
+        broadcasts_updates: true,
+        ..Framework::MEGATRON
+    };
     let overlap = Overlap { all_gather: false, ..Overlap::ALL };
-    Ok(Facts { overlap, ..Facts::of(framework) })
+    Ok(Facts { overlap, inner, ..Facts::of(framework) })
 }
 
-/// PyTorch's FSDP: f32 shards; 'DEFAULT' reduces gradients in f32, 'PURE' in bf16 (Composer's mixed precision).
+/// PyTorch's FSDP: f32 shards; 'DEFAULT' reduces gradients in f32, 'PURE' in bf16 (Composer's mixed precision). Checkpoints are
+/// without reentry (`submit_benchmarks.py`); runs in 'PURE' are those of PyTorch 1.13 (its image there), which repeats whole blocks.
 fn llm_foundry(row: &Row) -> Result<Facts, Unmapped> {
-    let sent_gradient = if row.dtype.contains("PURE") { 2 } else { 4 };
-    let framework = Framework { states: StateBytes { sent_gradient, ..Framework::FSDP.states }, ..Framework::FSDP };
+    let pure = row.dtype.contains("PURE");
+    let sent_gradient = if pure { 2 } else { 4 };
+    let framework = Framework {
+        states: StateBytes { sent_gradient, ..Framework::FSDP.states },
+        repeats_whole_segments: pure,
+        ..Framework::FSDP
+    };
     Ok(Facts { overlap: Overlap::ALL, ..Facts::of(Framework { attention_rate: flash_2(row), ..framework }) })
 }
 

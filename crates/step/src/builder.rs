@@ -307,13 +307,20 @@ impl<'a> Builder<'a> {
 
     /// Whether gradients of weights that are cut as `sharding` are kept as shards over the axes that replicate them.
     pub fn shards_gradients(&self, sharding: &Sharding) -> bool {
-        self.layout.zero == Zero::Gradients && !sharding.replicating(self.layout).is_empty()
+        self.layout.zero == Zero::Gradients && !self.sharing(sharding).is_empty()
+    }
+
+    /// The axes over which ZeRO shards the states of a weight that is cut as `sharding`.
+    pub fn sharing(&self, sharding: &Sharding) -> AxisSet {
+        let replicating = sharding.replicating(self.layout);
+        let Some(over) = self.practice.sums_whole else { return replicating };
+        replicating.without(replicating.without(over))
     }
 
     /// The rank's ZeRO shard of a parameter or gradient, at its place in the same storage; the value itself where
     /// nothing is sharded.
     fn shard_inside(&mut self, name: String, whole: ValueId) -> Result<ValueId, StepError> {
-        let axes = self.sharding(whole).replicating(self.layout);
+        let axes = self.sharing(self.sharding(whole));
         if self.layout.zero == Zero::Off || axes.is_empty() {
             return Ok(whole);
         }
@@ -328,7 +335,7 @@ impl<'a> Builder<'a> {
 
     /// How the ZeRO shards of a value that is cut as `sharding` are cut.
     pub fn zero_sharding(&self, sharding: &Sharding) -> Sharding {
-        let replicating = sharding.replicating(self.layout);
+        let replicating = self.sharing(sharding);
         let axes = Axis::BATCH.into_iter().chain([Axis::Context]).filter(|axis| replicating.contains(*axis));
         let flat: AxisList = sharding.flat.iter().copied().chain(axes).collect();
         (*sharding).flat(&flat)
@@ -358,7 +365,7 @@ impl<'a> Builder<'a> {
     pub fn gather_updated(&self, value: ValueId) -> Collective {
         Collective {
             kind: CollectiveKind::AllGather,
-            axes: self.sharding(value).replicating(self.layout),
+            axes: self.sharing(self.sharding(value)),
             members: Members::All,
             reduction: Reduction::Sum,
             input: value,

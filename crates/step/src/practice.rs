@@ -1,7 +1,7 @@
 //! What a framework does in a layout beyond what the layout says: how numbers are stored, what is kept, and when it is sent.
 //! This program's engine has a practice like others.
 
-use quadrille_spec::{ElementType, Layout, Sparsity};
+use quadrille_spec::{AxisSet, ElementType, Layout, Sparsity};
 
 use crate::Format;
 
@@ -30,6 +30,9 @@ pub struct Practice {
     pub gathers_in_turn: bool,
     /// Whether ZeRO's gathers of updated weights run under the next step's first forward pass.
     pub gathers_under_forward: bool,
+    /// The axes over which ZeRO shards states, where gradients are summed whole on all ranks that replicate a parameter; else they
+    /// are scattered, over all axes that replicate it.
+    pub sums_whole: Option<AxisSet>,
     /// How much of the matrices of blocks is pruned, where it is asked before there are masks: what is kept of a tile is then
     /// an estimate, and no engine runs it.
     pub sparsity: Option<Sparsity>,
@@ -149,6 +152,7 @@ impl Practice {
             reduces_under_backward: false,
             gathers_in_turn: true,
             gathers_under_forward: true,
+            sums_whole: None,
             sparsity: None,
             imbalance: 1.0,
         }

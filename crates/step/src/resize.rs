@@ -28,7 +28,8 @@ impl Sized {
             Self::By(value) => values[value.0].room(layout),
             Self::ByShards(shard) => {
                 let Value { local_elements, sharding, .. } = &values[shard.0];
-                local_elements * layout.grid.size_of(sharding.replicating(layout))
+                let over = sharding.flat.iter().copied().filter(|axis| *axis != Axis::Z).collect();
+                local_elements * layout.grid.size_of(over)
             }
         }
     }

@@ -312,8 +312,9 @@ fn collectives(b: &Builder, parameter: &Parameter) -> Vec<Collective> {
         input: gradient,
         output,
     };
-    let scattered = parameter.reduced != gradient;
-    let sharded = if scattered { b.sharding(gradient).replicating(b.layout) } else { AxisSet::EMPTY };
+    // What is summed whole contains the shard.
+    let scattered = parameter.reduced != gradient && b.practice.sums_whole.is_none();
+    let sharded = if scattered { b.sharing(b.sharding(gradient)) } else { AxisSet::EMPTY };
     let summed = parameter.unreduced.without(sharded);
     let mut collectives = Vec::new();
     if b.model.tied_head && b.layout.pieces() > 1 && parameter.name == "embedding.table" {

@@ -33,7 +33,7 @@ pub(crate) fn reduce_weight(
     summed: &[Axis],
 ) -> Result<(), StepError> {
     let stored = *b.sharding(b.parameters[weight.0].value);
-    let sharded = if b.shards_gradients(&stored) { stored.replicating(b.layout) } else { AxisSet::EMPTY };
+    let sharded = if b.shards_gradients(&stored) { b.sharing(&stored) } else { AxisSet::EMPTY };
     // Sums over axes that cut the weight are done: by the scatter over z, or panel by panel.
     let cut = stored.sharded();
     let unreduced = summed.iter().copied().collect::<AxisSet>().without(cut).without(sharded);

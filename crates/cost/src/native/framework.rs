@@ -1,6 +1,6 @@
 //! How a program that trains stores numbers, which kernels it has and what it sends when, beyond what a layout says.
 
-use quadrille_spec::{Device, Efficiency, ElementType, Layout, Origin, Peaks, Sparsity, SpecError, Zero};
+use quadrille_spec::{AxisSet, Device, Efficiency, ElementType, Layout, Origin, Peaks, Sparsity, SpecError, Zero};
 use quadrille_step::Formats;
 
 use super::{Moments, NarrowFormat};
@@ -54,6 +54,12 @@ pub struct Framework {
     /// Whether ZeRO's gathers of updated weights run under the next step's first forward pass: always, never, or where
     /// OAG is on.
     pub gathers_under_forward: Hiding,
+    /// The axes over which ZeRO shards states, where gradients are summed whole on all ranks that replicate a parameter
+    /// (all-reduced) and each takes its part; else they are reduce-scattered, over all axes that replicate it.
+    pub sums_whole: Option<AxisSet>,
+    /// Whether ZeRO's ranks own whole parameters and send the updated ones to the others, one rank after the other; else each has
+    /// its part of every parameter, and they are gathered.
+    pub broadcasts_updates: bool,
     /// Bytes of gradients that are reduced over data at once; `None`: every parameter by itself.
     pub gradient_bucket: Option<u64>,
     /// Whether collectives of different groups run beside each other, each group's in the order of their issue; else all of
@@ -204,6 +210,8 @@ impl Framework {
         scatters_in_turn: false,
         reduces_under_backward: false,
         gathers_under_forward: Hiding::Always,
+        sums_whole: None,
+        broadcasts_updates: false,
         gradient_bucket: None,
         streams_by_group: false,
         host_seconds: 0.0,
@@ -240,6 +248,8 @@ impl Framework {
         scatters_in_turn: true,
         reduces_under_backward: true,
         gathers_under_forward: Hiding::Switched,
+        sums_whole: None,
+        broadcasts_updates: false,
         gradient_bucket: Some(160_000_000),
         streams_by_group: true,
         host_seconds: EAGER_HOST_SECONDS,
@@ -255,12 +265,14 @@ impl Framework {
         Self { name: "megatron-stored", attention: AttentionKernel::Stored, ..Self::MEGATRON };
 
     /// PyTorch's FSDP2 with a mixed-precision policy: f32 parameters, gradients and moments, sharded over z; gathered
-    /// and reduced in bf16, block by block. The loss holds the logits in 16 bits and in f32, their log-softmax, its gradient
-    /// and that in 16 bits: 2 + 4 + 4 + 4 + 2 bytes.
+    /// and reduced in bf16, block by block. Full recomputation stops where the last tensor is there that the backward pass needs
+    /// (`torch.utils.checkpoint` without reentry, since PyTorch 2.1): the last product of a block is not repeated. The loss
+    /// holds the logits in 16 bits and in f32, their log-softmax, its gradient and that in 16 bits: 2 + 4 + 4 + 4 + 2 bytes.
     pub const FSDP: Self = Self {
         name: "fsdp",
         states: StateBytes { weight: 4, gradient: 4, optimizer: 8, gathered_weight: 2, sent_gradient: 2 },
         gathers_blocks: true,
+        repeats_whole_segments: false,
         compute_share: SHARE_BESIDE_GATHERS,
         gradient_bucket: None,
         loss_bytes: 16,

@@ -32,8 +32,8 @@ impl<'a> NativeMachine<'a> {
         Link::new(&self.problem.network, &self.placement, &self.candidate, axes)
     }
 
-    /// A collective of so many members on the links of a group over `axes`, with a payload of so many bytes, which may be sent
-    /// together with others: see [`NativeMachine::sent_at_once`].
+    /// A collective of so many members on the links of a group over `axes`, with a payload of so many bytes, of which so many are
+    /// sent together: see [`NativeMachine::sent_at_once`].
     pub(super) fn seconds_on(
         &self,
         link: &Link,
@@ -48,6 +48,9 @@ impl<'a> NativeMachine<'a> {
             return link.exchange_seconds(bytes as f64);
         }
         match together {
+            Some(_) if kind == CollectiveKind::AllGather && self.problem.framework.broadcasts_updates => {
+                link.relayed_seconds(bytes as f64, self.weight_bytes())
+            }
             Some(together) if bytes > 0 => bytes as f64 / together * link.seconds(kind, together),
             _ => link.seconds(kind, bytes as f64),
         }
@@ -66,6 +69,12 @@ impl<'a> NativeMachine<'a> {
             }
             _ => None,
         }
+    }
+
+    /// Bytes of a rank's weights, in the mean of stages.
+    fn weight_bytes(&self) -> f64 {
+        let cut: usize = [Axis::X, Axis::Y, Axis::Pipe].map(|axis| self.candidate.size(axis)).iter().product();
+        self.problem.model.parameters() as f64 / cut as f64 * self.problem.framework.states.weight as f64
     }
 
     /// Bytes of what is gathered of a block's weights.

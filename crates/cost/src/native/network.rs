@@ -215,6 +215,20 @@ impl Link {
         passes * ring.min(self.tree_latency + self.tree.1 + self.tree.0 * bytes)
     }
 
+    /// Seconds that a buffer takes which is part of `all` that the members have, each of whom sends what it owns to the others in
+    /// turn: broadcasts along a ring, which is what NCCL has for them, of `all` over as many as there are members, or of one buffer
+    /// where that is larger.
+    pub fn relayed_seconds(&self, bytes: f64, all: f64) -> f64 {
+        if self.members == 1 {
+            return 0.0;
+        }
+        let members = self.members as f64;
+        let flow = self.flows[..self.tiers].iter().map(|(slope, fixed)| (slope * bytes, *fixed));
+        let part = (bytes * members / all).min(1.0);
+        let flow = flow.map(|(slope, fixed)| part * fixed + slope).fold(0.0, f64::max);
+        part * self.ring_latency + flow / (1.0 - 1.0 / members)
+    }
+
     /// Seconds in which the first and the last stage sum a buffer: each half by one of them.
     pub fn exchange_seconds(&self, bytes: f64) -> f64 {
         2.0 * self.message_seconds(bytes / 2.0)
@@ -243,6 +257,19 @@ mod tests {
         let network = Network::new(tiers).unwrap();
         let c = Candidate { inside, ..candidate(grid, "x,y,z,data") };
         Link::new(&network, &Placement::of(&network, &c), &c, axes.iter().copied().collect())
+    }
+
+    /// Four members own a part each: four broadcasts, which take a ring's latency and the whole buffer's time; of one buffer that
+    /// is as large as two parts there are no more than two.
+    #[test]
+    fn owners_send_one_after_the_other() {
+        let x = link(&two_tiers(1e-6), "x=4,data=2", [4, 1, 1, 1, 1, 1, 1], &[Axis::X]);
+        let close = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 1e-12, "{a} is not {b}");
+        close(x.relayed_seconds(4e9, 16e9), 3e-6 + 4e9 / 50e9);
+        close((0..16).map(|_| x.relayed_seconds(1e9, 16e9)).sum(), 4.0 * 3e-6 + 16e9 / 50e9);
+        close(x.relayed_seconds(8e9, 16e9), 3e-6 + 8e9 / 50e9);
+        // Dearer than a gather, which has the members send at once.
+        assert!(x.relayed_seconds(16e9, 16e9) > x.seconds(CollectiveKind::AllGather, 16e9));
     }
 
     /// Nodes of 4 with 100 GB/s a device and two network links of 10 GB/s, of which half is reached.

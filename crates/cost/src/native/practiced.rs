@@ -102,6 +102,7 @@ impl Framework {
                 Hiding::Never => false,
                 Hiding::Switched => all_gather,
             },
+            sums_whole: self.sums_whole,
             sparsity: None,
             imbalance: 1.0,
         }

@@ -3,13 +3,14 @@
 use proptest::prelude::*;
 use quadrille_engine::EngineError;
 use quadrille_proofs::{combined_cases, for_random, holds_by, llama, prove};
-use quadrille_spec::{Activations, ElementType, Layout, LayoutRequest, Model, Recompute, Schedule};
+use quadrille_spec::{Activations, Axis, AxisSet, ElementType, Layout, LayoutRequest, Model, Recompute, Schedule};
 use quadrille_step::{Formats, Operation, Practice, StepProgram, When};
 
 /// Practices in f64, each of whose parts may be there or not.
 fn practices() -> impl Strategy<Value = Practice> {
     let (formats, bytes) = (Formats::of(ElementType::F64, ElementType::F64), ElementType::F64.bytes());
-    any::<([bool; 7], [bool; 4])>().prop_map(move |(does, keeps)| {
+    let over = prop::sample::select(vec![None, Some(AxisSet::WORLD), Some(Axis::Expert.only()), Some(Axis::Data.only())]);
+    (any::<([bool; 7], [bool; 4])>(), over).prop_map(move |((does, keeps), sums_whole)| {
         let [masks, scores, norms, gates] = keeps.map(|keeps| if keeps { bytes } else { 0 });
         Practice {
             formats: Formats { masks, scores, scores_meanwhile: scores, norms, gates, ..formats },
@@ -22,6 +23,7 @@ fn practices() -> impl Strategy<Value = Practice> {
             reduces_under_backward: does[4],
             gathers_in_turn: does[5],
             gathers_under_forward: does[6],
+            sums_whole,
             sparsity: None,
             imbalance: 1.0,
         }
