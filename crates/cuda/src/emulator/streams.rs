@@ -116,10 +116,10 @@ impl Streams {
             return Err(fault("streams wait for each other: no command can be next"));
         }
         let drawn = below(able.len());
-        if let Some(Entry::Command(Command::Remote(remote))) = able[drawn].front_mut() {
-            if !remote.step().map_err(fault)? {
-                return Ok(None);
-            }
+        if let Some(Entry::Command(Command::Remote(remote))) = able[drawn].front_mut()
+            && !remote.step().map_err(fault)?
+        {
+            return Ok(None);
         }
         let Some(Entry::Command(command)) = able[drawn].pop_front() else { unreachable!("it begins with a command") };
         self.pass_marks();

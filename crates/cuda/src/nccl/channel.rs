@@ -5,6 +5,7 @@
 //! receive that is early would hold back what comes first. A rank that posts a message never waits.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ffi::{c_int, c_void};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -67,18 +68,18 @@ impl Channels {
             }
         };
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (group.key(), peer, sends, tag);
-        if !open.contains_key(&key) {
-            match self.start(job, group) {
-                Ok(channel) => open.insert(key, channel),
+        let channel = match open.entry((group.key(), peer, sends, tag)) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => match self.start(job, group) {
+                Ok(channel) => place.insert(channel),
                 Err(error) => {
                     job.abort(group.rank(), call.activity, Cause::Spawn(Arc::new(error)));
                     return;
                 }
-            };
-        }
+            },
+        };
         // A channel that has ended had its job aborted: then the errand is dropped with its parcel.
-        let _ = open[&key].errands.send(Errand { call, after, parcel });
+        let _ = channel.errands.send(Errand { call, after, parcel });
     }
 
     fn start(&self, job: &Arc<Job>, group: &Group) -> std::io::Result<Channel> {

@@ -89,6 +89,7 @@ pub(super) fn perform(
     communicator: &mut Communicator,
     call: impl FnOnce(&Functions, Handle) -> Result<(), Code>,
 ) -> Result<(), Aborted> {
+    job.check()?; // after an abort there is no communicator
     let begun = driver.enter().and_then(|()| driver.event());
     let done = begun.map_err(|fault| job.abort_carried(&at, fault.to_string()))?;
     let outcome = communicator.call(at.call.operation.name(), call);

@@ -152,7 +152,7 @@ impl Member {
     }
 
     /// It is used no more.
-    pub fn leave(self: Box<Self>, aborted: bool) {
+    pub fn leave(self, aborted: bool) {
         self.fate.aborted.store(aborted, Ordering::SeqCst);
         let mut device = lock(&self.device);
         let tally = &mut device.tally;
@@ -187,7 +187,7 @@ impl Member {
     }
 
     /// Leaves something for the root, which takes all.
-    pub fn to_root(&mut self, root: usize, from: usize, bytes: usize, finish: Finish) -> Work {
+    pub fn at_root(&mut self, root: usize, from: usize, bytes: usize, finish: Finish) -> Work {
         let is_root = self.rank == root;
         let finish = if is_root { finish } else { Finish::Nothing };
         self.collective(|to| (to == root).then_some((from, bytes)), |_| is_root, finish)

@@ -155,7 +155,8 @@ unsafe extern "C" fn abort(handle: Handle) -> Code {
 
 fn free(handle: Handle, aborted: bool) -> Code {
     // SAFETY: as in `with`; the caller has it no more.
-    unsafe { Box::from_raw(handle.cast::<Member>()) }.leave(aborted);
+    let member = unsafe { Box::from_raw(handle.cast::<Member>()) };
+    member.leave(aborted);
     SUCCESS
 }
 
@@ -218,7 +219,7 @@ unsafe extern "C" fn reduce(
 ) -> Code {
     put(handle, stream, kind, |member, kind| {
         let finish = Finish::Reduce { how: reduction(how), kind, n, to: to as usize };
-        member.to_root(root as usize, from as usize, n * kind.bytes(), finish)
+        member.at_root(root as usize, from as usize, n * kind.bytes(), finish)
     })
 }
 

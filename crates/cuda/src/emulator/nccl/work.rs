@@ -48,7 +48,7 @@ pub struct Work {
     /// Names that are taken, and what was.
     pub taken: Vec<(String, Option<Vec<u8>>)>,
     pub finish: Finish,
-    /// What it says that has gone wrong, in place of its work.
+    /// It goes wrong in place of its work.
     pub fails: bool,
     /// It never ends.
     pub sticks: bool,
