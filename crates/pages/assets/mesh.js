@@ -17,18 +17,6 @@ function drawn(name, attributes, ...children) {
   return made;
 }
 
-/** Draws something in its place once that is on the page, and again whenever its width changes. */
-function whenPlaced(place, draw) {
-  let before = 0;
-  const drawAnew = () => {
-    if (Math.abs(place.clientWidth - before) < 1 || place.clientWidth < 40) return;
-    before = place.clientWidth;
-    draw();
-  };
-  setTimeout(drawAnew);
-  new ResizeObserver(() => requestAnimationFrame(drawAnew)).observe(place);
-}
-
 /** The places of an axis that are drawn: all of a short one, else the first ones, a gap (`null`), and the last. */
 const placesOf = (size, most) => (size <= most ? [...Array(size).keys()] : [...Array(most - 2).keys(), null, size - 1]);
 

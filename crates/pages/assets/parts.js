@@ -142,23 +142,50 @@ function key(names, all = names, notes = []) {
   return element("div", { class: "key" }, names.map(entry), notes.map((note) => element("span", { class: "soft" }, note)));
 }
 
-/** A chart as wide as its place: `make(width)` are the options of Plot. It is drawn again when the place changes. */
+/** What is drawn when the page is on the screen, one after the other. */
+const below = [];
+
+function drawBelow() {
+  const draw = below.shift();
+  if (below.length > 0) setTimeout(drawBelow);
+  draw?.();
+}
+
+/**
+ * Draws something in its place once that is on the page, `draw(width)`, and again whenever its width changes. What is below the
+ * window is drawn after what is in it is on the screen: nobody waits for what they do not see.
+ */
+function whenPlaced(place, draw) {
+  let before = 0, isDue = false;
+  const drawAnew = () => {
+    const width = place.clientWidth;
+    if (!isDue || Math.abs(width - before) < 1 || width < 40) return;
+    before = width;
+    draw(width);
+  };
+  const begin = () => {
+    isDue = true;
+    drawAnew();
+  };
+  setTimeout(() => {
+    if (place.getBoundingClientRect().top < innerHeight) return begin();
+    if (below.push(begin) === 1) requestAnimationFrame(() => setTimeout(drawBelow));
+  });
+  // Outside of the observer, since what is drawn changes sizes that are observed.
+  new ResizeObserver(() => requestAnimationFrame(drawAnew)).observe(place);
+}
+
+/** A chart as wide as its place: `make(width)` are the options of Plot. */
 function chart(label, make) {
   const place = element("div", { class: "chart", role: "img", "aria-label": label });
-  let drawn = 0;
-  const draw = () => {
-    const width = place.clientWidth;
-    if (Math.abs(width - drawn) < 1 || width < 40) return;
-    drawn = width;
+  const draw = (width) => {
     const options = make(width);
     const drawing = Plot.plot({ width, marginTop: 28, marginBottom: 44, style: { fontSize: "12px", background: "none" }, ...options, x: { labelOffset: 38, ...options.x } });
     // The place says what it is; groups without a role may not.
     for (const group of drawing.querySelectorAll("g[aria-label]")) group.removeAttribute("aria-label");
     place.replaceChildren(drawing);
   };
-  // Once it is on the page; later changes outside of the observer, since what is drawn changes sizes that are observed.
-  setTimeout(draw);
-  new ResizeObserver(() => requestAnimationFrame(draw)).observe(place);
+  whenPlaced(place, draw);
   return element("div", {}, place, element("button", { class: "save", type: "button", "aria-label": `Save as SVG: ${label}`, click: () => save(label, place) }, "SVG"));
 }
 

@@ -19,8 +19,11 @@ const timeParts = ({ parts_s: parts }) => [
   ["tokens", parts.tokens],
 ];
 
-/** The elements that show a plan, the document of `plan` with `exports`. */
-function drawPlan(plan) {
+/**
+ * The elements that show a plan, the document of `plan` with `exports`. Where layouts come without `mesh` and `timeline`,
+ * `draws(entry)` asks for them, whether it gets them and they or the reason; `null`: they are not shown yet.
+ */
+function drawPlan(plan, draws = null) {
   const memoryParts = ({ memory: { stage, ...classes } }) => Object.entries(classes);
 
   // The advised layout need not be among the fastest.
@@ -133,10 +136,28 @@ function drawPlan(plan) {
         stackedBars({ label: "memory by class", bars: bars(memoryParts), unit: gib, axis: "GiB; dashed: what may be used", scale: GIB, marks: () => limit, colours: MEMORY }),
       ),
       section("Time against memory", timeAgainstMemory(entry)),
-      entry.timeline ? section(`When passes run: ${name(entry)}`, timelineDrawing(entry.timeline)) : null,
-      entry.mesh ? section(`Who talks to whom: ${name(entry)}`, meshDrawing(entry.mesh)) : null,
+      ...pictures(entry, name(entry)),
       gains(),
     );
+  }
+
+  /** The passes and the mesh of a layout, as soon as they are known. */
+  function pictures(entry, name) {
+    if (!entry.mesh && !draws) return [];
+    const passes = section(`When passes run: ${name}`), mesh = section(`Who talks to whom: ${name}`);
+    const long = "The step has more passes than are simulated for a picture: fewer microbatches, stages or chunks have one.";
+    const draw = () => {
+      passes.append(entry.timeline ? timelineDrawing(entry.timeline) : element("p", { class: "soft" }, long));
+      mesh.append(meshDrawing(entry.mesh));
+    };
+    const ask = async () => {
+      const [isDrawn, found] = await draws(entry);
+      if (isDrawn) return draw(Object.assign(entry, found));
+      if (found) passes.append(element("p", { class: "warn" }, found.error));
+    };
+    if (entry.mesh) draw();
+    else ask();
+    return [passes, mesh];
   }
 
   /** What a tenth more of each number of the hardware gives the advised layout. */

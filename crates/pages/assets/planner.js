@@ -3,29 +3,33 @@
 
 const choices = JSON.parse(document.getElementById("data").textContent);
 
-/** Fields of the question: their names are those of the address and of the request. */
+/** Fields of the question: their names are those of the address and of the request; `keys` name them in the server's messages. */
 const FIELDS = [
   { name: "model", title: "Model", options: choices.models, start: "gpt3-175b" },
   { name: "cluster", title: "Cluster", options: choices.clusters, start: "selene" },
-  { name: "gpus", title: "Devices", kind: "numeric", start: "1024" },
-  { name: "global_batch", title: "Sequences a step", kind: "numeric", start: "1536" },
-  { name: "seq_len", title: "Tokens a sequence", kind: "numeric", hint: "the model's" },
-  { name: "framework", title: "Framework", options: choices.frameworks, start: "megatron" },
-  { name: "products", title: "Products in", options: ["", ...choices.products], none: "16 bits" },
+  { name: "gpus", title: "Devices", kind: "numeric", start: "1024", keys: ["search.devices", "run.ranks", "search.nodes"] },
+  { name: "global_batch", title: "Sequences a step", kind: "numeric", start: "1536", keys: ["layout.global_batch"] },
+  { name: "seq_len", title: "Tokens a sequence", kind: "numeric", hint: "the model's", keys: ["layout.seq_len", "model.seq_len"] },
+  { name: "framework", title: "Framework", options: choices.frameworks, start: "megatron", keys: ["search.framework"] },
+  { name: "products", title: "Products in", options: ["", ...choices.products], none: "16 bits", keys: ["search.products"] },
   { name: "max_x", title: "TP at most", steps: ["1", "2", "4", "8", "16", "32", ""], none: "any" },
   { name: "max_pipe", title: "PP at most", steps: ["1", "2", "4", "8", "16", "32", "64", ""], none: "any" },
-  { name: "reserve", title: "Memory kept free", steps: ["", "0", "2%", "5%", "10%", "15%", "20%", "30%", "40%"], none: "as usual" },
-  { name: "tokens", title: "Tokens to train on", hint: "e.g. 300e9" },
-  { name: "days", title: "Done within", steps: [1, 2, 3, 5, 7, 10, 14, 21, 30, 45, 60, 90, 120, 180, 365, ""].map(String), none: "any time", unit: "days", with: "tokens" },
-  { name: "price_per_hour", title: "Price of a device-hour", hint: "e.g. 2.5" },
+  { name: "reserve", title: "Memory kept free", steps: ["", "0", "2%", "5%", "10%", "15%", "20%", "30%", "40%"], none: "as usual", keys: ["search.memory_reserve"] },
+  { name: "slower", title: "Slower if simpler", steps: ["0%", "1%", "2%", "", "5%", "10%", "20%", "50%", "100%"], none: "3%" },
+  { name: "tokens", title: "Tokens to train on", hint: "e.g. 300e9", keys: ["search.tokens"] },
+  { name: "days", title: "Done within", steps: [1, 2, 3, 5, 7, 10, 14, 21, 30, 45, 60, 90, 120, 180, 365, ""].map(String), none: "any time", unit: "days", with: "tokens", keys: ["search.days"] },
+  { name: "price_per_hour", title: "Price of a device-hour", hint: "e.g. 2.5", keys: ["search.price_per_hour"] },
 ];
 
 const inputs = {};
 const status = element("p", { role: "status", class: "soft" });
 const answer = element("div", {});
 
-/** Milliseconds without a change after which it is asked: a slider changes many times on its way. */
-const TYPED = 60, DRAGGED = 150;
+/**
+ * Milliseconds without a change after which it is asked again: a slider changes many times on its way. The first change is asked at
+ * once.
+ */
+const TYPED = 60, DRAGGED = 120;
 
 function field({ name, title, options, steps, kind, hint, none, unit }) {
   const id = `ask-${name}`;
@@ -93,15 +97,20 @@ function fill() {
   pasted.open = config.value !== "";
 }
 
-let waiting = null, timer = 0;
+let waiting = null, timer = 0, last = -Infinity;
 
 function changed(after) {
   clearTimeout(timer);
-  timer = setTimeout(ask, after);
+  const now = performance.now();
+  timer = setTimeout(ask, now - last > after ? 0 : after);
+  last = now;
 }
 
-/** A message of the server, with its keys as words. */
-const inWords = (message) => message.replaceAll(/`(?:search|layout|run|space|model)\.([a-z0-9_.]+)`/g, (_, name) => name.replaceAll(/[_.]/g, " "));
+/** Titles of fields by the keys that name them in messages. */
+const titles = Object.fromEntries(FIELDS.flatMap(({ keys = [], title }) => keys.map((key) => [key, title])));
+
+/** A message of the server, with the titles of fields, or words, in place of its keys. */
+const inWords = (message) => message.replaceAll(/`((?:search|layout|run|space|model)\.([a-z0-9_.]+))`/g, (_, key, name) => (key in titles ? `“${titles[key]}”` : name.replaceAll(/[_.]/g, " ")));
 
 async function ask() {
   waiting?.abort();
@@ -119,20 +128,20 @@ async function ask() {
   };
   say("Searching …", "soft");
   answer.classList.add("old");
-  const show = (found) => {
+  const show = (found, isWhole) => {
     for (const each of found.refusals) each.example = inWords(each.example);
     for (const each of found.exports) if (each.refused) each.refused = inWords(each.refused);
-    answer.replaceChildren(...drawPlan(found));
+    answer.replaceChildren(...drawPlan(found, isWhole ? ({ layout }) => posted("layout", { question, layout }, mine.signal) : null));
   };
   const after = () => seconds((performance.now() - begin) / 1000);
   // What a moment finds is shown at once, the whole answer when it is there.
   for (const first of [true, false]) {
-    const [isFound, found] = await posted({ ...question, first }, mine.signal);
+    const [isFound, found] = await posted("plan", { ...question, first }, mine.signal);
     if (mine !== waiting) return;
     if (!isFound && first && found) continue;
     if (!isFound) return say(found ? inWords(found.error) : "The server does not answer: is it still running?", "warn");
     const isWhole = !(first && found.stopped);
-    show({ ...found, stopped: found.stopped && isWhole });
+    show({ ...found, stopped: found.stopped && isWhole }, isWhole);
     answer.classList.remove("old");
     if (isWhole) break;
     say(`The best after ${after()}; searching on …`, "soft");
@@ -145,10 +154,10 @@ async function ask() {
 /** Comes when the page is on the screen: a search that goes on takes all cores. */
 const painted = () => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
 
-/** Whether a question was answered, and what the server says; nothing where it is silent. */
-async function posted(question, signal) {
+/** Whether a question at a path was answered, and what the server says; nothing where it is silent. */
+async function posted(path, question, signal) {
   try {
-    const response = await fetch("plan", { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(question), signal });
+    const response = await fetch(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(question), signal });
     return [response.ok, await response.json()];
   } catch {
     return [false, null];

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use quadrille_cost::native::Numbers;
 use quadrille_plan::native::{Answer, Bound, Cancel, Question, TOLERANCE, Wanted};
-use quadrille_report::plan::page_document;
-use quadrille_run::{BudgetSpec, SaidLayout, SearchSpec};
+use quadrille_report::plan::{asked_document, drawing};
+use quadrille_run::{BudgetSpec, SaidLayout, SearchSpec, layout_of_json};
 use quadrille_spec::{Cluster, Field, LayoutFile, Model};
 use serde::Deserialize;
 use serde_json::Value;
@@ -16,13 +16,13 @@ use serde_json::Value;
 const MOST_SEQUENCES: usize = 1 << 16;
 
 /// What a first answer may take to be there at once for who changes a question.
-const MOMENT: Duration = Duration::from_millis(50);
+const MOMENT: Duration = Duration::from_millis(40);
 
 /// Layouts that the page shows.
 const TOP: usize = 10;
 
 /// The fields of the page's question, as they were typed; those that say nothing are left out.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Asked {
     model: Option<String>,
@@ -40,23 +40,65 @@ pub(crate) struct Asked {
     tokens: Option<String>,
     days: Option<String>,
     price_per_hour: Option<String>,
+    /// By how much longer than the fastest step that of a simpler layout may be which is advised.
+    slower: Option<String>,
     /// Whether the best that a moment finds is wanted now: the whole answer where that is all there is to find.
     #[serde(default)]
     first: bool,
 }
 
+/// A layout of an answer, which is to be drawn.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Chosen {
+    /// What was asked.
+    question: Asked,
+    /// As the answer has it.
+    layout: Value,
+}
+
+impl Chosen {
+    /// The mesh and the passes of its step.
+    pub(crate) fn drawn(self) -> Result<Value, String> {
+        let question = self.question.question()?;
+        let file = layout_of_json(self.layout).map_err(|error| format!("layout: {error}"))?;
+        let layout = file.validate(&question.model).map_err(text)?;
+        let sizes = [layout.grid.ranks(), layout.global_batch, layout.seq_len];
+        if sizes != [question.devices, question.global_batch, question.seq_len] {
+            return Err("layout: it has other devices, sequences or tokens than the question".to_owned());
+        }
+        drawing(&question.setting().map_err(text)?, &layout).map_err(text)
+    }
+}
+
 impl Asked {
+    /// The same question without haste.
+    pub(crate) fn whole(&self) -> Self {
+        Self { first: false, ..self.clone() }
+    }
+
     /// Searches for at most so long, and until that is cancelled; what was found as a page shows it, or why nothing was. A first
-    /// answer that is not the whole one is not explained.
+    /// answer that is not the whole one has few layouts and is not explained.
     pub(crate) fn answer(&self, limit: Duration, cancel: Cancel) -> Result<Value, String> {
         let limit = if self.first { limit.min(MOMENT) } else { limit };
         let question = Question { time_limit: Some(limit), cancel, ..self.question()? };
-        let wanted = Wanted { top: TOP, tolerance: Some(TOLERANCE), ..Wanted::default() };
+        let tolerance = Some(self.tolerance()?);
+        let wanted = Wanted { top: TOP, tolerance, brief: self.first, ..Wanted::default() };
         let mut answer = Answer::new(&question, &wanted).map_err(text)?;
         if !(self.first && answer.found.stopped) {
             answer.explain().map_err(text)?;
         }
-        page_document(&answer).map_err(text)
+        asked_document(&answer).map_err(text)
+    }
+
+    /// By which part of the fastest's time a simpler layout may be slower.
+    fn tolerance(&self) -> Result<f64, String> {
+        let Some(said) = &self.slower else { return Ok(TOLERANCE) };
+        let percent = said.trim().strip_suffix('%').and_then(|percent| percent.trim().parse::<f64>().ok());
+        let part = percent.map(|percent| percent / 100.0).filter(|part| (0.0..=10.0).contains(part));
+        part.ok_or_else(|| {
+            format!("slower if simpler {said}: it is a part of the fastest's, up to 1000%; type e.g. 5%")
+        })
     }
 
     fn question(&self) -> Result<Question, String> {
@@ -175,6 +217,21 @@ mod tests {
     }
 
     #[test]
+    fn more_patience_advises_layouts_that_are_as_simple_or_simpler() {
+        let of = |slower: &str| {
+            let text = format!(
+                r#"{{"model":"llama3-8b","cluster":"dgx-a100","gpus":"16","global_batch":"64","slower":"{slower}"}}"#
+            );
+            let document = asked(&text).answer(Duration::from_secs(60), Cancel::default()).unwrap();
+            let fastest = document["plans"][0]["time_s"].as_f64().unwrap();
+            document["advised"]["plan"]["time_s"].as_f64().unwrap() / fastest
+        };
+        assert_eq!(of("0%"), 1.0, "the fastest");
+        let (usual, patient) = (of("3%"), of("100%"));
+        assert!(usual <= 1.03 && patient <= 2.0 && patient > 1.03, "{usual} {patient}");
+    }
+
+    #[test]
     fn a_pasted_model_is_planned() {
         let config = include_str!("../../spec/tests/data/hugging_face/gemma-2-2b.json");
         let question =
@@ -223,6 +280,7 @@ mod tests {
             (r#"{"model":"gpt2-124m","gpus":"8","reserve":"100%"}"#.to_owned(), ["memory kept free", "100%"]),
             (r#"{"model":"gpt3-175b","gpus":"8","global_batch":"8"}"#.to_owned(), ["8 devices", "fit"]),
             (r#"{"model":"gpt2-124m","gpus":"8","days":"2"}"#.to_owned(), ["days", "tokens"]),
+            (r#"{"model":"gpt2-124m","gpus":"8","slower":"five"}"#.to_owned(), ["slower if simpler five", "5%"]),
             (r#"{"model":"gpt2-124m","gpus":"8","tokens":"1e15","days":"1"}"#.to_owned(), ["8 devices", "days"]),
         ] {
             let reason = refused(&text);

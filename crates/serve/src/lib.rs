@@ -5,6 +5,7 @@
 //! when its client goes, and while [`MOST_WAITING`] questions wait others are refused. Only requests to this machine by `localhost`
 //! or by an address are served (`host.rs`), so that no page of elsewhere can ask under a name of its own.
 
+mod answers;
 mod asked;
 mod host;
 
@@ -13,7 +14,8 @@ use std::net::{IpAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use asked::Asked;
+use answers::Answers;
+use asked::{Asked, Chosen};
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
@@ -26,7 +28,7 @@ use quadrille_cost::native::{Framework, NarrowFormat};
 use quadrille_pages::planner_page;
 use quadrille_plan::native::Cancel;
 use quadrille_spec::{Cluster, Model};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::Semaphore;
 
 /// Bytes of a question at most: a model's `config.json` has a few thousand.
@@ -44,6 +46,8 @@ struct Searches {
     running: Arc<Semaphore>,
     /// Of the search and of the questions that wait.
     places: Arc<Semaphore>,
+    /// What was found lately.
+    answers: Arc<Answers>,
 }
 
 /// Answers requests until the process ends.
@@ -63,6 +67,7 @@ fn router(bound: IpAddr) -> Router {
     Router::new()
         .route("/", get(planner))
         .route("/plan", post(plan))
+        .route("/layout", post(layout))
         .layer(from_fn_with_state(bound, host::check))
         .layer(map_response(careful))
         .layer(DefaultBodyLimit::max(LONGEST))
@@ -88,22 +93,48 @@ fn is_priced(name: &&str) -> bool {
 async fn plan(State(searches): State<Arc<Searches>>, asked: Result<Json<Asked>, JsonRejection>) -> Response {
     let asked = match asked {
         Ok(Json(asked)) => asked,
-        Err(rejection) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
-            let reason = format!("the question has more than {LONGEST} bytes: paste the text of a config.json alone");
-            return refusal(rejection.status(), &reason);
-        }
-        Err(rejection) => return refusal(rejection.status(), &rejection.body_text()),
+        Err(rejection) => return unread(&rejection),
     };
-    searches.run(move |cancel| asked.answer(Duration::from_secs_f64(SECONDS), cancel)).await
+    // Who moves a slider back is answered at once.
+    if let Some(known) = searches.answers.of(&asked) {
+        return told(StatusCode::OK, known);
+    }
+    let answers = Arc::clone(&searches.answers);
+    let search = move |cancel| {
+        let document = asked.answer(Duration::from_secs_f64(SECONDS), cancel)?;
+        Ok(answers.keep(&asked, &document))
+    };
+    searches.run(search).await
+}
+
+/// What is drawn of a layout of an answer.
+async fn layout(State(searches): State<Arc<Searches>>, chosen: Result<Json<Chosen>, JsonRejection>) -> Response {
+    match chosen {
+        Ok(Json(chosen)) => searches.run(move |_| Ok(chosen.drawn()?.to_string())).await,
+        Err(rejection) => unread(&rejection),
+    }
+}
+
+/// A question that is none.
+fn unread(rejection: &JsonRejection) -> Response {
+    if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
+        let reason = format!("the question has more than {LONGEST} bytes: paste the text of a config.json alone");
+        return refusal(rejection.status(), &reason);
+    }
+    refusal(rejection.status(), &rejection.body_text())
 }
 
 impl Searches {
     fn new() -> Self {
-        Self { running: Arc::new(Semaphore::new(1)), places: Arc::new(Semaphore::new(1 + MOST_WAITING)) }
+        Self {
+            running: Arc::new(Semaphore::new(1)),
+            places: Arc::new(Semaphore::new(1 + MOST_WAITING)),
+            answers: Arc::default(),
+        }
     }
 
     /// Runs a search when those before it have ended; it is cancelled where the client goes, which ends this function early.
-    async fn run(&self, search: impl FnOnce(Cancel) -> Result<Value, String> + Send + 'static) -> Response {
+    async fn run(&self, search: impl FnOnce(Cancel) -> Result<String, String> + Send + 'static) -> Response {
         let Ok(place) = self.places.clone().try_acquire_owned() else {
             return refusal(StatusCode::SERVICE_UNAVAILABLE, "too many questions wait already; ask again");
         };
@@ -117,7 +148,7 @@ impl Searches {
             search(cancel)
         };
         match tokio::task::spawn_blocking(allowed).await {
-            Ok(Ok(document)) => told(StatusCode::OK, &document),
+            Ok(Ok(document)) => told(StatusCode::OK, document),
             Ok(Err(reason)) => refusal(StatusCode::UNPROCESSABLE_ENTITY, &reason),
             Err(_) => refusal(StatusCode::INTERNAL_SERVER_ERROR, "the search failed, which is a fault of this program"),
         }
@@ -134,11 +165,12 @@ impl Drop for Wanted {
 }
 
 fn refusal(status: StatusCode, reason: &str) -> Response {
-    told(status, &json!({ "error": reason }))
+    told(status, json!({ "error": reason }).to_string())
 }
 
-fn told(status: StatusCode, document: &Value) -> Response {
-    (status, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], document.to_string()).into_response()
+/// A document of JSON.
+fn told(status: StatusCode, document: String) -> Response {
+    (status, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], document).into_response()
 }
 
 /// Nothing is kept, taken for something else, or shown within other pages.
@@ -171,7 +203,7 @@ mod tests {
                     most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                     thread::sleep(Duration::from_millis(10));
                     running.fetch_sub(1, Ordering::SeqCst);
-                    Ok(Value::Null)
+                    Ok(String::new())
                 };
                 searches.run(search).await.status()
             }
@@ -196,7 +228,7 @@ mod tests {
                     thread::sleep(Duration::from_millis(1));
                 }
                 ended.send(()).unwrap();
-                Ok(Value::Null)
+                Ok(String::new())
             };
             searches.run(search).await
         };

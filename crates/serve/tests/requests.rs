@@ -45,6 +45,49 @@ fn the_page_and_its_answers_are_served() {
     }
 }
 
+/// The document of an answer, if that is one.
+fn document(answer: &str) -> serde_json::Value {
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200"), "{answer}");
+    serde_json::from_str(body).unwrap()
+}
+
+#[test]
+fn layouts_of_an_answer_are_drawn_when_they_are_asked_for() {
+    let address = server();
+    let question = r#"{"model":"gpt2-1558m","cluster":"dgx-a100","gpus":"16","global_batch":"64"}"#;
+    let found = document(&sent(address, "POST /plan", JSON, question));
+    let plans = found["plans"].as_array().unwrap();
+    for plan in plans {
+        assert!(plan.get("mesh").is_none() && plan.get("timeline").is_none());
+        let chosen = format!(r#"{{"question":{question},"layout":{}}}"#, plan["layout"]);
+        let drawn = document(&sent(address, "POST /layout", JSON, &chosen));
+        let step = drawn["timeline"]["step_s"].as_f64().unwrap();
+        let price = plan["time_s"].as_f64().unwrap();
+        assert!(drawn["mesh"]["ranks"] == 16 && step <= price && step > 0.99 * price, "{step} {price}");
+    }
+    let other = question.replace(r#""16""#, r#""8""#);
+    for (question, layout, reason) in [
+        (other.as_str(), plans[0]["layout"].to_string(), "other devices"),
+        (question, "{}".to_owned(), "grid"),
+        (question, "3".to_owned(), "layout: "),
+    ] {
+        let chosen = format!(r#"{{"question":{question},"layout":{layout}}}"#);
+        let answer = sent(address, "POST /layout", JSON, &chosen);
+        assert!(answer.starts_with("HTTP/1.1 422") && answer.contains(reason), "{answer}");
+    }
+}
+
+#[test]
+fn a_question_that_was_asked_is_answered_again_with_the_same_words() {
+    let address = server();
+    let question = r#"{"model":"gpt2-124m","cluster":"dgx-a100","gpus":"8","global_batch":"64"}"#;
+    let whole = document(&sent(address, "POST /plan", JSON, question));
+    // A search of its own would have other seconds.
+    let again = document(&sent(address, "POST /plan", JSON, &question.replace('}', r#","first":true}"#)));
+    assert_eq!(whole, again);
+}
+
 #[test]
 fn other_names_are_not_served() {
     let address = server();

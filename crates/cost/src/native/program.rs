@@ -8,6 +8,7 @@ use super::rates::Taken;
 use super::{Memory, Parts, Price, Problem};
 use crate::simulation::{
     Communication, Machine, Simulation, SimulationError, StageTimes, simulate_passes, simulate_times,
+    simulate_times_until,
 };
 
 /// A layout that has no price.
@@ -32,6 +33,11 @@ impl PriceError {
             Self::Simulation(_) => Blame::Work,
         }
     }
+
+    /// Whether it has no price since nobody waited for it.
+    pub fn is_stop(&self) -> bool {
+        matches!(self, Self::Simulation(SimulationError::Stopped))
+    }
 }
 
 impl Problem {
@@ -50,11 +56,12 @@ impl Problem {
     /// not matter.
     ///
     /// # Errors
-    /// As [`Problem::price_layout`].
+    /// As [`Problem::price_layout`]; [`SimulationError::Stopped`] as soon as `stop` says so.
     pub fn outline(
         &self,
         layout: &Layout,
         fits: impl Fn(&Memory) -> bool,
+        stop: &dyn Fn() -> bool,
     ) -> Result<Option<(f64, Memory)>, PriceError> {
         self.check_placed(layout)?;
         let mut program = self.folded(layout)?;
@@ -63,7 +70,7 @@ impl Problem {
         if !fits(&memory) || is_overfull || !self.has_host_room(&program.kinds) {
             return Ok(None);
         }
-        Ok(Some((self.seconds_of_program(&program)?, memory)))
+        Ok(Some((self.seconds_until(&program, stop)?, memory)))
     }
 
     /// Seconds of a step of a program, as in its price.
@@ -71,8 +78,12 @@ impl Problem {
     /// # Errors
     /// A program that cannot be simulated.
     pub fn seconds_of_program(&self, program: &FoldedProgram) -> Result<f64, PriceError> {
+        self.seconds_until(program, &|| false)
+    }
+
+    fn seconds_until(&self, program: &FoldedProgram, stop: &dyn Fn() -> bool) -> Result<f64, PriceError> {
         self.check_states(&program.kinds)?;
-        let simulation = simulate_times(program, &NativeMachine::new(self, &program.layout))?;
+        let simulation = simulate_times_until(program, &NativeMachine::new(self, &program.layout), stop)?;
         Ok(simulation.step_seconds + self.framework.data_seconds)
     }
 
@@ -81,6 +92,7 @@ impl Problem {
     /// # Errors
     /// As [`Problem::price_layout`].
     pub fn passes(&self, layout: &Layout) -> Result<Simulation, PriceError> {
+        self.check_placed(layout)?;
         let program = self.folded(layout)?;
         Ok(simulate_passes(&program, &NativeMachine::new(self, &program.layout))?)
     }

@@ -23,6 +23,9 @@ pub enum SimulationError {
         /// The first stage that waits.
         stage: usize,
     },
+    /// Whoever asked does not wait any more.
+    #[error("the simulation was stopped before its end")]
+    Stopped,
     /// A wait for a collective that has not been issued.
     #[error("stage {stage} waits for a {what} of {layer} that it has not issued")]
     NotIssued {

@@ -53,12 +53,15 @@ use tasks::PricedStage;
 /// One to begin with and one to report.
 const STEPS: usize = 2;
 
+/// Things that stages do between two questions whether to stop: less than a millisecond of them.
+const STRIDE: usize = 1 << 12;
+
 /// Simulates a step among equal ones.
 ///
 /// # Errors
 /// A machine that gives times that are none; a program that waits for what never comes.
 pub fn simulate<'a>(program: impl Into<Stages<'a>>, machine: &dyn Machine) -> Result<Simulation, SimulationError> {
-    simulation(&program.into(), machine, Detail::Events)
+    simulation(&program.into(), machine, Detail::Events, &|| false)
 }
 
 /// The same without the events inside passes, in a fraction of the time.
@@ -69,7 +72,7 @@ pub fn simulate_passes<'a>(
     program: impl Into<Stages<'a>>,
     machine: &dyn Machine,
 ) -> Result<Simulation, SimulationError> {
-    simulation(&program.into(), machine, Detail::Passes)
+    simulation(&program.into(), machine, Detail::Passes, &|| false)
 }
 
 /// The same without the passes: how long the step takes, and what on.
@@ -80,7 +83,19 @@ pub fn simulate_times<'a>(
     program: impl Into<Stages<'a>>,
     machine: &dyn Machine,
 ) -> Result<Simulation, SimulationError> {
-    simulation(&program.into(), machine, Detail::Times)
+    simulate_times_until(program, machine, &|| false)
+}
+
+/// The same until `stop` says that nobody waits for it any more: long schedules take seconds.
+///
+/// # Errors
+/// As [`simulate`]; [`SimulationError::Stopped`].
+pub fn simulate_times_until<'a>(
+    program: impl Into<Stages<'a>>,
+    machine: &dyn Machine,
+    stop: &dyn Fn() -> bool,
+) -> Result<Simulation, SimulationError> {
+    simulation(&program.into(), machine, Detail::Times, stop)
 }
 
 /// What is recorded of a step.
@@ -93,7 +108,12 @@ enum Detail {
     Events,
 }
 
-fn simulation(program: &Stages, machine: &dyn Machine, detail: Detail) -> Result<Simulation, SimulationError> {
+fn simulation(
+    program: &Stages,
+    machine: &dyn Machine,
+    detail: Detail,
+    stop: &dyn Fn() -> bool,
+) -> Result<Simulation, SimulationError> {
     let kinds = program.kinds.iter();
     let priced = kinds.map(|kind| PricedStage::new(kind, machine)).collect::<Result<Vec<_>, _>>()?;
     let stage = |place: &_| Stage::new(*place, &priced[place.kind], machine, detail);
@@ -102,7 +122,7 @@ fn simulation(program: &Stages, machine: &dyn Machine, detail: Detail) -> Result
     let stages: Vec<Stage> = program.places.iter().map(stage).collect();
     let exchange = Exchange::new(stages.len(), STEPS * microbatches, positions);
     let repeats = program.kinds.iter().map(|_| Repeats::default()).collect();
-    Ok(report(Run { stages, exchange, repeats }.through()?))
+    Ok(report(Run { stages, exchange, repeats, stop, performed: 0 }.through()?))
 }
 
 /// Stages on their way through all steps.
@@ -111,6 +131,9 @@ struct Run<'a> {
     exchange: Exchange,
     /// By kind of stages.
     repeats: Vec<Repeats>,
+    stop: &'a dyn Fn() -> bool,
+    /// What stages have done, by which it is known when to ask `stop`.
+    performed: usize,
 }
 
 impl<'a> Run<'a> {
@@ -123,6 +146,10 @@ impl<'a> Run<'a> {
     }
 
     fn perform(&mut self, stage: usize, at: f64, next: Next) -> Result<(), SimulationError> {
+        self.performed += 1;
+        if self.performed.is_multiple_of(STRIDE) && (self.stop)() {
+            return Err(SimulationError::Stopped);
+        }
         let stage = &mut self.stages[stage];
         stage.perform(at, next, &mut self.exchange, &mut self.repeats[stage.kind])
     }

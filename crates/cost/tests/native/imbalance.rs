@@ -96,7 +96,7 @@ fn what_tokens_choose_has_an_end() {
 fn rows_that_there_is_no_room_for_are_refused_with_the_room_that_holds_them() {
     let refused = |case: &Case| {
         let problem = case.problem(Framework::MEGATRON);
-        assert_eq!(problem.outline(&case.layout, |_| true).unwrap(), None, "a search leaves it out");
+        assert_eq!(problem.outline(&case.layout, |_| true, &|| false).unwrap(), None, "a search leaves it out");
         problem.price_layout(&case.layout).unwrap_err().to_string()
     };
     let message = refused(&case("", 8, 0).unequal(2.5).unwrap());

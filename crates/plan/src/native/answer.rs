@@ -28,6 +28,9 @@ pub struct Wanted {
     pub tolerance: Option<f64>,
     /// Whether the advised layout is to be explained.
     pub explain: bool,
+    /// Whether a first look is wanted at once: of a search that is stopped few layouts, and nothing of what numbers of the hardware
+    /// give the advised one before it is explained.
+    pub brief: bool,
 }
 
 /// What was found.
@@ -49,7 +52,7 @@ pub struct Answer<'a> {
     pub incomplete: Vec<usize>,
     /// Seconds that it took.
     pub seconds: f64,
-    /// What a tenth more of each number of the hardware gives the advised layout.
+    /// What a tenth more of each number of the hardware gives the advised layout; nothing of a brief answer that is not explained.
     pub sensitivities: Vec<Sensitivity>,
     /// Of the advised layout, where it was asked for, or after [`Self::explain`].
     pub explanation: Option<Explanation>,
@@ -76,8 +79,8 @@ impl<'a> Answer<'a> {
     pub fn new(question: &'a Question, wanted: &Wanted) -> Result<Self, Nothing> {
         let (start, end) = (Instant::now(), question.end());
         let search = question.search(wanted.top)?;
-        let Wanted { one_per_grid, tolerance, .. } = *wanted;
-        let search = Search { one_per_grid, front: wanted.front_over.is_some(), tolerance, ..search };
+        let Wanted { one_per_grid, tolerance, brief, .. } = *wanted;
+        let search = Search { one_per_grid, brief, front: wanted.front_over.is_some(), tolerance, ..search };
         let mut others = wanted.front_over.clone().unwrap_or_default();
         others.retain(|devices| *devices != question.devices);
         let mut found = search.run(&question.stop_at(share_of(end, 1 + others.len())))?;
@@ -111,7 +114,8 @@ impl<'a> Answer<'a> {
         };
         let seconds = start.elapsed().as_secs_f64();
         let advised = found.simplest.unwrap_or(best);
-        let sensitivities = sensitivities(&search.setting, &question.layout(&advised)?)?;
+        let felt = || sensitivities(&search.setting, &question.layout(&advised)?);
+        let sensitivities = if wanted.brief { Vec::new() } else { felt()? };
         let (front, explanation) = (front(&layouts, grain(search.setting.capacity)), None);
         let mut answer =
             Self { question, search, found, best, advised, front, incomplete, seconds, sensitivities, explanation };
@@ -126,10 +130,13 @@ impl<'a> Answer<'a> {
     /// # Errors
     /// None for what a search has found.
     pub fn explain(&mut self) -> Result<(), PriceError> {
-        let Self { question, search, found, best, advised, sensitivities, .. } = &*self;
+        let layout = self.question.layout(&self.advised)?;
+        if self.sensitivities.is_empty() {
+            self.sensitivities = sensitivities(&self.search.setting, &layout)?;
+        }
+        let Self { search, found, best, advised, sensitivities, .. } = &*self;
         // Beside what is not the fastest the fastest is of most interest.
         let other = if advised == best { found.ranked.get(1).copied() } else { Some(*best) };
-        let layout = question.layout(advised)?;
         let explanation = Explanation::new(&search.setting, &layout, *advised, sensitivities.clone(), other)?;
         self.explanation = Some(explanation);
         Ok(())

@@ -105,13 +105,13 @@ impl Setting<'_> {
                 break;
             }
             let promising = part.iter().filter(|variant| !best.is_better(variant)).map(|variant| variant.candidate);
-            fitting(&promising.collect::<Vec<_>>(), self, pool)?;
+            fitting(&promising.collect::<Vec<_>>(), self, pool, &|| false)?;
             for variant in part {
                 if best.is_complete(variant) {
                     break;
                 }
                 if !best.is_better(variant) {
-                    fitting(&[variant.candidate], self, pool)?
+                    fitting(&[variant.candidate], self, pool, &|| false)?
                         .into_iter()
                         .for_each(|ranked| best.offer(variant, ranked));
                 }

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use quadrille_cost::native::{Candidate, Price, PriceError};
-use quadrille_spec::{Layout, Rule, SpecError};
+use quadrille_spec::{Axis, Layout, Rule, SpecError};
 use rayon::prelude::*;
 
 use super::budget::Deadline;
@@ -45,6 +45,8 @@ pub struct Search<'a> {
     pub tolerance: Option<f64>,
     /// By when that one trains, if any is to.
     pub deadline: Option<Deadline>,
+    /// Whether the three fastest are enough where the search is stopped.
+    pub brief: bool,
     /// Whether configurations are left out that cannot be among the wanted. Results are the same without.
     pub prune: bool,
 }
@@ -61,6 +63,7 @@ impl<'a> Search<'a> {
             front: false,
             tolerance: None,
             deadline: None,
+            brief: false,
             prune: true,
         }
     }
@@ -93,6 +96,12 @@ const LATE: usize = 64;
 
 /// Likely layouts that are priced by their programs before anything else.
 const FIRST: usize = 16;
+
+/// Layouts of a brief search that was stopped.
+const BRIEF: usize = 3;
+
+/// Passes of a step that takes long to price: about a second.
+const LONG: usize = 1 << 20;
 
 /// Cuts that are searched side by side: few at first, so that the others know a good time.
 const WAVES: [usize; 3] = [4, 28, 224];
@@ -149,14 +158,15 @@ impl Search<'_> {
         // Where the time is up they are all that is known, else they tell what is good.
         let first = if stopped { likely.len() } else { FIRST.min(likely.len()) };
         let likely: Vec<Candidate> = likely[..first].iter().map(|likely| likely.candidate).collect();
-        let mut is_known = false;
-        for part in likely.chunks(FIRST) {
+        let is_known = AtomicBool::new(false);
+        for part in likely.chunks(rayon::current_num_threads()) {
             // Something that fits is looked for in any case.
-            if is_known && stop() {
+            let stop = || is_known.load(Relaxed) && stop();
+            if stop() {
                 break;
             }
-            for ranked in fitting(part, &self.setting, &pool)? {
-                is_known = true;
+            for ranked in fitting(part, &self.setting, &pool, &stop)? {
+                is_known.store(true, Relaxed);
                 kept.offer(ranked);
             }
         }
@@ -171,6 +181,17 @@ impl Search<'_> {
             simplest = found;
         }
         let (mut ranked, mut front, mut smallest) = kept.into_parts();
+        if stopped {
+            if self.brief {
+                ranked.truncate(BRIEF);
+            }
+            // Nobody waits for prices that take long, but for those of the fastest.
+            let is_first = |at: usize, ranked: &Ranked| at == 0 || self.passes(&ranked.candidate) <= LONG;
+            for found in [&mut ranked, &mut front] {
+                let mut places = 0..;
+                found.retain(|ranked| places.next().is_some_and(|at| is_first(at, ranked)));
+            }
+        }
         // What was kept by seconds and memory is priced in full, each layout once.
         let found = ranked.iter_mut().chain(&mut front).chain(&mut smallest).chain(&mut simplest);
         let mut found: Vec<&mut Ranked> = found.collect();
@@ -180,6 +201,13 @@ impl Search<'_> {
             candidates.into_par_iter().map(price).collect::<Result<_, PriceError>>()?;
         found.iter_mut().for_each(|ranked| ranked.price = prices[&ranked.candidate]);
         Ok((Found { ranked, front, simplest, counts: tally.counts, refused: tally.refused, stopped }, smallest))
+    }
+
+    /// Passes of all stages in a step of a candidate, weight gradients apart from others left out.
+    fn passes(&self, candidate: &Candidate) -> usize {
+        let [pipe, data, expert] = [Axis::Pipe, Axis::Data, Axis::Expert].map(|axis| candidate.size(axis));
+        let microbatches = self.setting.global_batch / (data * expert * candidate.microbatch).max(1);
+        microbatches.saturating_mul(2 * pipe * candidate.chunks)
     }
 
     /// Visits cuts in waves, those of one side by side, and adds what they find; whether `stop` ended it early.
@@ -201,11 +229,11 @@ impl Search<'_> {
             for part in parts {
                 tally.add(&part.tally);
                 kept.add(&part.kept);
-                stopped |= part.stopped;
+                stopped |= part.stopped || part.survivors.stopped;
                 survivors.all.extend(part.survivors.all);
             }
             survivors.settle(0, stop, self, pool, kept, &mut tally.counts)?;
-            stopped |= !survivors.all.is_empty();
+            stopped |= survivors.stopped || !survivors.all.is_empty();
             (rest, wave) = (later, wave + 1);
         }
         Ok(stopped)

@@ -30,6 +30,8 @@ pub(super) struct Survivor {
 #[derive(Debug, Default)]
 pub(super) struct Survivors {
     pub all: Vec<Survivor>,
+    /// Whether some may have no price since the time was up.
+    pub stopped: bool,
 }
 
 impl Survivors {
@@ -65,7 +67,8 @@ impl Survivors {
                 part.retain(|survivor| is_left(search, kept, counts, survivor));
             }
             let part: Vec<Candidate> = part.iter().map(|survivor| survivor.candidate).collect();
-            let fitting = fitting(&part, &search.setting, pool)?;
+            let fitting = fitting(&part, &search.setting, pool, stop)?;
+            self.stopped |= stop();
             counts.priced += part.len() as u64;
             counts.fitting += fitting.len() as u64;
             fitting.into_iter().for_each(|ranked| kept.offer(ranked));
@@ -88,16 +91,26 @@ fn closely_bounded(survivors: Vec<Survivor>, pool: &Pool) -> Result<Vec<Survivor
     survivors.into_par_iter().map(bound).collect()
 }
 
-/// Those of the candidates that fit, in their order, with their prices, as far as they are compared.
+/// Those of the candidates that fit, in their order, with their prices, as far as they are compared; without those that were not
+/// priced when `stop` said so.
 ///
 /// # Errors
 /// What cannot be priced.
-pub(super) fn fitting(candidates: &[Candidate], setting: &Setting, pool: &Pool) -> Result<Vec<Ranked>, PriceError> {
+pub(super) fn fitting(
+    candidates: &[Candidate],
+    setting: &Setting,
+    pool: &Pool,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<Vec<Ranked>, PriceError> {
     let outline = |candidate: Candidate| {
-        let outline = pool.problem.outline(&setting.layout(&candidate)?, |memory| setting.has_room(memory))?;
+        let (layout, has_room) = (setting.layout(&candidate)?, |memory: &_| setting.has_room(memory));
+        let outline = pool.problem.outline(&layout, has_room, &|| stop())?;
         Ok(outline.map(|(seconds, memory)| Ranked { candidate, price: Price { seconds, memory, ..PENDING } }))
     };
-    let price = |candidate: &Candidate| pool.known(*candidate, || outline(*candidate));
+    let price = |candidate: &Candidate| match pool.known(*candidate, || outline(*candidate)) {
+        Err(error) if error.is_stop() => Ok(None),
+        known => known,
+    };
     let priced: Vec<Option<Ranked>> = candidates.par_iter().map(price).collect::<Result<_, PriceError>>()?;
     Ok(priced.into_iter().flatten().collect())
 }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use proptest::prelude::*;
 use quadrille_cost::native::{Candidate, Framework, Problem};
 use quadrille_draws::{Description, descriptions};
-use quadrille_plan::native::{Bound, Found, Rules, Search, Setting, Space};
+use quadrille_plan::native::{Bound, Cancel, Found, Rules, Search, Setting, Space};
 use quadrille_spec::{
     Activation, Activations, Axis, AxisOrder, AxisSet, Cluster, Dispatch, ElementType, Grid, Imbalance, KeepWeights,
     Layout, LayoutRequest, Linear, Model, Norm, Overlap, Positions, Recompute, Schedule, Zero,
@@ -66,6 +66,8 @@ pub fn search<'a>(model: &'a Model, cluster: &'a Cluster, devices: usize, global
         front: true,
         tolerance: None,
         deadline: None,
+        brief: false,
+        watch: Cancel::default(),
         prune: true,
     }
 }

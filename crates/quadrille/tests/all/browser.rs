@@ -82,7 +82,7 @@ fn a_plan_in_a_file_is_drawn_at_every_width() {
         assert_plan(&page, &console);
     }
     // A script that fails is seen.
-    fs::write(&path, page.replace("function drawPlan(plan)", "function drawPlan(other)")).unwrap();
+    fs::write(&path, page.replace("function drawPlan(plan,", "function drawPlan(other,")).unwrap();
     let (page, console) = drawn(&format!("file://{}", path.display()), 900).unwrap();
     assert!(console.iter().any(|line| line.contains("plan is not defined")) && !page.contains("<svg"), "{console:?}");
 }
@@ -268,7 +268,7 @@ fn the_planner_answers_what_its_address_asks() {
     assert_plan(&good, &console);
     assert!(good.contains("gpt2-1558m on 16 devices of dgx-a100") && good.contains("Answered in"));
     // Constraints are sliders, which say what they are at.
-    assert_eq!((good.matches("type=\"range\" min").count(), good.matches("aria-valuetext=\"any\"").count()), (4, 2));
+    assert_eq!((good.matches("type=\"range\" min").count(), good.matches("aria-valuetext=\"any\"").count()), (5, 2));
     for (asked, reason) in [
         ("model=gpt2-1558m&gpus=none", "devices none: it is no whole number"),
         ("model=gpt9&gpus=8", "unknown model"),

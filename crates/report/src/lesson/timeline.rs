@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use quadrille_cost::simulation::{PassSpan, Simulation};
+use quadrille_spec::{Axis, Layout, Schedule};
 use serde::Serialize;
 
 use super::moves::pass_name;
@@ -37,7 +38,21 @@ pub struct Timeline {
     pub left_out: usize,
 }
 
+/// Passes of all stages above which a step is not simulated to be drawn: they take about a second, and half a gigabyte.
+pub const MOST_PASSES: usize = 1 << 22;
+
+/// Passes of all stages in a step of a layout.
+pub fn passes_of(layout: &Layout) -> usize {
+    let kinds = if layout.schedule == Schedule::ZeroBubble { 3 } else { 2 };
+    layout.microbatches().saturating_mul(kinds * layout.grid.size(Axis::Pipe) * layout.chunks)
+}
+
 impl Timeline {
+    /// Whether a step has more than [`MOST_PASSES`].
+    pub fn is_long(layout: &Layout) -> bool {
+        passes_of(layout) > MOST_PASSES
+    }
+
     /// Of a step in so many chunks and microbatches, with at most about so many passes.
     pub fn of(simulation: &Simulation, chunks: usize, microbatches: usize, most: usize) -> Self {
         let end = simulation.passes.iter().map(|span| span.end_s).fold(0.0, f64::max);

@@ -14,7 +14,7 @@ use quadrille_cost::native::Price;
 
 pub use document::{columns, document, entry, rows};
 pub use explanation::{explanation_document, explanation_text};
-pub use page::page_document;
+pub use page::{asked_document, drawing, page_document};
 pub use priced::PricedReport;
 pub use text::text;
 pub(crate) use text::{COLUMNS, SPARE, cells};

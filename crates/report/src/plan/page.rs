@@ -2,8 +2,8 @@
 
 use quadrille_cost::native::PriceError;
 use quadrille_plan::export::{Export, Framework, Precision, Target, export};
-use quadrille_plan::native::{Answer, Ranked};
-use quadrille_spec::{Axis, SpecError};
+use quadrille_plan::native::{Answer, Ranked, Setting};
+use quadrille_spec::{Axis, Layout, SpecError};
 use serde_json::{Value, json};
 
 use super::assumed::assumed_text;
@@ -15,32 +15,52 @@ use crate::lesson::{Mesh, Timeline};
 const PASSES: usize = 480;
 const PASSES_OF_STAGE: usize = 12;
 
-/// All that was found, for a page: the [`document`] with the advised layout in the words of each framework (`exports`), how sure
-/// its time is, in words (`told`), and of the advised layout, or of every one where it is explained, the mesh and the passes of its
-/// step (`mesh`, `timeline`).
+/// All that was found, for a page in a file: the [`asked_document`] with the [`drawing`] of every layout.
 ///
 /// # Errors
 /// None for what a search has found.
 pub fn page_document(answer: &Answer) -> Result<Value, PriceError> {
-    let mut document = document(answer)?;
-    document["exports"] = exports(answer)?;
-    let Answer { question, found, search, advised, sensitivities, .. } = answer;
+    let mut document = asked_document(answer)?;
+    let Answer { question, found, search, advised, .. } = answer;
     let draw = |entry: &mut Value, ranked: &Ranked| {
-        let layout = question.layout(ranked)?;
-        let most = PASSES.max(PASSES_OF_STAGE * layout.grid.size(Axis::Pipe));
-        let passes = search.setting.passes(&layout)?;
-        entry["mesh"] = json!(Mesh::of(&layout, 0));
-        entry["timeline"] = json!(Timeline::of(&passes, layout.chunks, layout.microbatches(), most));
+        let drawn = drawing(&search.setting, &question.layout(ranked)?)?;
+        ["mesh", "timeline"].iter().for_each(|part| entry[part] = drawn[part].clone());
         Ok::<(), PriceError>(())
     };
-    // Of layouts beside the advised one only where there is time to explain.
-    let is_shown = |ranked: &Ranked| answer.explanation.is_some() || ranked == advised;
-    for (at, ranked) in found.ranked.iter().enumerate().filter(|(_, ranked)| is_shown(ranked)) {
+    for (at, ranked) in found.ranked.iter().enumerate() {
         draw(&mut document["plans"][at], ranked)?;
     }
     if document["advised"]["index"].is_null() {
         draw(&mut document["advised"]["plan"], advised)?;
     }
+    Ok(document)
+}
+
+/// What a page draws of one layout: the mesh and the passes of its step, as its price has them (`mesh`, `timeline`); no passes of a
+/// step that has more than can be simulated while somebody waits.
+///
+/// # Errors
+/// What cannot be priced.
+pub fn drawing(setting: &Setting, layout: &Layout) -> Result<Value, PriceError> {
+    let timeline = match Timeline::is_long(layout) {
+        true => None,
+        false => {
+            let most = PASSES.max(PASSES_OF_STAGE * layout.grid.size(Axis::Pipe));
+            Some(Timeline::of(&setting.passes(layout)?, layout.chunks, layout.microbatches(), most))
+        }
+    };
+    Ok(json!({ "mesh": Mesh::of(layout, 0), "timeline": timeline }))
+}
+
+/// All that was found, for a page that asks for the [`drawing`] of a layout when it shows it: the [`document`] with the advised
+/// layout in the words of each framework (`exports`) and how sure its time is, in words (`told`).
+///
+/// # Errors
+/// None for what a search has found.
+pub fn asked_document(answer: &Answer) -> Result<Value, PriceError> {
+    let mut document = document(answer)?;
+    document["exports"] = exports(answer)?;
+    let Answer { question, advised, sensitivities, .. } = answer;
     let told = [band_text(question, &advised.candidate), assumed_text(sensitivities, advised.price.seconds)];
     document["told"] =
         told.iter().filter(|text| !text.is_empty()).map(|text| text.trim_end().replace('\n', " ")).collect();

@@ -93,5 +93,6 @@ fn wanted(arguments: &PlanArguments, question: &Question, several: Option<&[usiz
         front_over: results.pareto.then(|| several.map_or_else(divisors, <[usize]>::to_vec)),
         tolerance: (!results.exotic).then_some(TOLERANCE),
         explain: results.explain || results.html.is_some(),
+        brief: false,
     }
 }
