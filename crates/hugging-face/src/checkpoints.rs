@@ -61,15 +61,26 @@ impl Default for ExportOptions {
     }
 }
 
+/// Is told how many numbers of how many are written.
+pub type OnNumbers<'a> = &'a mut dyn FnMut(u64, u64);
+
 /// Writes a model into a folder of checkpoints, as step 0, in f32, weights only; one tensor is in memory at a time. The
 /// source's [`COMPANIONS`] are copied beside the checkpoint.
 ///
 /// # Errors
 /// A folder that is there and not empty; a file that cannot be read or written. Nothing is left then.
 pub fn import(source: &mut Source, folder: &Path) -> Result<Imported, HuggingFaceError> {
+    import_watched(source, folder, &mut |_, _| {})
+}
+
+/// The same, telling before each tensor, and at the end, how many numbers of how many are written.
+///
+/// # Errors
+/// As [`import`].
+pub fn import_watched(source: &mut Source, folder: &Path, watch: OnNumbers) -> Result<Imported, HuggingFaceError> {
     check_vacant(folder)?;
     let created = !folder.exists();
-    let result = write_checkpoint(source, folder);
+    let result = write_checkpoint(source, folder, watch);
     if result.is_err() {
         // The folder was empty, so that all of it is this attempt's. What cannot be removed is no second failure.
         let _ = Folder::new(folder).clean();
@@ -83,11 +94,11 @@ pub fn import(source: &mut Source, folder: &Path) -> Result<Imported, HuggingFac
     result
 }
 
-fn write_checkpoint(source: &mut Source, folder: &Path) -> Result<Imported, HuggingFaceError> {
+fn write_checkpoint(source: &mut Source, folder: &Path, watch: OnNumbers) -> Result<Imported, HuggingFaceError> {
     let model = source.model().clone();
     let about = about(&model, source)?;
     let draft = Draft::begin(folder, about.step)?;
-    let not_finite = write_tensors(source, &draft)?;
+    let not_finite = write_tensors(source, &draft, watch)?;
     let copied = copy_companions(source.folder(), folder)?;
     let shape = |tensor: &Tensor| TensorShape { name: tensor.name.clone(), rows: tensor.rows, cols: tensor.cols };
     let shapes: Vec<TensorShape> = source.tensors().iter().map(shape).collect();
@@ -103,7 +114,7 @@ fn write_checkpoint(source: &mut Source, folder: &Path) -> Result<Imported, Hugg
 }
 
 /// Writes all tensors to one file; how many of their numbers are not finite.
-fn write_tensors(source: &mut Source, draft: &Draft) -> Result<u64, HuggingFaceError> {
+fn write_tensors(source: &mut Source, draft: &Draft, watch: OnNumbers) -> Result<u64, HuggingFaceError> {
     let tile = |tensor: &Tensor| Tile {
         tensor: tensor.name.clone(),
         quantity: Quantity::Value,
@@ -113,13 +124,17 @@ fn write_tensors(source: &mut Source, draft: &Draft) -> Result<u64, HuggingFaceE
         cols: tensor.cols,
     };
     let mut file = draft.writer::<f32>(0, source.tensors().iter().map(tile).collect())?;
-    let mut not_finite = 0;
+    let of: u64 = source.tensors().iter().map(|tensor| (tensor.rows * tensor.cols) as u64).sum();
+    let (mut not_finite, mut done) = (0, 0);
     for index in 0..source.tensors().len() {
+        watch(done, of);
         let numbers = source.read(index)?;
+        done += numbers.len() as u64;
         not_finite += numbers.iter().filter(|number| !number.is_finite()).count() as u64;
         file.push(&numbers)?;
     }
     file.finish()?;
+    watch(done, of);
     Ok(not_finite)
 }
 
@@ -155,13 +170,26 @@ pub fn export(
     folder: &Path,
     options: ExportOptions,
 ) -> Result<(Exported, Vec<String>), HuggingFaceError> {
+    export_watched(checkpoint, folder, options, &mut |_, _| {})
+}
+
+/// The same, telling before each tensor how many numbers of how many are written.
+///
+/// # Errors
+/// As [`export`].
+pub fn export_watched(
+    checkpoint: Checkpoint,
+    folder: &Path,
+    options: ExportOptions,
+    watch: OnNumbers,
+) -> Result<(Exported, Vec<String>), HuggingFaceError> {
     let about = checkpoint.about();
     let origin = about.hugging_face.as_ref().map(Origin::from_value).transpose()?;
     let destination = Destination::new(&about.model, origin.as_ref(), options.dtype)?;
     let companions = companions_of(checkpoint.path());
     let exported = match about.dtype {
-        RealType::F32 => write::<f32>(&destination, &checkpoint, folder, options, companions.as_deref()),
-        RealType::F64 => write::<f64>(&destination, &checkpoint, folder, options, companions.as_deref()),
+        RealType::F32 => write::<f32>(&destination, &checkpoint, folder, options, companions.as_deref(), watch),
+        RealType::F64 => write::<f64>(&destination, &checkpoint, folder, options, companions.as_deref(), watch),
     }?;
     Ok((exported, destination.notes().to_vec()))
 }
@@ -172,8 +200,13 @@ fn write<T: Narrow + quadrille_checkpoint::Number>(
     folder: &Path,
     options: ExportOptions,
     companions: Option<&Path>,
+    watch: OnNumbers,
 ) -> Result<Exported, HuggingFaceError> {
+    let (mut done, of) = (0, checkpoint.about().model.parameters());
     destination.write(folder, options.shard_size, companions, |tensor| {
+        // What a tensor's parts are cut from is read more than once.
+        watch(done.min(of), of);
+        done += (tensor.rows * tensor.cols) as u64;
         Ok::<Vec<T>, HuggingFaceError>(checkpoint.whole(&tensor.name, Quantity::Value)?)
     })
 }

@@ -38,7 +38,7 @@ mod shards;
 mod source;
 mod training;
 
-pub use checkpoints::{ExportOptions, Imported, export, import};
+pub use checkpoints::{ExportOptions, Imported, OnNumbers, export, export_watched, import, import_watched};
 pub use columns::Columns;
 pub use companions::{COMPANION, COMPANIONS, copy_companions};
 pub use destination::{Destination, Exported};

@@ -8,6 +8,7 @@ use quadrille_tensor::{Buffer, Pool, ProductShape, library_matmul, matmul};
 use serde::Serialize;
 
 use crate::timing::{median, seconds};
+use crate::{OnProgress, Progress};
 
 /// Pairs of runs, ours and the library's in turn, after one that warms up; the medians count.
 const RUNS: usize = 7;
@@ -57,12 +58,16 @@ impl Rates {
     }
 }
 
-/// Runs every distinct product of a step of the first rank on a pool of so many threads, and the library's beside it.
-pub fn measure(program: &StepProgram, threads: usize) -> StepProducts {
+/// Runs every distinct product of a step of the first rank on a pool of so many threads, and the library's beside it; tells before
+/// each which comes next.
+pub fn measure(program: &StepProgram, threads: usize, told: OnProgress) -> StepProducts {
     let step_flops = predict_rank(program, 0).flops.total() as f64;
     let pool = Pool::new(threads);
     let (mut flops, mut times) = (0.0, [0.0; 2]);
-    let measure = |(name, product, calls): (String, Product, usize)| {
+    let products = products(program.of_rank(0));
+    let of = products.len();
+    let measure = |(done, (name, product, calls)): (usize, (String, Product, usize))| {
+        told(Progress { done, of, next: Some(&name) });
         let once = 2.0 * product.m as f64 * product.n as f64 * product.k as f64;
         let seconds = time(&pool, &product);
         let all = once * calls as f64;
@@ -70,7 +75,7 @@ pub fn measure(program: &StepProgram, threads: usize) -> StepProducts {
         times = [0, 1].map(|which| times[which] + calls as f64 * seconds[which]);
         MeasuredProduct { name, product, calls, flops_share: all / step_flops, rates: Rates::new(once, seconds) }
     };
-    let products = products(program.of_rank(0)).into_iter().map(measure).collect();
+    let products = products.into_iter().enumerate().map(measure).collect();
     StepProducts { products, rates: Rates::new(flops, times) }
 }
 

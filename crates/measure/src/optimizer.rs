@@ -7,8 +7,8 @@ use quadrille_spec::{HOST, Layout, Offload, RankLedger};
 use quadrille_step::{StageProgram, StepProgram, predict};
 use serde::Serialize;
 
-use crate::MeasureError;
 use crate::timing::{median, seconds};
+use crate::{MeasureError, OnProgress, Progress};
 
 /// Numbers of buckets that are measured.
 pub const BUCKETS: [usize; 4] = [1, 2, 4, 8];
@@ -81,14 +81,22 @@ impl OptimizerBench {
         layouts.map(program).collect()
     }
 
-    /// Measures all rows.
+    /// Measures all rows; tells before each part which comes next.
     ///
     /// # Errors
     /// A rank's failure; states that have no place.
-    pub fn measure(&self) -> Result<MeasuredOptimizer, MeasureError> {
+    pub fn measure(&self, told: OnProgress) -> Result<MeasuredOptimizer, MeasureError> {
         let programs = self.programs()?;
+        let of = programs.len() + 2;
+        told(Progress { done: 0, of, next: Some("computing") });
         let before = self.run(&self.program)?.step_ms;
-        let mut rows = programs.iter().map(|program| self.row(program)).collect::<Result<Vec<_>, _>>()?;
+        let row = |(program, done): (&StepProgram, usize)| {
+            let next = format!("buckets of {}", program.layout.bucket);
+            told(Progress { done, of, next: Some(&next) });
+            self.row(program)
+        };
+        let mut rows = programs.iter().zip(1..).map(row).collect::<Result<Vec<_>, _>>()?;
+        told(Progress { done: of - 1, of, next: Some("computing") });
         let compute_ms_each = [before, self.run(&self.program)?.step_ms];
         let compute_ms = compute_ms_each[0].min(compute_ms_each[1]);
         for row in &mut rows {

@@ -16,7 +16,7 @@ use quadrille_step::{GemmPass, Layer, Op, Operation, StageProgram, StepProgram, 
 use serde::Serialize;
 
 use crate::timing::{median, seconds};
-use crate::{MeasureError, Refusal, Setting};
+use crate::{MeasureError, OnProgress, Progress, Refusal, Setting};
 
 /// How much longer passes take on a slow stage.
 pub const SLOWDOWN: f64 = 1.5;
@@ -108,15 +108,18 @@ impl PipelineBench {
         &self.programs
     }
 
-    /// Runs every schedule in every scenario for so many steps, after one that warms up; by scenario, 1F1B first.
+    /// Runs every schedule in every scenario for so many steps, after one that warms up; by scenario, 1F1B first. Tells before each
+    /// which comes next.
     ///
     /// # Errors
     /// A rank's failure.
-    pub fn measure(&self, steps: u64) -> Result<Vec<Run>, MeasureError> {
-        let mut runs: Vec<Run> = Vec::new();
+    pub fn measure(&self, steps: u64, told: OnProgress) -> Result<Vec<Run>, MeasureError> {
+        let (mut runs, of) = (Vec::<Run>::new(), SCENARIOS.len() * self.programs.len());
         for scenario in SCENARIOS {
             let first = runs.len();
             for program in &self.programs {
+                let next = format!("{}, {}", program.layout.schedule, scenario.name);
+                told(Progress { done: runs.len(), of, next: Some(&next) });
                 let paces = Paces { scenario, pass_s: self.pass_ms / 1e3, stages: self.stages };
                 let mut run = paces.run(program, steps)?;
                 run.relative_to_1f1b = run.step_ms / runs.get(first).unwrap_or(&run).step_ms;

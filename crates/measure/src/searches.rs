@@ -8,8 +8,8 @@ use quadrille_plan::native::{self, Setting, Space};
 use quadrille_spec::{Cluster, Imbalance, Model};
 use serde::Serialize;
 
-use crate::MeasureError;
 use crate::timing::{median, seconds};
+use crate::{MeasureError, OnProgress, Progress};
 
 /// Configurations a second of LBNL's own solver: the public Python code of arXiv 2410.00273, revision `54278b0`, run on
 /// one core. Not measured here.
@@ -89,12 +89,18 @@ impl Measured {
     }
 }
 
-/// Runs every search so often, after a run that warms up, on one core.
+/// Runs every search so often, after a run that warms up, on one core; tells before each which comes next.
 ///
 /// # Errors
 /// A search that cannot be run, or that has no pool of threads.
-pub fn measure(runs: u32) -> Result<Searches, MeasureError> {
-    Ok(Searches { yardsticks: YARDSTICKS, searches: vec![lbnl(runs)?, native(runs)?], bounded: bounded()? })
+pub fn measure(runs: u32, told: OnProgress) -> Result<Searches, MeasureError> {
+    let mut begin = |done, next| told(Progress { done, of: 3, next: Some(next) });
+    begin(0, "lbnl");
+    let lbnl = lbnl(runs)?;
+    begin(1, "native");
+    let native = native(runs)?;
+    begin(2, "native, every layout");
+    Ok(Searches { yardsticks: YARDSTICKS, searches: vec![lbnl, native], bounded: bounded()? })
 }
 
 /// The largest search of the LBNL paper's `2d` strategy for GPT3-1T.

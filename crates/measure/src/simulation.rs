@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::constants::Constants;
 use crate::step::{measured, steps};
 use crate::timing::median;
-use crate::{MeasureError, Refusal, Setting};
+use crate::{MeasureError, OnProgress, Progress, Refusal, Setting};
 
 /// A model file whose step is worth measuring: a step of some hundred milliseconds on two cores.
 pub const MODEL: &str = "name = \"gpt-bench\"\nlayers = 4\nhidden = 256\nheads = 8\nvocab = 4096\nseq_len = 256";
@@ -124,16 +124,22 @@ impl SimulationBench {
     }
 
     /// Measures the constants, so many steps of every layout after one that warms up, and the constants again; then
-    /// simulates the layouts on a machine of so many cores.
+    /// simulates the layouts on a machine of so many cores. Tells before each part which comes next.
     ///
     /// # Errors
     /// A rank's failure; a step that cannot be simulated.
-    pub fn measure(&self, steps_each: u64, cores: usize) -> Result<Simulated, MeasureError> {
+    pub fn measure(&self, steps_each: u64, cores: usize, told: OnProgress) -> Result<Simulated, MeasureError> {
         let options = TrainOptions::new(steps_each + 1, Hyper::default(), 1);
         let constants = || Constants::measure(&self.model, self.global_batch, &options);
+        let of = self.programs.len() + 2;
+        told(Progress { done: 0, of, next: Some("constants") });
         let before = constants()?;
-        let outcomes = self.programs.iter().map(|program| steps(&Processor, program, &options));
+        let outcomes = self.programs.iter().zip(1..).map(|(program, done)| {
+            told(Progress { done, of, next: Some(&name(&program.layout)) });
+            steps(&Processor, program, &options)
+        });
         let outcomes = outcomes.collect::<Result<Vec<_>, _>>()?;
+        told(Progress { done: of - 1, of, next: Some("constants") });
         let after = constants()?;
         let calibration = before.mean(&after);
         let rows = self.programs.iter().zip(&outcomes);

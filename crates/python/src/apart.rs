@@ -6,6 +6,7 @@ use std::thread::{JoinHandle, spawn};
 use std::time::Duration;
 
 use pyo3::prelude::*;
+use quadrille::search::native::Cancel;
 
 /// How long an interruption may wait.
 const LISTEN: Duration = Duration::from_millis(50);
@@ -13,18 +14,21 @@ const LISTEN: Duration = Duration::from_millis(50);
 /// What work gives, which is done without the interpreter's lock.
 ///
 /// # Errors
-/// What a signal raises, such as `KeyboardInterrupt`: at once, while the work goes on to its end, which nobody sees.
-pub fn apart<T: Send + 'static>(py: Python<'_>, work: impl FnOnce() -> T + Send + 'static) -> PyResult<T> {
+/// What a signal raises, such as `KeyboardInterrupt`: at once, while searches of the work end, and other work goes on to its end, which
+/// nobody sees.
+pub fn apart<T: Send + 'static>(py: Python<'_>, work: impl FnOnce(&Cancel) -> T + Send + 'static) -> PyResult<T> {
     let (sender, mut done) = channel();
+    let cancel = Cancel::default();
+    let told = cancel.clone();
     let worker = spawn(move || {
-        let result = work();
+        let result = work(&told);
         // Nobody waits any more after an interruption.
         let _ = sender.send(result);
     });
     loop {
         match next(py, &mut done) {
             Ok(result) => return Ok(result),
-            Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+            Err(RecvTimeoutError::Timeout) => py.check_signals().inspect_err(|_| cancel.cancel())?,
             Err(RecvTimeoutError::Disconnected) => panicked(worker),
         }
     }

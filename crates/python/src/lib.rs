@@ -23,10 +23,10 @@ mod _quadrille {
     use super::{cluster_names, document, flags, layout_file, model_names, model_of_hugging_face};
 }
 
-/// What a command finds, as JSON; an interruption is raised at once, though what was begun ends by itself.
+/// What a command finds, as JSON; an interruption is raised at once, and ends searches.
 #[pyfunction]
 fn document(py: Python<'_>, words: Vec<String>) -> PyResult<String> {
-    let found = apart(py, move || command_line::document(&words))?;
+    let found = apart(py, move |cancel| command_line::document_until(&words, cancel))?;
     found.map(|document| document.to_string()).map_err(|failure| raised(py, &failure))
 }
 

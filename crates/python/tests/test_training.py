@@ -79,6 +79,11 @@ def test_an_interruption_of_a_search_is_raised_at_once() -> None:
     with pytest.raises(KeyboardInterrupt):
         quadrille.plan("gpt3-175b", gpus="64..8192", pareto=True, cluster="selene", global_batch=1536, time_limit=20)
     assert time.monotonic() - start < 5
+    # The search has ended, too, which would else use all cores.
+    time.sleep(1)
+    used = time.process_time()
+    time.sleep(1)
+    assert time.process_time() - used < 0.5
 
 
 def test_the_interpreter_is_free_while_work_goes_on() -> None:

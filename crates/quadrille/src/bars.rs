@@ -1,5 +1,7 @@
 //! How far work is, for who watches.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -9,10 +11,16 @@ use quadrille_study::{Part, Progress};
 use crate::launch::Launch;
 use crate::terminal;
 
+/// Between two looks at how far work is.
+const TICK: Duration = Duration::from_millis(200);
+
 /// A bar of so many steps, if it is known how many, as a template draws it.
 pub fn bar(target: ProgressDrawTarget, length: Option<u64>, template: &str) -> ProgressBar {
-    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::with_draw_target(length, target).with_style(style)
+    ProgressBar::with_draw_target(length, target).with_style(styled(template))
+}
+
+fn styled(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
 /// How far work is, how fast it goes and how long it still takes.
@@ -29,20 +37,75 @@ pub fn steps(length: u64) -> ProgressBar {
 }
 
 /// Does what tells how many pieces of how many are done, under a bar of them.
-pub fn counting<R>(work: impl FnOnce(&mut dyn FnMut(usize, usize)) -> R) -> R {
+pub fn counting<N: TryInto<u64>, R>(work: impl FnOnce(&mut dyn FnMut(N, N)) -> R) -> R {
     let bar = bar(terminal::progress(), None, COUNTED);
+    let number = |count: N| count.try_into().unwrap_or(u64::MAX);
     let done = work(&mut |done, of| {
-        bar.set_length(of as u64);
-        bar.set_position(done as u64);
+        bar.set_length(number(of));
+        bar.set_position(number(done));
     });
     bar.finish_and_clear();
     done
 }
 
+/// Does what tells before each of its parts which one comes next, under a bar of them.
+pub fn measuring<R>(work: impl FnOnce(&(dyn Fn(quadrille_measure::Progress) + Sync)) -> R) -> R {
+    let bar = bar(terminal::progress(), None, COUNTED);
+    bar.enable_steady_tick(TICK);
+    let done = work(&|progress| {
+        bar.set_length(progress.of as u64);
+        bar.set_position(progress.done as u64);
+        bar.set_message(progress.next.unwrap_or_default().to_owned());
+    });
+    bar.finish_and_clear();
+    done
+}
+
+/// Does what counts itself how many parts of how many are done, under a bar of them once there are some.
+pub fn watching<R>(what: &str, counts: impl Fn() -> (usize, usize) + Sync, work: impl FnOnce() -> R) -> R {
+    let bar = bar(terminal::progress(), None, "{spinner} {msg} {elapsed}").with_message(what.to_owned());
+    let is_over = AtomicBool::new(false);
+    let follow = || {
+        let mut is_counted = false;
+        while !is_over.load(Ordering::Relaxed) {
+            let (done, of) = counts();
+            if of > 0 && !is_counted {
+                is_counted = true;
+                bar.set_style(styled(COUNTED));
+            }
+            if of > 0 {
+                bar.set_length(of as u64);
+                bar.set_position(done as u64);
+            }
+            bar.tick();
+            thread::park_timeout(TICK);
+        }
+    };
+    let done = thread::scope(|scope| {
+        let follower = scope.spawn(follow);
+        let ended = Ended(&is_over, follower.thread());
+        let done = work();
+        drop(ended);
+        done
+    });
+    bar.finish_and_clear();
+    done
+}
+
+/// Ends what follows work however that ends.
+struct Ended<'a>(&'a AtomicBool, &'a thread::Thread);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+        self.1.unpark();
+    }
+}
+
 /// Does what does not tell how far it is, under a line that says what it is and for how long it goes on.
 pub fn waiting<R>(what: &str, work: impl FnOnce() -> R) -> R {
     let bar = bar(terminal::progress(), None, "{spinner} {msg} {elapsed}").with_message(what.to_owned());
-    bar.enable_steady_tick(Duration::from_millis(200));
+    bar.enable_steady_tick(TICK);
     let done = work();
     bar.finish_and_clear();
     done

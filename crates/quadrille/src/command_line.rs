@@ -17,6 +17,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::{Arg, ArgAction, CommandFactory};
+use quadrille_plan::native::Cancel;
 use quadrille_run::OnEvent;
 use quadrille_run::units::seconds;
 use serde_json::{Value, json};
@@ -60,11 +61,19 @@ pub fn main() -> ExitCode {
 /// # Errors
 /// Words that no such command has; whatever the command fails for.
 pub fn document(words: &[String]) -> Result<Value, Failure> {
+    document_until(words, &Cancel::default())
+}
+
+/// The same, until its searches are cancelled: what was found by then is no answer.
+///
+/// # Errors
+/// As [`document`].
+pub fn document_until(words: &[String], cancel: &Cancel) -> Result<Value, Failure> {
     let command = parsed(words)?;
     let launch = Launch::of(&command)?;
     match &command {
-        Command::Plan(arguments) => plan::document(arguments),
-        Command::Sweep(arguments) => Ok(json!(sweep::rows(arguments)?)),
+        Command::Plan(arguments) => plan::document(arguments, cancel),
+        Command::Sweep(arguments) => Ok(json!(sweep::rows(arguments, cancel)?)),
         Command::Explain(arguments) => explain::document(arguments),
         Command::Verify(arguments) => verify::document(arguments, &launch),
         Command::Report(arguments) => report::document(arguments),

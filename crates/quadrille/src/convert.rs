@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args};
 use quadrille_checkpoint::Checkpoint;
-use quadrille_hugging_face::{ExportOptions, Source, StoredType, export, import};
+use quadrille_hugging_face::{ExportOptions, Source, StoredType, export_watched, import_watched};
 use quadrille_report::conversion::{exported_text, imported_text};
 use quadrille_run::Settings;
 use quadrille_spec::SpecError;
@@ -73,7 +73,7 @@ pub fn run(arguments: &ConvertArguments) -> Result<(), Failure> {
 
 fn from_hugging_face(folder: &Path, arguments: &ConvertArguments) -> Result<(), Failure> {
     let mut source = Source::open(folder, &Settings::replaced_of_model(&arguments.set)?)?;
-    let done = bars::waiting("converting", || import(&mut source, &arguments.checkpoint))?;
+    let done = bars::counting(|watch| import_watched(&mut source, &arguments.checkpoint, watch))?;
     warn_not_finite(done.not_finite);
     if arguments.json {
         return print_json(&json!({ "model": source.model(), "imported": done }));
@@ -85,7 +85,7 @@ fn to_hugging_face(folder: &Path, arguments: &ConvertArguments) -> Result<(), Fa
     let checkpoint = Checkpoint::find(&arguments.checkpoint).map_err(quadrille_hugging_face::HuggingFaceError::from)?;
     let path = checkpoint.path().to_owned();
     let options = ExportOptions { dtype: arguments.dtype, shard_size: arguments.shard_size };
-    let (done, notes) = bars::waiting("converting", || export(checkpoint, folder, options))?;
+    let (done, notes) = bars::counting(|watch| export_watched(checkpoint, folder, options, watch))?;
     for note in &notes {
         remark("note", note);
     }

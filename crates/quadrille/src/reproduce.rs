@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use quadrille_papers::reproduce::PARTS;
+use quadrille_measure::Progress;
+use quadrille_papers::reproduce::{PARTS, Part};
 use quadrille_report::papers::reproduce;
 
 use crate::bars;
@@ -35,9 +36,16 @@ fn parts() -> impl Iterator<Item = &'static str> {
 
 /// Computes the points of the works that were asked for and prints them.
 pub fn run(arguments: &ReproduceArguments) -> Result<(), Failure> {
-    let wanted = PARTS.into_iter().filter(|part| [part.name, ALL_PARTS].contains(&arguments.part.as_str()));
-    let points = || wanted.map(|part| Ok((part, part.points()?))).collect::<Result<Vec<_>, Failure>>();
-    let computed = bars::waiting("computing", points)?;
+    let mut wanted = PARTS.to_vec();
+    wanted.retain(|part| [part.name, ALL_PARTS].contains(&arguments.part.as_str()));
+    let of = wanted.len();
+    let computed = bars::measuring(|told| {
+        let points = |(done, part): (usize, Part)| {
+            told(Progress { done, of, next: Some(part.name) });
+            Ok((part, part.points()?))
+        };
+        wanted.into_iter().enumerate().map(points).collect::<Result<Vec<_>, Failure>>()
+    })?;
     write_rows("--csv", arguments.csv.as_deref(), || reproduce::rows(&computed))?;
     if arguments.json { print_json(&reproduce::document(&computed)) } else { print_text(reproduce::text(&computed)) }
 }

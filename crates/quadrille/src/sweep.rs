@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use quadrille_pages::sweep_page;
-use quadrille_plan::native::Question;
 use quadrille_plan::native::sweep::{Sweep, Variable};
+use quadrille_plan::native::{Cancel, Question};
 use quadrille_report::sweep as report;
 use quadrille_report::sweep_text;
 
@@ -58,7 +58,7 @@ const EXAMPLES: &str = "Examples:
 
 /// Searches all points and writes what was found.
 pub fn run(arguments: &SweepArguments) -> Result<(), Failure> {
-    let (sweep, rows) = swept(arguments)?;
+    let (sweep, rows) = swept(arguments, &Cancel::default())?;
     match &arguments.out {
         Some(path) => write_file("--out", path, csv(rows)?.as_bytes()),
         None if terminal::is_for_people() => print_text(sweep_text(&sweep)?.map(flags::spelled)),
@@ -66,12 +66,12 @@ pub fn run(arguments: &SweepArguments) -> Result<(), Failure> {
     }
 }
 
-/// Searches all points and draws what was found; the table, its header first.
-pub fn rows(arguments: &SweepArguments) -> Result<Vec<Vec<String>>, Failure> {
-    Ok(swept(arguments)?.1)
+/// Searches all points until that is cancelled, and draws what was found; the table, its header first.
+pub fn rows(arguments: &SweepArguments, cancel: &Cancel) -> Result<Vec<Vec<String>>, Failure> {
+    Ok(swept(arguments, cancel)?.1)
 }
 
-fn swept(arguments: &SweepArguments) -> Result<(Sweep, Vec<Vec<String>>), Failure> {
+fn swept(arguments: &SweepArguments, cancel: &Cancel) -> Result<(Sweep, Vec<Vec<String>>), Failure> {
     let variables = arguments.vary.iter().map(|text| text.parse()).collect::<Result<Vec<Variable>, _>>()?;
     let (first, second) = match variables.as_slice() {
         [first] => (first, None),
@@ -80,7 +80,7 @@ fn swept(arguments: &SweepArguments) -> Result<(Sweep, Vec<Vec<String>>), Failur
     };
     let written = paths::asked([("--out", &arguments.out), ("--html", &arguments.html)]);
     paths::check_described(&written, &arguments.model, &arguments.layout)?;
-    let question = fixed(arguments, &variables)?;
+    let question = Question { cancel: cancel.clone(), ..fixed(arguments, &variables)? };
     let sweep = bars::counting(|watch| Sweep::watched(question, first.clone(), second.cloned(), watch))?;
     let mut rows = report::rows(&sweep)?;
     // Why there is no layout.

@@ -19,13 +19,24 @@ const SHARED_WINDOW: f64 = 8e-3;
 /// Runs are at most this many repetitions.
 const MOST_REPETITIONS: f64 = 1e6;
 
-/// Seconds of every case in every run.
-pub fn measure(context: &RankContext, spec: &CalibrationSpec, cases: &[Case]) -> Result<Vec<Vec<f64>>, Fault> {
+/// Seconds of every case in every run; the first rank tells which one begins.
+pub fn measure(
+    context: &RankContext,
+    spec: &CalibrationSpec,
+    cases: &[Case],
+    begins: &(dyn Fn(usize) + Sync),
+) -> Result<Vec<Vec<f64>>, Fault> {
     let everyone: Vec<usize> = (0..spec.ranks).collect();
     let window = if spec.crowding() > 1.0 { SHARED_WINDOW } else { WINDOW };
     let clock = Clock { context, world: context.group("world", &everyone)?, runs: spec.runs, window };
     let pool = Pool::new(spec.threads);
-    cases.iter().map(|case| time(case, &clock, &pool)).collect()
+    let time = |(at, case)| {
+        if context.rank() == 0 {
+            begins(at);
+        }
+        time(case, &clock, &pool)
+    };
+    cases.iter().enumerate().map(time).collect()
 }
 
 fn time(case: &Case, clock: &Clock, pool: &Pool) -> Result<Vec<f64>, Fault> {

@@ -3,14 +3,16 @@
 use std::time::Instant;
 
 use quadrille_engine::{Hyper, TrainOptions};
-use quadrille_spec::{Calibration, Cluster, ElementType, MeasuredCollective, MeasuredOperation, Origin, Origins};
+use quadrille_spec::{
+    Algorithm, Calibration, Cluster, ElementType, MeasuredCollective, MeasuredOperation, Origin, Origins,
+};
 
 use super::cases::Case;
 use super::statistics::Runs;
 use super::tiers::{self, Compared, Fitted};
 use super::{CalibrationSpec, Setup, clock, device, ranks};
-use crate::MeasureError;
 use crate::constants::operation_latency;
+use crate::{MeasureError, Progress};
 
 /// Steps of the tiny model whose operations say what an operation takes by itself.
 const STEPS: u64 = 50;
@@ -38,12 +40,16 @@ pub struct Measurements {
 }
 
 impl Measurements {
-    pub(super) fn take(setup: Setup) -> Result<Self, MeasureError> {
+    pub(super) fn take(setup: Setup, told: &(dyn Fn(Progress) + Sync)) -> Result<Self, MeasureError> {
         let (start, spec) = (Instant::now(), &setup.spec);
         let mut measured = Vec::new();
-        for algorithm in spec.algorithms() {
-            let cases = Case::all(&setup, algorithm);
-            let by_rank = ranks::on_ranks(spec, algorithm, |context| clock::measure(context, spec, &cases))?;
+        let parts = spec.algorithms().into_iter().map(|algorithm| (algorithm, Case::all(&setup, algorithm)));
+        let parts: Vec<(Algorithm, Vec<Case>)> = parts.collect();
+        let of = parts.iter().map(|(_, cases)| cases.len()).sum();
+        for (algorithm, cases) in parts {
+            let done = measured.len();
+            let begin = |at: usize| told(Progress { done: done + at, of, next: Some(&cases[at].name()) });
+            let by_rank = ranks::on_ranks(spec, algorithm, |context| clock::measure(context, spec, &cases, &begin))?;
             measured.extend(cases.iter().enumerate().map(|(at, case)| {
                 let runs: Vec<&[f64]> = by_rank.iter().map(|cases| cases[at].as_slice()).collect();
                 Measured { case: *case, runs: Runs::slowest(&runs) }

@@ -6,7 +6,7 @@ use quadrille_spec::Algorithm;
 
 use super::measurements::Measurements;
 use super::ranks;
-use crate::{MeasureError, Refusal, Setting};
+use crate::{MeasureError, Progress, Refusal, Setting};
 
 /// Numbers in each operand of element-wise work out of cache: 64 MiB, fewer where memory is short.
 const STREAMED: usize = 16 << 20;
@@ -60,13 +60,13 @@ impl CalibrationSpec {
         Ok(Self { per_node, ranks_here, threads, world, ..Self::new(ranks, cores) })
     }
 
-    /// Measures everything: minutes, or seconds if it is to be quick.
+    /// Measures everything: minutes, or seconds if it is to be quick. The first rank tells before each case which comes next.
     ///
     /// # Errors
     /// Nodes that ranks do not fill, fewer than two ranks, too little free memory for the bandwidth of memory; a rank's
     /// failure.
-    pub fn measure(self) -> Result<Measurements, MeasureError> {
-        Measurements::take(self.agreed()?)
+    pub fn measure(self, told: &(dyn Fn(Progress) + Sync)) -> Result<Measurements, MeasureError> {
+        Measurements::take(self.agreed()?, told)
     }
 
     /// With what the worst placed ranks have: all of them measure the same, equally often.

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use quadrille_cost::native::{Candidate, Framework, Price, PriceError};
@@ -52,7 +52,8 @@ pub struct Question {
     pub cancel: Cancel,
 }
 
-/// A word to searches that nobody waits for them any more; every copy of it says the same.
+/// What searches and who waits for them tell each other: that nobody waits any more, and how far they are. Every copy of it says the
+/// same.
 ///
 /// ```
 /// # use quadrille_plan::native::Cancel;
@@ -62,17 +63,40 @@ pub struct Question {
 /// assert!(searching.is_cancelled() && !asked.is_cancelled());
 /// ```
 #[derive(Debug, Clone, Default)]
-pub struct Cancel(Arc<AtomicBool>);
+pub struct Cancel(Arc<Told>);
+
+#[derive(Debug, Default)]
+struct Told {
+    is_cancelled: AtomicBool,
+    /// Cuts of grids that were searched, and those that are known of.
+    done: AtomicUsize,
+    of: AtomicUsize,
+}
 
 impl Cancel {
     /// Ends all searches of the question, and of its copies.
     pub fn cancel(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.is_cancelled.store(true, Ordering::Relaxed);
     }
 
     /// Whether it was said.
     pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.is_cancelled.load(Ordering::Relaxed)
+    }
+
+    /// How many parts of how many are searched, of those that are known of now.
+    pub fn searched(&self) -> (usize, usize) {
+        (self.0.done.load(Ordering::Relaxed), self.0.of.load(Ordering::Relaxed))
+    }
+
+    /// So many parts are to be searched, too.
+    pub(super) fn finds(&self, parts: usize) {
+        self.0.of.fetch_add(parts, Ordering::Relaxed);
+    }
+
+    /// So many of them are done.
+    pub(super) fn passes(&self, parts: usize) {
+        self.0.done.fetch_add(parts, Ordering::Relaxed);
     }
 }
 
@@ -223,7 +247,7 @@ impl Question {
     pub fn search(&self, top: usize) -> Result<Search<'_>, SpecError> {
         self.space.check_used(&self.model)?;
         let search = Search::new(self.setting()?, self.devices, self.space.clone(), top);
-        Ok(Search { deadline: self.deadline(), ..search })
+        Ok(Search { deadline: self.deadline(), watch: self.cancel.clone(), ..search })
     }
 
     /// Prices one layout and says why it costs that; layouts with other pieces or groups than a search tries have a price, too.

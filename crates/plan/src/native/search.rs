@@ -18,6 +18,7 @@ use super::cuts::{Cut, Cuts, Outer, Place, cuts};
 use super::front::grain;
 use super::placement::node;
 use super::pool::Pool;
+use super::question::Cancel;
 use super::ranking::{Kept, Ranked, comparable};
 use super::setting::Setting;
 use super::simplicity::{Complexity, Simplest};
@@ -47,6 +48,8 @@ pub struct Search<'a> {
     pub deadline: Option<Deadline>,
     /// Whether the three fastest are enough where the search is stopped.
     pub brief: bool,
+    /// Is told how far the search is.
+    pub watch: Cancel,
     /// Whether configurations are left out that cannot be among the wanted. Results are the same without.
     pub prune: bool,
 }
@@ -64,6 +67,7 @@ impl<'a> Search<'a> {
             tolerance: None,
             deadline: None,
             brief: false,
+            watch: Cancel::default(),
             prune: true,
         }
     }
@@ -219,11 +223,16 @@ impl Search<'_> {
         tally: &mut Tally,
         stop: &(dyn Fn() -> bool + Sync),
     ) -> Result<bool, PriceError> {
+        self.watch.finds(cuts.len());
         let (mut rest, mut wave, mut stopped) = (cuts, 0, false);
         while !rest.is_empty() && !stopped {
             let (now, later) = rest.split_at(WAVES[wave.min(WAVES.len() - 1)].min(rest.len()));
             let visit = |cut: &Cut| Visit::new(self, pool, self.setting.rules(), cut, kept.clone());
-            let run = |cut: &&Cut| pool.with(|bounds| visit(cut).run(bounds, stop));
+            let run = |cut: &&Cut| {
+                let visited = pool.with(|bounds| visit(cut).run(bounds, stop));
+                self.watch.passes(1);
+                visited
+            };
             let parts: Vec<Visit> = now.par_iter().map(run).collect::<Result<_, _>>()?;
             let mut survivors = Survivors::default();
             for part in parts {

@@ -70,7 +70,7 @@ fn products(arguments: &BenchGemmArguments) -> Result<(), Failure> {
     let layout = layout(&arguments.layout, &model, Some(ElementType::F32), &Launch::THREADS)?;
     let program = StepProgram::new(&model, &layout)?;
     let threads = arguments.threads.map_or_else(cores, usize::from);
-    let measured = bars::waiting("measuring", || gemm::measure(&program, threads));
+    let measured = bars::measuring(|told| gemm::measure(&program, threads, &mut |progress| told(progress)));
     let report = GemmReport { program: &program, threads, measured: &measured };
     if arguments.json { print_json(&report.document()) } else { print_text(report.text()) }
 }
@@ -81,7 +81,7 @@ fn schedules(arguments: &BenchPipelineArguments) -> Result<(), Failure> {
     let bench = PipelineBench::new(stages, microbatches, arguments.pass_ms)?;
     let states = StatesSpec::Memory;
     bench.programs().iter().try_for_each(|program| resources::check(program, 1, &Launch::THREADS, &states, 0))?;
-    let runs = bars::waiting("measuring", || bench.measure(arguments.steps))?;
+    let runs = bars::measuring(|told| bench.measure(arguments.steps, &mut |progress| told(progress)))?;
     let report = PipelineReport { stages, microbatches, pass_ms: arguments.pass_ms, steps: arguments.steps, runs };
     if arguments.json { print_json(&report) } else { print_text(report.text()) }
 }
@@ -94,7 +94,7 @@ fn simulation(arguments: &BenchSimulationArguments) -> Result<(), Failure> {
     let states = StatesSpec::Memory;
     bench.programs().iter().try_for_each(|program| resources::check(program, 1, &Launch::THREADS, &states, 0))?;
     let cores = cores();
-    let measured = bars::waiting("measuring", || bench.measure(*steps, cores))?;
+    let measured = bars::measuring(|told| bench.measure(*steps, cores, &mut |progress| told(progress)))?;
     let report =
         SimulationReport { model: &model, global_batch: *global_batch, cores, steps: *steps, measured: &measured };
     if arguments.json { print_json(&report.document()) } else { print_text(report.text()) }
@@ -102,7 +102,7 @@ fn simulation(arguments: &BenchSimulationArguments) -> Result<(), Failure> {
 
 /// Configurations that complete searches settle in a second, on one core.
 fn plan(arguments: &BenchPlanArguments) -> Result<(), Failure> {
-    let measured = bars::waiting("searching", || searches::measure(arguments.runs))?;
+    let measured = bars::measuring(|told| searches::measure(arguments.runs, &mut |progress| told(progress)))?;
     if arguments.json { print_json(&measured) } else { print_text(told::searches(&measured)) }
 }
 

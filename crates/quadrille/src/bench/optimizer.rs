@@ -37,7 +37,7 @@ pub fn run(arguments: &BenchOptimizerArguments) -> Result<(), Failure> {
     let check = |program: &StepProgram| resources::check(program, bench.options.threads, &Launch::THREADS, &states, 0);
     check(&bench.program)?;
     bench.programs()?.iter().try_for_each(check)?;
-    let measured = bars::waiting("measuring", || bench.measure())?;
+    let measured = bars::measuring(|told| bench.measure(&mut |progress| told(progress)))?;
     let place =
         states.folder().map_or("the host's memory".to_owned(), |folder| format!("files in {}", folder.display()));
     let report = OptimizerReport { program: &bench.program, place, measured: &measured };

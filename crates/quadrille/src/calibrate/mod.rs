@@ -33,8 +33,8 @@ pub fn run(arguments: &CalibrateArguments, launch: &Launch) -> Result<(), Failur
     }
     let spec = spec(arguments, launch)?;
     let measured = match launch.is_first() {
-        true => bars::waiting("measuring, which takes a minute or two", || spec.measure())?,
-        false => spec.measure()?,
+        true => bars::measuring(|told| spec.measure(told))?,
+        false => spec.measure(&|_| ())?,
     };
     if !launch.is_first() {
         return Ok(());

@@ -9,6 +9,7 @@ mod megatron;
 pub mod native;
 
 use clap::ValueEnum;
+use quadrille_plan::native::Cancel;
 use serde_json::Value;
 
 use self::arguments::{Cost, PlanArguments};
@@ -26,11 +27,11 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     }
 }
 
-/// What the native search finds.
-pub fn document(arguments: &PlanArguments) -> Result<Value, Failure> {
+/// What the native search finds until it is cancelled.
+pub fn document(arguments: &PlanArguments, cancel: &Cancel) -> Result<Value, Failure> {
     refuse_foreign(arguments)?;
     match arguments.cost {
-        Cost::Native => native::document(arguments),
+        Cost::Native => native::document(arguments, cancel),
         _ => Err(Failure::usage("--cost: documents are of what the native search finds; leave it out")),
     }
 }

@@ -4,7 +4,7 @@ pub mod arguments;
 pub mod priced;
 
 use quadrille_pages::plan_page;
-use quadrille_plan::native::{Answer, Question, TOLERANCE, Wanted};
+use quadrille_plan::native::{Answer, Cancel, Question, TOLERANCE, Wanted};
 use quadrille_report::plan::{self as report, page_document, rows, text};
 use serde_json::Value;
 
@@ -18,14 +18,14 @@ use crate::{bars, flags, paths};
 /// Searches and prints what was found.
 pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     match arguments.json {
-        true => print_json(&document(arguments)?),
-        false => print_text(answered(arguments, |answer| Ok(text(answer)?.map(flags::spelled)))?),
+        true => print_json(&document(arguments, &Cancel::default())?),
+        false => print_text(answered(arguments, &Cancel::default(), |answer| Ok(text(answer)?.map(flags::spelled)))?),
     }
 }
 
-/// Searches; all that was found.
-pub fn document(arguments: &PlanArguments) -> Result<Value, Failure> {
-    answered(arguments, |answer| {
+/// Searches until that is cancelled; all that was found.
+pub fn document(arguments: &PlanArguments, cancel: &Cancel) -> Result<Value, Failure> {
+    answered(arguments, cancel, |answer| {
         let mut document = report::document(answer)?;
         spell(&mut document);
         Ok(document)
@@ -33,12 +33,17 @@ pub fn document(arguments: &PlanArguments) -> Result<Value, Failure> {
 }
 
 /// Searches, writes the files that were asked for, and tells what was found.
-fn answered<T>(arguments: &PlanArguments, tell: impl FnOnce(&Answer) -> Result<T, Failure>) -> Result<T, Failure> {
+fn answered<T>(
+    arguments: &PlanArguments,
+    cancel: &Cancel,
+    tell: impl FnOnce(&Answer) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let PlanArguments { model, layout, question, dtype, nvs, .. } = arguments;
     let numbers = |counts: &Option<Counts>| counts.as_ref().map(|counts| counts.values().to_vec());
     let (devices, nodes) = (numbers(&arguments.gpus), numbers(&arguments.nodes));
     let machines = Machines { devices: devices.clone(), nodes: nodes.clone(), fast_domain: *nvs };
     let mut question = arguments::question(model, layout, question, *dtype, machines)?;
+    question.cancel = cancel.clone();
     let results = &arguments.results;
     let several = match nodes {
         Some(nodes) => Some(nodes.into_iter().map(|nodes| question.devices_of_nodes(nodes)).collect::<Result<_, _>>()?),
@@ -58,7 +63,8 @@ fn answered<T>(arguments: &PlanArguments, tell: impl FnOnce(&Answer) -> Result<T
         _ => {}
     }
     let wanted = wanted(arguments, &question, several.as_deref());
-    let mut answer = bars::waiting("searching", || Answer::new(&question, &wanted))?;
+    let searched = || question.cancel.searched();
+    let mut answer = bars::watching("searching", searched, || Answer::new(&question, &wanted))?;
     if let Some(path) = &results.out {
         write_file("--out", path, question.layout_file(&answer.advised)?.as_bytes())?;
     }
