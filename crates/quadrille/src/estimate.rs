@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use quadrille_papers::lbnl::{TableError, price_table};
-use quadrille_report::papers::lbnl::priced_rows;
+use quadrille_report::papers::lbnl::{priced_rows, priced_table};
 
 use crate::documents;
 use crate::failure::Failure;
 use crate::output::{self, print_text, write_file};
-use crate::paths;
+use crate::{paths, terminal};
 
 /// Each line of a CSV table with its price, in the columns and units of the tables that LBNL's code writes: seconds,
-/// GB of 1e9 bytes, TFLOP.
+/// GB of 1e9 bytes, TFLOP. A terminal gets a table with rounded numbers; a pipe, or the file of --out, comma-separated values.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct EstimateArguments {
@@ -45,12 +45,14 @@ pub fn run(arguments: &EstimateArguments) -> Result<(), Failure> {
     paths::check(&paths::asked([("--out", out)]), &[("--csv", csv)])?;
     let priced = priced(csv)?;
     match out {
-        Some(path) => write_file("--out", path, priced.as_bytes()),
-        None => print_text(&priced),
+        Some(path) => write_file("--out", path, output::csv(priced)?.as_bytes()),
+        None if terminal::is_for_people() => print_text(priced_table(&priced)),
+        None => print_text(output::csv(priced)?),
     }
 }
 
-fn priced(path: &Path) -> Result<String, Failure> {
+/// The priced table, its header first.
+fn priced(path: &Path) -> Result<Vec<Vec<String>>, Failure> {
     let name = path.display();
     let lines = price_table(&documents::TABLE.bytes(path)?).map_err(|error| {
         Failure::usage(match error {
@@ -58,5 +60,5 @@ fn priced(path: &Path) -> Result<String, Failure> {
             TableError::Line { .. } => format!("{name}, {error}"),
         })
     })?;
-    output::csv(priced_rows(&lines))
+    Ok(priced_rows(&lines))
 }

@@ -9,6 +9,11 @@ use quadrille_step::{StepProgram, Verdict};
 
 use crate::{Text, table};
 
+/// All of so many ranks, in words.
+pub(crate) fn all_ranks(ranks: usize) -> String {
+    if ranks == 1 { "the rank".to_owned() } else { format!("all {ranks} ranks") }
+}
+
 /// A rank's ledger for people: a table of what it sends, its work, its memory.
 pub fn text(grid: &Grid, rank: &RankLedger) -> Text {
     let heading = Text::heading(&format!("{}, one step", rank_name(grid, rank.rank)));
@@ -31,7 +36,7 @@ pub fn of_run(program: &StepProgram, outcome: &TrainOutcome) -> Text {
     };
     let ranks = counted.ranks.len();
     told += &match outcome.difference {
-        None => format!("ledger: bytes, FLOPs and memory of all {ranks} ranks as predicted, in every step\n"),
+        None => format!("ledger: bytes, FLOPs and memory of {} as predicted, in every step\n", all_ranks(ranks)),
         Some(_) => "ledger: DIFFERS from the prediction\n".to_owned(),
     };
     if program.layout.optimizer_overlap {

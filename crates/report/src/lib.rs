@@ -68,6 +68,7 @@ mod sweep_text;
 mod table;
 mod text;
 pub mod verification;
+mod wrap;
 
 pub use csv::csv;
 pub use error::ReportError;

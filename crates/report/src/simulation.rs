@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use quadrille_cost::simulation::{Lane, Simulation, timeline};
+use quadrille_run::units::seconds;
 use serde_json::{Value, json};
 
 use crate::{Text, table};
 
-/// Columns of a timeline for a narrow terminal.
+/// Columns of timelines for narrow terminals.
 const NARROW: usize = 60;
+const NARROWEST: usize = 30;
 
 /// A timeline whose lines have at most so many columns.
 fn drawn(simulation: &Simulation, width: usize) -> String {
@@ -18,27 +20,27 @@ fn drawn(simulation: &Simulation, width: usize) -> String {
 
 /// For people: the timeline in so many columns, then a table of the stages.
 pub fn text(simulation: &Simulation, width: usize) -> Text {
-    let milliseconds = |seconds: f64| format!("{:.3} ms", 1e3 * seconds);
     // Of states that lie in the host's memory.
-    let copied = simulation.events.iter().any(|event| event.lane == Lane::Host);
+    let copied = simulation.events.iter().any(|event| event.lane == Lane::Host)
+        || simulation.stages.iter().any(|times| times.waiting_on_host_s > 0.0);
     let rows = simulation.stages.iter().enumerate().map(|(stage, times)| {
         // The sum of nothing would be -0.
         let collectives = times.waiting_on_collectives_s.values().fold(0.0, |sum, seconds| sum + seconds);
         let copies = copied.then_some(times.waiting_on_host_s);
         let spent = [times.busy_s, collectives].into_iter().chain(copies);
         let spent = spent.chain([times.waiting_on_stages_s, times.update_s]);
-        std::iter::once(stage.to_string()).chain(spent.map(milliseconds)).collect()
+        std::iter::once(stage.to_string()).chain(spent.map(seconds)).collect()
     });
     let copies = copied.then_some("waits for copies");
     let header = ["stage", "computes", "waits for collectives"].into_iter().chain(copies);
     let header: Vec<&str> = header.chain(["waits for stages", "of it the update"]).collect();
     let head = format!(
         "\nsimulated step {}, bubble {:.1}% of all other time\n",
-        milliseconds(simulation.step_seconds),
+        seconds(simulation.step_seconds),
         100.0 * simulation.bubble(),
     );
-    let [wide, narrow] = [width, NARROW].map(|width| drawn(simulation, width));
-    Text::from(head) + Text::drawing(wide, narrow) + "\n" + table(&header, &rows.collect::<Vec<_>>())
+    let sizes = [width, NARROW, NARROWEST].map(|width| drawn(simulation, width));
+    Text::from(head) + Text::drawing(sizes) + "\n" + table(&header, &rows.collect::<Vec<_>>())
 }
 
 /// The same numbers as a document; seconds.

@@ -8,6 +8,8 @@ use quadrille_spec::{
 };
 use quadrille_step::{Parameter, StageProgram, StepProgram};
 
+use crate::wrap::counted;
+
 /// What a run that is ready to begin will train, on what, and from where.
 pub fn announcement(run: &Prepared) -> String {
     let source = run.source();
@@ -37,9 +39,9 @@ pub fn summary(program: &StepProgram) -> String {
         (
             "grid",
             Some(format!(
-                "{} ({} ranks{}, {} per node)",
+                "{} ({}{}, {} per node)",
                 layout.grid.short(),
-                layout.grid.ranks(),
+                counted(layout.grid.ranks(), "rank"),
                 order(&layout.grid),
                 layout.per_node
             )),
@@ -48,11 +50,11 @@ pub fn summary(program: &StepProgram) -> String {
         (
             "batch",
             Some(format!(
-                "{} sequences of {} {} a step, {} microbatch(es) of {} per data rank",
+                "{} sequences of {} {} a step, {} of {} per data rank",
                 layout.global_batch,
                 layout.seq_len,
                 model.sequence_unit(),
-                layout.microbatches(),
+                counted(layout.microbatches(), "microbatch"),
                 layout.microbatch
             )),
         ),
@@ -182,7 +184,9 @@ fn stages(layout: &Layout) -> Option<String> {
     let blocks = layout.stage_blocks.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     let chunks = match layout.schedule {
         Schedule::Interleaved => {
-            format!(", {} chunk(s) each, groups of {} microbatches", layout.chunks, layout.microbatch_group)
+            let [chunks, group] = [(layout.chunks, "chunk"), (layout.microbatch_group, "microbatch")]
+                .map(|(number, name)| counted(number, name));
+            format!(", {chunks} each, groups of {group}")
         }
         _ => String::new(),
     };

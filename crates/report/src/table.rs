@@ -1,7 +1,8 @@
 //! Tables that fit a terminal.
 
 use crate::plain::plain;
-use crate::style::{LongWords, Role, Style, length, words};
+use crate::style::{Role, Style};
+use crate::wrap::{LongWords, columns as columns_of, padded, words};
 
 /// Between columns.
 const GAP: &str = "  ";
@@ -104,8 +105,8 @@ impl Table {
     fn natural(&self, columns: &[usize], stacked: bool) -> Line {
         let width = |at: usize| {
             let name = &self.header[at];
-            let header = if stacked { name.split(' ').map(length).max().unwrap_or(0) } else { length(name) };
-            self.rows.iter().map(|row| length(&row[at])).max().unwrap_or(0).max(header)
+            let header = if stacked { name.split(' ').map(columns_of).max().unwrap_or(0) } else { columns_of(name) };
+            self.rows.iter().map(|row| columns_of(&row[at])).max().unwrap_or(0).max(header)
         };
         columns.iter().map(|at| (*at, width(*at))).collect()
     }
@@ -170,7 +171,7 @@ impl Table {
     }
 }
 
-/// The characters of columns side by side.
+/// The width of columns side by side.
 fn across(line: &[(usize, usize)]) -> usize {
     line.iter().map(|(_, width)| width).sum::<usize>() + GAP.len() * line.len().saturating_sub(1)
 }
@@ -192,7 +193,7 @@ fn drawn(cells: &[String], lines: &[Line], is_header: bool) -> Vec<String> {
             let padded = line.iter().zip(&broken).map(|((at, width), parts)| {
                 let above = if is_header { high - parts.len() } else { 0 };
                 let part = level.checked_sub(above).and_then(|level| parts.get(level)).map_or("", String::as_str);
-                if *at == 0 { format!("{part:<width$}") } else { format!("{part:>width$}") }
+                padded(part, *width, *at > 0)
             });
             drawn.push((indent.clone() + &padded.collect::<Vec<_>>().join(GAP)).trim_end().to_owned());
         }
@@ -217,6 +218,8 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
+        let wide = [vec!["模型".to_owned(), "1".to_owned()], vec!["a".to_owned(), "22".to_owned()]];
+        assert_eq!(table(&["name", "n"], &wide).shown(Style::FULL), "name   n\n模型   1\na     22\n");
         let rows = [vec!["a long name".to_owned(), "1".to_owned()], vec!["µ".to_owned()]];
         let full = "name         count\na long name      1\nµ\n";
         assert_eq!(table(&["name", "count"], &rows).shown(Style::FULL), full);
@@ -263,7 +266,7 @@ mod tests {
         for width in 12..120 {
             let lines =
                 shown(width) + &table(&["reason", "rows"], &long).shown(Style { width: Some(width), color: false });
-            let widest = lines.lines().map(length).max();
+            let widest = lines.lines().map(columns_of).max();
             assert!(widest <= Some(width.max(20)), "{width}: {lines}");
         }
     }

@@ -6,6 +6,7 @@ use std::ops::{Add, AddAssign};
 use crate::plain::plain;
 use crate::style::{Role, Style};
 use crate::table::Table;
+use crate::wrap::columns;
 
 /// What begins a line that is to be minded.
 const WARNING: &str = "warning:";
@@ -19,7 +20,7 @@ enum Part {
     Prose(String),
     Heading(String),
     Table(Table),
-    Drawing([String; 2]),
+    Drawing(Vec<String>),
 }
 
 impl Text {
@@ -33,9 +34,10 @@ impl Text {
         Self(vec![Part::Heading(line.to_owned())])
     }
 
-    /// A drawing in two sizes, of lines without spaces, and what is said below it: the wide one is shown where it fits.
-    pub fn drawing(wide: String, narrow: String) -> Self {
-        Self(vec![Part::Drawing([wide, narrow])])
+    /// A drawing in several sizes, the widest first, of lines without spaces, and what is said below it: the first is shown whose lines
+    /// fit, else the last.
+    pub fn drawing(sizes: impl IntoIterator<Item = String>) -> Self {
+        Self(vec![Part::Drawing(sizes.into_iter().collect())])
     }
 
     /// The text as it is shown; what it quotes of files does not act on a terminal.
@@ -62,9 +64,12 @@ impl Part {
             Self::Prose(text) => {
                 style.wrapped(&plain(text)).split_inclusive('\n').map(|line| prose(line, style)).collect()
             }
-            Self::Drawing([wide, narrow]) => {
-                let fits = |width| wide.lines().all(|line| line.chars().count() <= width);
-                if style.width.is_none_or(fits) { wide.clone() } else { style.wrapped(narrow) }
+            Self::Drawing(sizes) => {
+                // What is said below a drawing is broken like other text.
+                let is_drawn = |line: &&str| !line.contains(' ') || line.ends_with('|');
+                let fits = |text: &str, width| text.lines().filter(is_drawn).all(|line| columns(line) <= width);
+                let shown = sizes.iter().find(|text| style.width.is_none_or(|width| fits(text, width)));
+                style.wrapped(shown.or(sizes.last()).map_or("", String::as_str))
             }
         }
     }
@@ -167,8 +172,8 @@ mod tests {
 
     #[test]
     fn a_drawing_is_as_wide_as_fits() {
-        let text = Text::drawing("=".repeat(100), "=".repeat(60));
+        let text = Text::drawing([100, 60, 30].map(|width| "=".repeat(width)));
         let length = |width| text.shown(Style { width, color: false }).len();
-        assert_eq!([None, Some(120), Some(80), Some(20)].map(length), [100, 100, 60, 60]);
+        assert_eq!([None, Some(120), Some(80), Some(40), Some(20)].map(length), [100, 100, 60, 30, 30]);
     }
 }

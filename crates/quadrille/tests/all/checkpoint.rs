@@ -90,7 +90,7 @@ fn verify_reads_everything() {
     let folder = run_of(&[10, 20]);
     let (code, text, _) = output(folder.path(), "checkpoint verify .");
     assert_eq!(code, Some(0));
-    assert!(text.contains("all sound: 9 tiles") && text.contains("3 tensors in 2 file(s)"), "{text}");
+    assert!(text.contains("all sound: 9 tiles") && text.contains("3 tensors in 2 files"), "{text}");
     assert!(text.contains("not finite: 1 numbers of final_norm.gamma (first moment)"), "{text}");
     let sound = document(&format!("checkpoint verify {} --all", folder.path().display()));
     assert_eq!((&sound["checkpoints"][1]["sound"], sound["checkpoints"].as_array().unwrap().len()), (&json!(true), 2));

@@ -110,6 +110,31 @@ fn a_sweep_is_a_table_on_a_terminal_and_values_in_a_pipe() {
 }
 
 #[test]
+fn a_priced_table_is_a_table_on_a_terminal_and_values_in_a_pipe() {
+    let folder = tempfile::tempdir().unwrap();
+    let best =
+        "plan --cost lbnl --strategy 2d --model gpt3-1t --cluster b200 --nvs 8 --gpus 1024 --csv best.csv --quiet";
+    piped(folder.path(), best);
+    let line = "estimate --cost lbnl --csv best.csv";
+    let (values, table) = (piped(folder.path(), line), shown(folder.path(), 100, &format!("{line} --color never")));
+    assert!(values.starts_with("strategy,model,gpu,") && !values.contains("all rows"), "{values}");
+    assert!(table.starts_with("all rows: strategy 2d, model gpt3_1T") && widest(&table) <= 100, "{table}");
+    assert!(!table.contains(','.to_string().repeat(2).as_str()) && table.lines().count() > 10, "{table}");
+}
+
+#[test]
+fn a_timeline_fits_terminals_of_forty_columns() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = "explain --model gpt-tiny --grid x=2,pipe=2 --timeline --quiet --color never";
+    for columns in [40, 59, 60, 100] {
+        let text = shown(folder.path(), columns, line);
+        let stages: Vec<&str> = text.lines().filter(|line| line.starts_with("stage ") && line.ends_with('|')).collect();
+        assert_eq!(stages.len(), 2, "{columns} columns:\n{text}");
+        assert!(widest(&text) <= columns, "{columns} columns:\n{text}");
+    }
+}
+
+#[test]
 fn colours_are_for_terminals_unless_something_else_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let line = "plan --model gpt2-124m --gpus 2 --top 1";

@@ -5,6 +5,7 @@ use quadrille_run::units::percent;
 use quadrille_spec::Schedule;
 use serde::Serialize;
 
+use crate::wrap::counted;
 use crate::{Text, table};
 
 /// What was measured, as `bench pipeline --json` prints it.
@@ -27,9 +28,12 @@ impl PipelineReport {
     pub fn text(&self) -> Text {
         let Self { stages, microbatches, pass_ms, steps, runs } = self;
         let head = format!(
-            "{stages} stages, {microbatches} microbatches, passes of {pass_ms} ms forward and {} ms backward; median of \
-             {steps} step(s)\nslow stage: stage {} takes {SLOWDOWN} times as long; delays: messages take 0 to {} ms\n\n",
+            "{}, {}, passes of {pass_ms} ms forward and {} ms backward; median of \
+             {}\nslow stage: stage {} takes {SLOWDOWN} times as long; delays: messages take 0 to {} ms\n\n",
+            counted(*stages, "stage"),
+            counted(*microbatches, "microbatch"),
             2.0 * pass_ms,
+            counted(*steps as usize, "step"),
             stages / 2,
             2.0 * pass_ms
         );

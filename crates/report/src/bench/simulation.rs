@@ -5,6 +5,7 @@ use quadrille_measure::simulation::{NOT_MODELLED, Simulated};
 use quadrille_spec::Model;
 use serde::Serialize;
 
+use crate::wrap::counted;
 use crate::{Table, Text, table};
 
 /// What was simulated and measured of layouts of a model.
@@ -43,12 +44,14 @@ impl SimulationReport<'_> {
     pub fn text(&self) -> Text {
         let Self { model, global_batch, cores, steps, measured } = self;
         let head = format!(
-            "{}: {} layers, hidden {}, {} tokens a sequence, {global_batch} sequences a step; {cores} cores, one thread per \
-             rank; median of {steps} step(s)\n",
+            "{}: {} layers, hidden {}, {} tokens a sequence, {global_batch} sequences a step; {}, one thread per rank; \
+             median of {}\n",
             model.name,
             model.layers(),
             model.hidden,
             model.seq_len,
+            counted(*cores, "core"),
+            counted(*steps as usize, "step"),
         );
         let foot = format!(
             "\nabsolute error: {:.1}% on average, {:.1}% at most\ncrowding: simulated ranks that compute at once over cores, \

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{of_all_blocks, pruned_table};
 use crate::summary::sizes;
+use crate::wrap::counted;
 use crate::{Table, Text, table};
 
 /// Ranks that are listed one by one.
@@ -63,10 +64,15 @@ pub fn contents_text(checkpoint: &Checkpoint) -> Result<Text, CheckpointError> {
         ("seed", about.seed.to_string()),
         (
             "written on",
-            format!("{} ({} ranks), {} sequences a step", layout.grid, layout.grid.ranks(), layout.global_batch),
+            format!(
+                "{} ({}), {} a step",
+                layout.grid,
+                counted(layout.grid.ranks(), "rank"),
+                counted(layout.global_batch, "sequence")
+            ),
         ),
         ("numbers", format!("{} parameters in {}: {}{only}", parameters(checkpoint), about.dtype, held.join(", "))),
-        ("size", format!("{} in {} file(s)", bytes(checkpoint.bytes()), checkpoint.files().count())),
+        ("size", format!("{} in {}", bytes(checkpoint.bytes()), counted(checkpoint.files().count(), "file"))),
     ];
     let notes = [("optimizer", &about.hyper), ("data", &about.data), ("run", &about.run)];
     rows.extend(notes.iter().filter(|(_, note)| !note.is_null()).map(|(name, note)| (*name, note.to_string())));
@@ -113,6 +119,6 @@ fn files(checkpoint: &Checkpoint) -> Table {
     let tiles = span(files.iter().map(|file| file.2 as u64).collect());
     let sizes = span(files.iter().map(|file| file.1).collect());
     let row = |at: usize, name: &str| vec![name.to_owned(), tiles[at].to_string(), bytes(sizes[at])];
-    let header = format!("of {} ranks", files.len());
+    let header = format!("of {}", counted(files.len(), "rank"));
     table(&[header.as_str(), "tiles", "size"], &[row(0, "least"), row(1, "median"), row(2, "most")])
 }

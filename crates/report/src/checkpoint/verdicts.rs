@@ -6,6 +6,8 @@ use quadrille_checkpoint::{CheckpointError, Summary, Verdict};
 use quadrille_run::units::bytes;
 use serde_json::{Value, json};
 
+use crate::wrap::counted;
+
 /// All of it, as `checkpoint verify --json` prints it.
 pub fn verdicts_document(verdicts: &[Verdict]) -> Value {
     let document = |verdict: &Verdict| {
@@ -31,7 +33,8 @@ fn text(verdict: &Verdict) -> String {
         let size = bytes(*size);
         let sound = if verdict.is_sound() { "all sound" } else { "sound of them" };
         tell(format!(
-            "{sound}: {tiles} tiles, {size}; {tensors} tensors in {files} file(s), each number in exactly one tile"
+            "{sound}: {tiles} tiles, {size}; {tensors} tensors in {}, each number in exactly one tile",
+            counted(*files, "file")
         ));
         for found in not_finite {
             tell(format!("not finite: {} numbers of {} ({})", found.numbers, found.tensor, found.quantity));

@@ -3,6 +3,7 @@
 use quadrille_spec::{Axis, AxisSet, Layout};
 use serde::Serialize;
 
+use crate::wrap::columns;
 use crate::{Text, table};
 
 /// Most ranks of a group that are listed.
@@ -92,9 +93,8 @@ impl Mesh {
         let all: Vec<usize> = (0..self.axes.len()).collect();
         let across = [4, 2, 0]
             .map(|last| all.iter().copied().filter(|level| level % 2 == 0 && *level <= last).collect::<Vec<_>>());
-        let fits = |text: &String, rows| {
-            text.lines().count() <= rows && text.lines().all(|line| line.chars().count() <= width)
-        };
+        let fits =
+            |text: &String, rows| text.lines().count() <= rows && text.lines().all(|line| columns(line) <= width);
         let tried = [(8, 16), (8, 24), (4, 24), (3, 40), (2, 80)];
         let mut drawings = tried
             .into_iter()
@@ -195,7 +195,7 @@ impl<'a> Drawing<'a> {
                         }
                         (false, _) => format!("{} {}", self.mesh.axes[*axis].axis, place[level]),
                     };
-                    if line.chars().count() <= *begin {
+                    if columns(&line) <= *begin {
                         line = format!("{line:<begin$}{name}");
                     }
                     last = Some(&place[..=level]);

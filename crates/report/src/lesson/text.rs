@@ -3,7 +3,8 @@
 use quadrille_run::units::bytes;
 
 use super::{Lesson, Move, tiles};
-use crate::{Style, Text};
+use crate::Text;
+use crate::wrap::{columns, wrapped};
 
 /// Names of the memory that are told.
 const NAMES: usize = 8;
@@ -83,10 +84,9 @@ fn told(same: &[&Move], width: usize) -> String {
     let what = format!("  {} {}: {names}", first.kind.name(), first.axes);
     let calls = if calls == 1 { "once".to_owned() } else { format!("{calls} times") };
     let counts = format!("{calls}, {}, sends {}", bytes(payload), bytes(wire));
-    let wrapped = |text: &str| Style { width: Some(width), color: false }.wrapped(text);
-    let lines = match what.chars().count() + 2 + counts.chars().count() <= width {
-        true => format!("{what}{counts:>room$}\n", room = width - what.chars().count()),
-        false => wrapped(&format!("{what}\n    {counts}\n")),
+    let lines = match columns(&what) + 2 + columns(&counts) <= width {
+        true => format!("{what}{counts:>room$}\n", room = width - columns(&what)),
+        false => wrapped(&format!("{what}\n    {counts}\n"), width),
     };
-    lines + &wrapped(&format!("    {} ({})\n", first.reason, hidden.told()))
+    lines + &wrapped(&format!("    {} ({})\n", first.reason, hidden.told()), width)
 }

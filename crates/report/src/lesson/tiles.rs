@@ -7,6 +7,7 @@ use quadrille_step::{Layer, Parameter, StageProgram};
 use serde::Serialize;
 
 use super::mesh::{listed, same};
+use crate::wrap::columns;
 use crate::{Style, Table, Text, table};
 
 /// Most ranks that hold the same tile which are listed.
@@ -130,7 +131,7 @@ fn listing(tiles: &[Tile], width: usize) -> Table {
     };
     let mut rows: Vec<Vec<String>> = rows.collect();
     let text = table(&header("the same on ranks"), &rows);
-    if text.shown(Style::FULL).lines().all(|line| line.chars().count() <= width) {
+    if text.shown(Style::FULL).lines().all(|line| columns(line) <= width) {
         return text;
     }
     // Which ranks hold the same takes most room: how many they are says enough.

@@ -8,6 +8,7 @@ use quadrille_spec::ElementType;
 
 use super::{LocalReport, name, not_predicted};
 use crate::Text;
+use crate::wrap::counted;
 
 const HEADER: [&str; 11] = [
     "grid",
@@ -43,14 +44,15 @@ impl LocalReport<'_> {
         let LocalGrids { case, global_batch, seq_len, legal, ranks, assumed, crowded, .. } = self.grids;
         let cores = self.cores;
         let mut text = format!(
-            "{}, {global_batch} sequences of {seq_len} {} a step, {}; {} of {legal} legal grids of {ranks} ranks, {} \
-             thread(s) each on {cores} cores\nmeasured: random samples, the slowest rank's mean of the last {} of {} \
-             steps\npredicted: the native model on {}",
+            "{}, {global_batch} sequences of {seq_len} {} a step, {}; {} of {legal} legal grids of {}, {} each \
+             on {}\nmeasured: random samples, the slowest rank's mean of the last {} of {} steps\npredicted: the native model on {}",
             case.model.name,
             case.model.sequence_unit(),
             case.layouts.first().map_or(ElementType::F32, |first| first.layout.dtype),
             case.layouts.len(),
-            case.options.threads,
+            counted(*ranks, "rank"),
+            counted(case.options.threads, "thread"),
+            counted(cores, "core"),
             case.options.steps - WARM_UP_STEPS as u64,
             case.options.steps,
             case.cluster.name,

@@ -176,6 +176,26 @@ pub fn priced_rows(lines: &[PricedLine]) -> Vec<Vec<String>> {
     std::iter::once(header).chain(lines.iter().map(row)).collect()
 }
 
+/// The same for people, with numbers of four digits; columns that all rows have alike stand above it.
+pub fn priced_table(rows: &[Vec<String>]) -> Text {
+    let Some((header, rows)) = rows.split_first() else { return Text::new() };
+    let short = |cell: &String| match cell.parse::<f64>() {
+        Ok(number) if cell.contains(['.', 'e']) && number != 0.0 && number.is_finite() => {
+            let digits = (3 - number.abs().log10().floor() as i32).max(0) as usize;
+            if (1e-3..1e9).contains(&number.abs()) { format!("{number:.digits$}") } else { format!("{number:.3e}") }
+        }
+        _ => cell.clone(),
+    };
+    let is_same = |at: &usize| rows.len() > 1 && rows.iter().all(|row| row[*at] == rows[0][*at]);
+    let (same, apart): (Vec<usize>, Vec<usize>) = (0..header.len()).partition(is_same);
+    let names: Vec<&str> = apart.iter().map(|at| header[*at].as_str()).collect();
+    let cells: Vec<Vec<String>> = rows.iter().map(|row| apart.iter().map(|at| short(&row[*at])).collect()).collect();
+    let alike =
+        same.iter().map(|at| format!("{} {}", header[*at], short(&rows[0][*at]))).collect::<Vec<_>>().join(", ");
+    let head = if same.is_empty() { String::new() } else { format!("all rows: {alike}\n\n") };
+    Text::from(head) + table(&names, &cells)
+}
+
 /// What the tables of LBNL's code tell of a price: `t`, `mem`, the six parts of `t`; then weights, gradients, optimizer
 /// and activations. Seconds, and GB of 1e9 bytes.
 fn published_units(price: &Price) -> ([f64; 8], [f64; 4]) {

@@ -6,6 +6,7 @@ use quadrille_spec::{CollectiveKind, FlopsLedger, Ledger, MemoryClass, RankLedge
 use serde_json::{Value, json};
 
 use super::read::{Ledgers, Run};
+use crate::ledger::all_ranks;
 
 /// What all ranks send and compute, and what the rank holds that holds most: predicted, and counted where it was.
 pub fn ledgers(run: &Run) -> Value {
@@ -19,7 +20,7 @@ pub fn ledgers(run: &Run) -> Value {
             "The last part of the run had no step left to do: what was counted is left out.".to_owned()
         }
         (Ok(_), Some(Ledgers { equal: Some(true), .. })) => {
-            format!("bytes, FLOPs and memory of all {ranks} ranks as predicted, as integers, in every step")
+            format!("bytes, FLOPs and memory of {} as predicted, as integers, in every step", all_ranks(ranks))
         }
         _ => "The counted ledger DIFFERS from the prediction in at least one step; counted is the last one.".to_owned(),
     };
