@@ -4,7 +4,9 @@ use quadrille_spec::{Cluster, Layout, Model, RankLedger};
 use quadrille_step::{StepProgram, predict_rank, print_program};
 
 use crate::native::{Framework, NativeMachine, Price, PriceError, Problem};
-use crate::simulation::{DeviceRates, RingNetwork, Simulation, UniformMachine, simulate, timeline};
+use crate::simulation::{
+    DeviceRates, Machine, RingNetwork, Simulation, UniformMachine, simulate, simulate_passes, timeline,
+};
 
 /// What a layout does in a step, and when.
 #[derive(Debug, Clone)]
@@ -66,7 +68,7 @@ pub fn explain(
 }
 
 /// Simulates a step of a framework's `program` on a cluster: on devices of these rates, joined by rings, or without rates on
-/// those that the cluster describes.
+/// those that the cluster describes; with the events inside passes, or in a fraction of the time and memory without.
 ///
 /// # Errors
 /// A layout that does not lie on the cluster; a program that cannot be simulated there.
@@ -75,14 +77,19 @@ pub fn simulate_step(
     cluster: &Cluster,
     framework: Framework,
     rates: Option<DeviceRates>,
+    events: bool,
 ) -> Result<Simulation, PriceError> {
     let StepProgram { model, layout, .. } = program;
+    let simulated = |machine: &dyn Machine| match events {
+        true => simulate(program, machine),
+        false => simulate_passes(program, machine),
+    };
     if let Some(rates) = rates {
         let network = RingNetwork::new(cluster, layout, rates.operation_latency_s)?;
-        return Ok(simulate(program, &UniformMachine { rates, network })?);
+        return Ok(simulated(&UniformMachine { rates, network })?);
     }
     let problem = Problem::new(model, cluster, framework.in_types_of(layout), layout.global_batch, layout.seq_len)?;
     problem.check_placed(layout)?;
     problem.check_states(&program.stages)?;
-    Ok(simulate(program, &NativeMachine::new(&problem, layout))?)
+    Ok(simulated(&NativeMachine::new(&problem, layout))?)
 }

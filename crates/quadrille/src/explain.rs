@@ -86,7 +86,7 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
         (true, _) => priced::run(arguments),
         (false, true) => print_json(&document(arguments)?),
         (false, false) => {
-            print_text(explained(arguments, terminal::output().width, |explained| Ok(explained.text()?))?)
+            print_text(explained(arguments, terminal::output().width, false, |explained| Ok(explained.text()?))?)
         }
     }
 }
@@ -95,14 +95,15 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
 pub fn document(arguments: &ExplainArguments) -> Result<Value, Failure> {
     match arguments.price.price {
         true => priced::document(arguments),
-        false => explained(arguments, None, |explained| Ok(explained.document()?)),
+        false => explained(arguments, None, true, |explained| Ok(explained.document()?)),
     }
 }
 
-/// Tells what it is in so many columns, if they are limited.
+/// Tells what it is in so many columns, if they are limited, or as a document.
 fn explained<T>(
     arguments: &ExplainArguments,
     columns: Option<usize>,
+    is_document: bool,
     tell: impl FnOnce(&Explained) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let model = arguments.model.described("gpt-demo")?;
@@ -122,7 +123,9 @@ fn explained<T>(
     paths::check_described(&written, &arguments.model, &arguments.layout)?;
     // What hides collectives is told of a cluster that somebody named.
     let simulates = machine.is_asked() || arguments.html.is_some() || arguments.layout.cluster.is_some();
-    let simulation = simulates.then(|| machine.simulate(&program, &typed.cluster, framework)).transpose()?;
+    // A timeline in text shows no more than passes.
+    let events = arguments.html.is_some() || is_document || !machine.timeline;
+    let simulation = simulates.then(|| machine.simulate(&program, &typed.cluster, framework, events)).transpose()?;
     let one = arguments.rank.is_some() || arguments.layer.is_some();
     let explained = Explained {
         program: &program,

@@ -7,9 +7,10 @@ use quadrille_cost::native::Framework;
 use quadrille_cost::simulate_step;
 use quadrille_cost::simulation::{SaidRates, Simulation};
 use quadrille_cost::trace::Trace;
+use quadrille_report::lesson::{MOST_PASSES, passes_of};
 use quadrille_run::{create_trace, write_trace};
 use quadrille_spec::Cluster;
-use quadrille_step::StepProgram;
+use quadrille_step::{ChunkProgram, StepProgram};
 
 use crate::failure::Failure;
 use crate::parse::real;
@@ -42,19 +43,52 @@ impl MachineArguments {
         self.timeline || self.trace.is_some()
     }
 
-    /// Simulates a step of a framework's `program` and writes the trace that was asked for.
+    /// Simulates a step of a framework's `program` and writes the trace that was asked for; with what happens inside of passes for that,
+    /// or where `events` are wanted.
     pub fn simulate(
         &self,
         program: &StepProgram,
         cluster: &Cluster,
         framework: Framework,
+        events: bool,
     ) -> Result<Simulation, Failure> {
         let Self { device_gflops, memory_gb_s, latency_us, .. } = *self;
+        let events = events || self.trace.is_some();
+        check_length(program, events)?;
         let rates = SaidRates { device_gflops, memory_gb_s, latency_us }.on(cluster)?;
-        let simulation = simulate_step(program, cluster, framework, rates)?;
+        let simulation = simulate_step(program, cluster, framework, rates, events)?;
         if let Some(path) = &self.trace {
             write_trace(path, create_trace(path)?, &Trace::from(&simulation))?;
         }
         Ok(simulation)
+    }
+}
+
+/// Operations of all passes of a step, at most, that are followed one by one: they take about a gigabyte.
+const MOST_OPERATIONS: usize = 1 << 23;
+
+/// Refuses a step that would take many gigabytes to simulate.
+fn check_length(program: &StepProgram, events: bool) -> Result<(), Failure> {
+    let passes = passes_of(&program.layout);
+    let refuse = |number: usize, what: &str, most: usize, others: &str| {
+        Err(Failure::usage(format!(
+            "the step has {number} {what} on all stages, and at most {most} are simulated for one picture; take fewer microbatches \
+             (a larger --microbatch, or a smaller --global-batch), stages or layers, or leave out {others}"
+        )))
+    };
+    if passes > MOST_PASSES {
+        return refuse(passes, "passes", MOST_PASSES, "--timeline, --trace, --html and --cluster");
+    }
+    let of_chunks = program.stages.iter().flat_map(|stage| &stage.chunks).flat_map(ChunkProgram::sections);
+    let in_microbatch: usize = of_chunks.map(|section| section.ops.len()).sum();
+    let operations = in_microbatch.saturating_mul(program.layout.microbatches());
+    match events && operations > MOST_OPERATIONS {
+        true => refuse(
+            operations,
+            "operations",
+            MOST_OPERATIONS,
+            "--trace, --html and --cluster; --timeline alone takes less",
+        ),
+        false => Ok(()),
     }
 }

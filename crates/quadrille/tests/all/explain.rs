@@ -452,3 +452,19 @@ fn layouts_that_send_duplicates_have_a_price() {
                 --price --framework quadrille --cluster dgx-h100";
     assert!(text(line).contains("what binds"));
 }
+
+/// All operations of such a step would take gigabytes; its passes do not.
+#[test]
+fn a_step_that_is_too_long_to_be_followed_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = "explain --model gpt-tiny --grid pipe=2 --global-batch 131072 --microbatch 1";
+    for more in ["--html page.html", "--trace trace.json", "--cluster dgx-a100", "--timeline --json"] {
+        let output = run(folder.path(), &format!("{line} {more}"));
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{more}: {error}");
+        assert!(error.contains("operations on all stages") && error.contains("--microbatch"), "{more}: {error}");
+    }
+    let output = run(folder.path(), &format!("{line} --timeline"));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && text.contains("middle, where all repeats"), "{text}");
+}
