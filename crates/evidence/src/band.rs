@@ -57,7 +57,8 @@ impl Likeness {
             tokens: seq_len as f64,
             x: size(Axis::X) * size(Axis::Y),
             context: size(Axis::Context),
-            expert: size(Axis::Expert),
+            // Of a model without experts the axis is one of data like another.
+            expert: if model.has_experts() { size(Axis::Expert) } else { 1 },
             pipe: size(Axis::Pipe),
         }
     }
