@@ -4,7 +4,7 @@
 //! executed at the same times, belong together by what they read and write, and nothing is given back before the last of
 //! them. So storages may be taken before the run and given back after it, and no two of them share a buffer inside it.
 
-use quadrille_step::{GemmPass, Op, Operation, Section, StageProgram, ValueId, Write, kind};
+use quadrille_step::{GemmPass, Op, Operation, Section, StageProgram, StorageId, ValueId, Write, kind};
 
 /// What one kernel does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +24,29 @@ pub(crate) struct Run {
     pub pattern: Pattern,
     /// How many, from the first on.
     pub len: usize,
+}
+
+/// Outputs of products that have got their bias already: the next operation on each adds none. Several wait where products
+/// and their biases interleave.
+#[derive(Debug, Default)]
+pub(crate) struct Biased(Vec<StorageId>);
+
+impl Biased {
+    /// A product has added the bias to its output.
+    pub fn push(&mut self, output: StorageId) {
+        self.0.push(output);
+    }
+
+    /// Whether a product has added the bias to an output; known once.
+    pub fn take(&mut self, output: StorageId) -> bool {
+        let known = self.0.iter().position(|biased| *biased == output);
+        known.map(|at| self.0.swap_remove(at)).is_some()
+    }
+
+    /// Whether no bias waits for its operation.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 /// The run that begins with an operation of a section; `None`: the operation is done by itself.
@@ -248,6 +271,33 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn biases_of_products_that_interleave_are_each_added_once() {
+        let program = program("gpt-tiny", "x=1");
+        let stage = &program.stages[0];
+        let mut section = stage.chunks[0].forward.clone();
+        let found: Vec<usize> = (0..section.ops.len()).filter(|at| bias_of(stage, &section, *at).is_some()).collect();
+        let pairs = [found[0], found[1]].map(|product| [section.ops[product], section.ops[product + 1]]);
+        let [[first, of_first], [second, of_second]] = pairs;
+        section.ops = vec![first, second, of_first, of_second];
+        let (mut biased, storage) =
+            (Biased::default(), |op: &Op| stage.value(op.operation.operands().writes()[0]).storage);
+        for product in 0..2 {
+            assert!(bias_of(stage, &section, product).is_some());
+            biased.push(storage(&section.ops[product]));
+        }
+        for sum in 2..4 {
+            let output = match section.ops[sum].operation {
+                Operation::Bias(kind::Bias { output, .. }) => output,
+                Operation::BiasActivation(kind::BiasActivation { output, .. }) => output,
+                _ => unreachable!("a bias follows its product"),
+            };
+            let output = stage.value(output).storage;
+            assert!(!biased.is_empty() && biased.take(output) && !biased.take(output));
+        }
+        assert!(biased.is_empty());
     }
 
     #[test]

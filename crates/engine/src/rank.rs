@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::backend::View;
 use crate::divergence::Scan;
 use crate::execute::Flight;
+use crate::fusion::Biased;
 use crate::generate::PassPositions;
 use crate::initial::fill_shard;
 use crate::optimizer::OptimizerStates;
@@ -123,8 +124,8 @@ pub struct RankEngine<'a, B: Backend> {
     pub(crate) choices: Option<Vec<Chosen>>,
     /// Whether what operations write is looked at.
     pub(crate) scan: Option<Scan>,
-    /// A product's output that has got its bias already; the next operation on it adds none.
-    pub(crate) biased: Option<StorageId>,
+    /// Products' outputs that have got their bias already.
+    pub(crate) biased: Biased,
     /// Gradients whose squares are still to be summed, in their order, with the elements of each that count.
     pub(crate) squares: Vec<(ValueId, Vec<Range<usize>>)>,
     /// A ledger of transfers with every key that the program can use.
@@ -292,7 +293,7 @@ impl<'a, B: Backend> RankEngine<'a, B> {
             layer: Layer::Step,
             choices: None,
             scan: None,
-            biased: None,
+            biased: Biased::default(),
             squares: Vec::new(),
             empty_axes: empty_axes(program),
             flops: FlopsLedger::default(),

@@ -9,6 +9,9 @@ use crate::fusion::{bias_of, run_at};
 use crate::rank::label;
 use crate::{Backend, EngineError, RankEngine};
 
+/// The name of [`Operation::SumSquares`], by which sums that have waited are timed too.
+const SUM_SQUARES: &str = "sum-squares";
+
 /// When an operation was executed.
 #[derive(Debug, Clone)]
 pub(crate) struct OperationSpan {
@@ -41,42 +44,44 @@ impl<B: Backend> RankEngine<'_, B> {
             }
             if executes {
                 let bias = if B::FUSES { bias_of(self.program, section, at_once.start) } else { None };
-                self.timed(op.operation.name(), op.layer, action, |rank| {
-                    rank.sum_before(op)?;
-                    match (run, bias, &op.operation) {
-                        (Some(run), ..) => rank.execute_run(run.pattern, &section.ops[at_once.clone()]),
-                        (None, Some(bias), Operation::Gemm(gemm)) => rank.biased_gemm(gemm, bias),
-                        _ => rank.execute(&op.operation),
-                    }
+                self.sum_before(op, action)?;
+                self.timed(op.operation.name(), op.layer, action, |rank| match (run, bias, &op.operation) {
+                    (Some(run), ..) => rank.execute_run(run.pattern, &section.ops[at_once.clone()]),
+                    (None, Some(bias), Operation::Gemm(gemm)) => rank.biased_gemm(gemm, bias),
+                    _ => rank.execute(&op.operation),
                 })?;
             }
             if self.scan.is_some() {
                 at_once.clone().try_for_each(|index| self.look(&section.ops[index], index, action))?;
             }
             for storage in section.lifetimes.deaths[at_once].iter().flatten() {
-                self.sum_if(|rank| rank.squares_read(*storage))?;
+                self.sum_if(action, |rank| rank.squares_read(*storage))?;
                 self.slots.end(*storage)?;
             }
         }
-        self.sum_if(|_| true)
+        assert!(self.biased.is_empty(), "a bias that a product has added belongs to an operation of its section");
+        self.sum_if(action, |_| true)
     }
 
     /// Sums the squares that wait, unless the operation leaves them as they are: it sums others, or moves what is none of them.
-    fn sum_before(&mut self, op: &Op) -> Result<(), EngineError> {
+    fn sum_before(&mut self, op: &Op, action: Option<Action>) -> Result<(), EngineError> {
         let operation = &op.operation;
         let (program, written) = (self.program, operation.operands());
         let writes = |rank: &Self| written.writes().iter().any(|id| rank.squares_read(program.value(*id).storage));
         let moves = matches!(operation, Operation::Issue(_) | Operation::Wait(_));
-        self.sum_if(|rank| !matches!(operation, Operation::SumSquares(_)) && !moves || writes(rank))
+        self.sum_if(action, |rank| !matches!(operation, Operation::SumSquares(_)) && !moves || writes(rank))
     }
 
     fn squares_read(&self, storage: StorageId) -> bool {
         self.squares.iter().any(|(gradient, _)| self.program.value(*gradient).storage == storage)
     }
 
-    /// Sums the squares that wait, if some do and the `condition` holds.
-    fn sum_if(&mut self, condition: impl FnOnce(&Self) -> bool) -> Result<(), EngineError> {
-        if self.squares.is_empty() || !condition(self) { Ok(()) } else { self.sum_waiting() }
+    /// Sums the squares that wait, if some do and the `condition` holds; timed as what asked for them.
+    fn sum_if(&mut self, action: Option<Action>, condition: impl FnOnce(&Self) -> bool) -> Result<(), EngineError> {
+        if self.squares.is_empty() || !condition(self) {
+            return Ok(());
+        }
+        self.timed(SUM_SQUARES, Layer::Step, action, Self::sum_waiting)
     }
 
     /// Does `work`, and notes how long it took.

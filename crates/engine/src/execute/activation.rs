@@ -38,7 +38,7 @@ impl<B: Backend> RankEngine<'_, B> {
     /// Whether the product has added the bias; known once.
     fn is_biased(&mut self, output: ValueId) -> bool {
         let storage = self.storage(output);
-        self.biased.take_if(|biased| *biased == storage).is_some()
+        self.biased.take(storage)
     }
 
     pub(super) fn bias_backward(&mut self, op: &kind::BiasBackward) -> Swept {

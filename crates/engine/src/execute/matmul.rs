@@ -44,7 +44,7 @@ impl<B: Backend> RankEngine<'_, B> {
             rank.backend.matmul_with_bias(shape(&product), run_as, a, b, bias, c)?;
             Ok(2 * c.elements() as u64 * (a.elements() / product.m) as u64)
         })?;
-        self.biased = Some(self.storage(output));
+        self.biased.push(self.storage(output));
         self.count_flops(pass, flops);
         Ok(())
     }
