@@ -8,6 +8,9 @@ use quadrille_spec::CollectiveKind;
 use crate::activity::Activity;
 use crate::element::{Element, ElementKind, Reduction};
 
+/// Tags of messages are less: those from here on are left to the letters of carriers.
+pub const MESSAGE_TAGS: u32 = u32::MAX / 4;
+
 /// A collective as one rank called it; equal calls can be executed together.
 #[derive(Debug, Clone, Copy)]
 pub struct Call {
@@ -99,6 +102,7 @@ impl Call {
             _ if self.peer.is_some_and(|peer| peer >= ranks) => {
                 Some(format!("the other side must be a member index below {ranks}"))
             }
+            _ if self.tag.is_some_and(|tag| tag >= MESSAGE_TAGS) => Some(format!("tags are less than {MESSAGE_TAGS}")),
             _ if message && self.peer == Some(index) => Some("a rank has no messages for itself".into()),
             CollectiveKind::ReduceScatter | CollectiveKind::AllToAll if !input.is_multiple_of(ranks) => {
                 Some(format!("the input must be a multiple of {ranks} elements; pad it"))

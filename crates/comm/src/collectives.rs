@@ -92,7 +92,8 @@ impl RankContext {
 
     /// Sends a message to the member with index `to`. Messages of one tag between two members arrive in the order of their
     /// sends, independent of other tags and of the group's collectives. The send is done when the buffer has been read:
-    /// between threads after the receive has been issued, between processes possibly before. Tags are meant to be few: each is remembered until the job ends.
+    /// between threads after the receive has been issued, between processes possibly before. Tags are
+    /// meant to be few, each is remembered until the job ends; they are less than [`transport::MESSAGE_TAGS`](crate::transport::MESSAGE_TAGS).
     pub fn send<T: Element, B: Payload<T>>(&self, group: &Group, to: usize, tag: u32, buffer: B) -> Pending<B> {
         let call = Call { peer: Some(to), tag: Some(tag), ..self.call::<T>(CollectiveKind::Send) };
         self.message::<T, B>(group, call, buffer)

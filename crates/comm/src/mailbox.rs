@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use quadrille_spec::CollectiveKind;
 
-use crate::call::Call;
+use crate::call::{Call, MESSAGE_TAGS};
 use crate::delay::MessageInfo;
 use crate::error::{CollectiveError, Late};
 use crate::group::{Group, Shared};
@@ -118,6 +118,9 @@ impl Mailbox {
     pub(crate) fn find_stuck(&self, job: &Job, shared: &Shared) {
         let mut late_rank = 0;
         let stuck = self.find(|waiting, parked, sequence| {
+            if parked.call.tag.is_some_and(|tag| tag >= MESSAGE_TAGS) {
+                return None; // who waits for a letter watches the call that it is for
+            }
             late_rank = shared.members[waiting.1];
             let late = Late {
                 rank: late_rank,

@@ -13,6 +13,7 @@ use crate::error::Aborted;
 use crate::group::Group;
 use crate::mover::{Memory, Mover};
 
+pub use crate::call::MESSAGE_TAGS;
 pub use crate::group::Shared;
 pub use crate::job::Job;
 pub use crate::parcel::Parcel;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use quadrille_comm::transport::{Job, Parcel};
+use quadrille_comm::transport::{Job, MESSAGE_TAGS, Parcel};
 use quadrille_comm::{Call, CollectiveError, Group};
 use quadrille_spec::CollectiveKind;
 
@@ -124,7 +124,9 @@ impl Message {
                 }
                 Ok(None) => {
                     self.job.check().map_err(|_| ())?;
-                    if let Some((rank, activity, error)) = self.wait.look(port, &self.job) {
+                    // Who waits for a letter watches the call that it is for.
+                    let letter = self.channel.tag >= MESSAGE_TAGS;
+                    if let Some((rank, activity, error)) = if letter { None } else { self.wait.look(port, &self.job) } {
                         self.job.abort_collective(rank, activity, error);
                         return Err(());
                     }

@@ -138,7 +138,7 @@ fn messages() -> ExitCode {
             let group = everyone(context)?;
             let (g, me) = (group.size(), group.index());
             let (next, previous) = ((me + 1) % g, (me + g - 1) % g);
-            let tags = [5u32, 0, u32::MAX, 7];
+            let tags = [5u32, 0, quadrille_comm::transport::MESSAGE_TAGS - 1, 7];
             let length = |tag: u32| if tag == 7 { 1_000_000 } else { 3 + tag as usize % 5 };
             context.record_spans(true);
             let receives: Vec<Pending<Vec<f64>>> =

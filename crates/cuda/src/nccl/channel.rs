@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle, current};
 
-use quadrille_comm::transport::{Job, Occasion, Parcel};
+use quadrille_comm::transport::{Job, MESSAGE_TAGS, Occasion, Parcel};
 use quadrille_comm::{Aborted, Call, Cause, Group};
 use quadrille_spec::CollectiveKind;
 
@@ -186,10 +186,12 @@ impl Drop for Carried {
     }
 }
 
-/// The tag of letters by which a channel is founded: both directions of a tag have their own.
+/// The tag of letters by which a channel is founded: both directions of a tag have their own, which no message has. They are
+/// counted down from that of groups.
 fn letters_of(tag: u32, [from, to]: [usize; 2]) -> u32 {
-    assert!(tag < OF_GROUPS / 2 - 1, "tag {tag} is too large for messages between devices");
-    2 * tag + u32::from(from > to)
+    const { assert!(OF_GROUPS - 2 * MESSAGE_TAGS >= MESSAGE_TAGS, "letters have tags of their own") };
+    assert!(tag < MESSAGE_TAGS, "groups refuse tag {tag}");
+    OF_GROUPS - 1 - (2 * tag + u32::from(from > to))
 }
 
 #[cfg(test)]
@@ -198,8 +200,10 @@ mod tests {
 
     #[test]
     fn every_tag_and_direction_has_letters_of_its_own() {
-        let mut tags: Vec<u32> = (0..5).flat_map(|tag| [letters_of(tag, [3, 7]), letters_of(tag, [7, 3])]).collect();
+        let some = (0..5).chain(MESSAGE_TAGS - 5..MESSAGE_TAGS);
+        let mut tags: Vec<u32> = some.flat_map(|tag| [letters_of(tag, [3, 7]), letters_of(tag, [7, 3])]).collect();
         tags.push(OF_GROUPS);
+        assert!(tags.iter().all(|tag| *tag >= MESSAGE_TAGS), "messages have them: {tags:?}");
         let all = tags.len();
         tags.sort_unstable();
         tags.dedup();

@@ -12,7 +12,7 @@ use std::ptr::null_mut;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::functions::{Code, Communicator as Handle, Config, Functions, IN_PROGRESS, SUCCESS, UniqueId};
+use super::functions::{Code, Config, Functions, Handle, IN_PROGRESS, SUCCESS, UniqueId};
 use super::library::NAME;
 use crate::driver::Fault;
 

@@ -37,7 +37,7 @@ pub fn found(
         first(job, at, identity, members, tag, || Communicator::id(functions).map_err(told))?
     } else {
         job.send_letter(at.group, members[0], tag, &identity);
-        job.receive_letter(at.group, members[0], tag, 2 + ID)?
+        job.receive_letter(at, members[0], tag, 2 + ID)?
     };
     let (pair, id) = answer.split_at(2);
     if pair[0] != NOBODY {
@@ -62,7 +62,7 @@ fn first(
 ) -> Result<Vec<u64>, Aborted> {
     let mut identities = vec![identity.to_vec()];
     for member in &members[1..] {
-        identities.push(job.receive_letter(at.group, *member, tag, IDENTITY)?);
+        identities.push(job.receive_letter(at, *member, tag, IDENTITY)?);
     }
     let rank = |position: usize| at.group.members()[members[position]] as u64;
     let answer = match same(&identities) {

@@ -1,4 +1,4 @@
-//! NCCL's functions and structures, as the headers of 2.22 to 2.32 declare them.
+//! NCCL's functions and structures, as the headers of 2.22 to 2.30 declare them, which were compared.
 //!
 //! Not cudarc's declarations: its results are enumerations, which a newer library's numbers are none of, and its functions
 //! look for the library where it never is.
@@ -23,7 +23,7 @@ pub(crate) const IN_PROGRESS: Code = 7;
 pub(crate) const OLDEST: c_int = 22200;
 
 /// `ncclComm_t`.
-pub type Communicator = *mut c_void;
+pub type Handle = *mut c_void;
 
 /// `ncclUniqueId`: what the ranks of a communicator find each other by.
 #[repr(C)]
@@ -80,7 +80,10 @@ const KINDS: [(ElementKind, c_int); 4] =
 
 /// The number of a kind of elements.
 pub(crate) fn number_of(kind: ElementKind) -> c_int {
-    KINDS.iter().find(|(known, _)| *known == kind).map_or(-1, |(_, number)| *number)
+    KINDS
+        .iter()
+        .find(|(known, _)| *known == kind)
+        .map_or_else(|| unreachable!("{kind:?} has no number"), |(_, number)| *number)
 }
 
 /// The kind of elements that has a number.
@@ -127,37 +130,37 @@ functions! {
     /// Writes what the ranks of a new communicator find each other by.
     unique_id = "ncclGetUniqueId" (*mut UniqueId) -> Code;
     /// Begins a communicator: where it is written, how many ranks, the id, the own rank.
-    init = "ncclCommInitRankConfig" (*mut Communicator, c_int, UniqueId, c_int, *mut Config) -> Code;
+    init = "ncclCommInitRankConfig" (*mut Handle, c_int, UniqueId, c_int, *mut Config) -> Code;
     /// Writes how a communicator is.
-    asynchronous = "ncclCommGetAsyncError" (Communicator, *mut Code) -> Code;
+    asynchronous = "ncclCommGetAsyncError" (Handle, *mut Code) -> Code;
     /// Begins the end of a communicator, once its work is done.
-    finalize = "ncclCommFinalize" (Communicator) -> Code;
+    finalize = "ncclCommFinalize" (Handle) -> Code;
     /// Frees a communicator whose end is done.
-    destroy = "ncclCommDestroy" (Communicator) -> Code;
+    destroy = "ncclCommDestroy" (Handle) -> Code;
     /// Frees a communicator, whatever it does.
-    abort = "ncclCommAbort" (Communicator) -> Code;
+    abort = "ncclCommAbort" (Handle) -> Code;
     /// The words for a result.
     error = "ncclGetErrorString" (Code) -> *const c_char;
     /// The words for what last went wrong, of any communicator.
-    last_error = "ncclGetLastError" (Communicator) -> *const c_char;
+    last_error = "ncclGetLastError" (Handle) -> *const c_char;
     /// What is called until the end of the group goes on together.
     group_start = "ncclGroupStart" () -> Code;
     /// The end of the group.
     group_end = "ncclGroupEnd" () -> Code;
     /// From, to, elements, their kind, how.
-    all_reduce = "ncclAllReduce" (*const c_void, *mut c_void, usize, c_int, c_int, Communicator, *mut c_void) -> Code;
+    all_reduce = "ncclAllReduce" (*const c_void, *mut c_void, usize, c_int, c_int, Handle, *mut c_void) -> Code;
     /// From, to, elements, their kind, how, root.
-    reduce = "ncclReduce" (*const c_void, *mut c_void, usize, c_int, c_int, c_int, Communicator, *mut c_void) -> Code;
+    reduce = "ncclReduce" (*const c_void, *mut c_void, usize, c_int, c_int, c_int, Handle, *mut c_void) -> Code;
     /// From, to, elements, their kind, root.
-    broadcast = "ncclBroadcast" (*const c_void, *mut c_void, usize, c_int, c_int, Communicator, *mut c_void) -> Code;
+    broadcast = "ncclBroadcast" (*const c_void, *mut c_void, usize, c_int, c_int, Handle, *mut c_void) -> Code;
     /// From, to, elements of the input, their kind.
-    all_gather = "ncclAllGather" (*const c_void, *mut c_void, usize, c_int, Communicator, *mut c_void) -> Code;
+    all_gather = "ncclAllGather" (*const c_void, *mut c_void, usize, c_int, Handle, *mut c_void) -> Code;
     /// From, to, elements of the output, their kind, how.
-    reduce_scatter = "ncclReduceScatter" (*const c_void, *mut c_void, usize, c_int, c_int, Communicator, *mut c_void) -> Code;
+    reduce_scatter = "ncclReduceScatter" (*const c_void, *mut c_void, usize, c_int, c_int, Handle, *mut c_void) -> Code;
     /// From, elements, their kind, to whom.
-    send = "ncclSend" (*const c_void, usize, c_int, c_int, Communicator, *mut c_void) -> Code;
+    send = "ncclSend" (*const c_void, usize, c_int, c_int, Handle, *mut c_void) -> Code;
     /// To, elements, their kind, from whom.
-    receive = "ncclRecv" (*mut c_void, usize, c_int, c_int, Communicator, *mut c_void) -> Code;
+    receive = "ncclRecv" (*mut c_void, usize, c_int, c_int, Handle, *mut c_void) -> Code;
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ mod functions;
 mod library;
 mod wire;
 
-pub use functions::{Code, Communicator as Handle, Config, Functions, UniqueId};
+pub use functions::{Code, Config, Functions, Handle, UniqueId};
 #[cfg(emulated)]
 pub(crate) use functions::{IN_PROGRESS, INVALID_USAGE, MAGIC, MAXIMUM, OLDEST, SUCCESS, kind_of};
 pub(crate) use library::open;

@@ -15,11 +15,11 @@ use quadrille_spec::CollectiveKind;
 use super::channel::Channels;
 use super::communicator::Communicator;
 use super::founding::found;
-use super::functions::{Code, Communicator as Handle, Functions, IN_PROGRESS, SUCCESS, number_of, number_of_reduction};
+use super::functions::{Code, Functions, Handle, IN_PROGRESS, SUCCESS, number_of, number_of_reduction};
 use crate::driver::{Driver, Fault, Stream};
 use crate::memory::Room;
 
-/// The tag of letters by which a group's communicator is founded. Messages' are less.
+/// The tag of letters by which a group's communicator is founded. Those of channels are less.
 pub(super) const OF_GROUPS: u32 = u32::MAX;
 
 /// A rank's communicators.
