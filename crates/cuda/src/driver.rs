@@ -188,6 +188,8 @@ pub trait Driver: Send + Sync + 'static {
     /// Bytes of workspace that an algorithm needs, which somebody has written down; a fault if there is no such algorithm for
     /// the product.
     fn workspace_of(&self, algorithm: Algorithm, of: ProductKind) -> Result<usize, Fault>;
+    /// Whether the library has an algorithm for products of a kind that add a bias; always the same for a kind.
+    fn adds_bias(&self, of: ProductKind) -> Result<bool, Fault>;
     /// The device's memory.
     fn memory(&self) -> Result<Memory, Fault>;
 

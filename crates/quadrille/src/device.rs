@@ -9,7 +9,8 @@ use quadrille_engine::{Device, Processor};
 #[derive(Debug, Args)]
 pub struct DeviceArguments {
     /// What ranks compute on: the processor, NVIDIA's GPUs (rank r has number r modulo how many there are; under mpirun each
-    /// rank one of its own, by NCCL), or one emulated GPU for all ranks, which is slow, and in builds with the feature `emulator`
+    /// rank one of its own, by NCCL), or emulated GPUs, in builds with the feature `emulator`: one for all ranks, or as many as
+    /// QUADRILLE_EMULATED_DEVICES says; slow
     #[arg(long, value_name = "DEVICE", value_enum, default_value_t)]
     pub device: Named,
 }

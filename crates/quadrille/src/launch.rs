@@ -108,7 +108,7 @@ impl Launch {
         match quadrille_comm_mpi::initialize() {
             Ok(world) => {
                 if named != Named::Cpu {
-                    quadrille_cuda::have_rank(world.rank());
+                    quadrille_cuda::have_rank(world.rank(), world.size());
                 }
                 Ok(Self { processes: Processes { world: Some(world), device: named.device() } })
             }

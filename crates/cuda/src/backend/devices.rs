@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::peers::reached;
+use super::switches::Switches;
 use crate::driver::{Driver, Fault};
 use crate::gpu::Gpu;
 
@@ -24,15 +25,24 @@ struct Devices {
     kept: Vec<Arc<Gpu>>,
     /// The one rank that this process has; `None`: it has all.
     only: Option<usize>,
+    /// How many processes the job has.
+    processes: usize,
     apart: bool,
 }
 
-static DEVICES: Mutex<Devices> =
-    Mutex::new(Devices { chosen: DeviceKind::Cuda, used: Vec::new(), kept: Vec::new(), only: None, apart: false });
+static DEVICES: Mutex<Devices> = Mutex::new(Devices {
+    chosen: DeviceKind::Cuda,
+    used: Vec::new(),
+    kept: Vec::new(),
+    only: None,
+    processes: 1,
+    apart: false,
+});
 
-/// From now on this process has this rank alone: it opens no other rank's device.
-pub fn have_rank(rank: usize) {
-    DEVICES.lock().unwrap_or_else(PoisonError::into_inner).only = Some(rank);
+/// From now on this process has this rank alone, of so many processes: it opens no other rank's device.
+pub fn have_rank(rank: usize, processes: usize) {
+    let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+    (devices.only, devices.processes) = (Some(rank), processes);
 }
 
 /// From now on ranks of this process use no memory of each other's devices, as if they were processes: for tests.
@@ -128,12 +138,13 @@ pub(super) fn count(ranks: usize) -> Result<usize, Fault> {
 /// Bytes that are free on the devices of so many ranks; `None`: they have the host's memory. Devices of other processes are
 /// taken to have as many as that of this one.
 pub(super) fn free(ranks: usize) -> Result<Option<u64>, Fault> {
+    Switches::told()?; // before the run, too
     let first = first()?;
-    let (chosen, only) = {
+    let (chosen, only, processes) = {
         let devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
-        (devices.chosen, devices.only)
+        (devices.chosen, devices.only, devices.processes)
     };
-    if only.is_some() {
+    if processes > 1 {
         first.collectives()?; // a library that is missing is told of before the run
     }
     if chosen == DeviceKind::Emulated {

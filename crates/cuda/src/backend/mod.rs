@@ -1,7 +1,7 @@
 //! What a rank computes with on a device: the engine's [`Backend`] by the methods of [`Queue`].
 //!
 //! Kernels are put into the rank's stream and done later, in their order. The host waits where it looks at numbers, where
-//! collectives begin, and where samples come.
+//! collectives begin, and where the samples before the last are still under way.
 
 mod algorithms;
 mod arena;
@@ -94,6 +94,8 @@ where
     fn new(rank: usize, threads: usize) -> Result<Self, Fault> {
         let switches = Switches::told()?;
         let lanes = Lanes::new(devices::of_rank(rank)?)?;
+        // Now: to pin memory may wait for what runs on the device, and a message's receive may run there long.
+        let pinned = if switches.staging { lanes.driver().piece() } else { 0 };
         Ok(Self {
             pool: Pool::new(threads),
             totals: DeviceTotals::new(lanes.clone(), S::Real::ELEMENT)?,
@@ -102,8 +104,8 @@ where
             arena: Arena::default(),
             algorithms: Chosen::default(),
             switches,
-            sending: Staging::new(lanes.clone()),
-            receiving: Staging::new(lanes.clone()),
+            sending: Staging::new(lanes.clone(), pinned)?,
+            receiving: Staging::new(lanes.clone(), pinned)?,
             lanes,
             elements: PhantomData,
         })

@@ -9,7 +9,7 @@ use super::convert::positions;
 use super::samples::bytes_of_mut;
 use super::{Cuda, DeviceSamples};
 use crate::array::{Array, Number};
-use crate::driver::Product;
+use crate::driver::{Product, ProductKind};
 use crate::ops::{Places, squares_scratch, squares_table, sum_scratch};
 
 type Done = Result<(), EngineError>;
@@ -54,9 +54,11 @@ where
         self.issue(Product { shape, a, b, c, accumulate, bias: None, algorithm: None })
     }
 
-    /// Computes a product, and adds a bias to each row: at once, which rounds the sum once and the bias before, or apart.
+    /// Computes a product, and adds a bias to each row: at once, which rounds the sum once and the bias before, or apart, where the
+    /// library has no algorithm for the sizes and elements. Nothing else decides, so that passes and their recomputation agree.
     pub(super) fn biased_product(&self, shape: ProductShape, a: Array, b: Array, bias: Array, c: Array) -> Done {
-        if !self.switches.bias || shape.k == 0 {
+        let kind = ProductKind { shape, operands: a.element, result: c.element, bias: true };
+        if !self.switches.bias || shape.k == 0 || !self.lanes.driver().adds_bias(kind)? {
             self.product(shape, a, b, c, false)?;
             return Ok(self.queue(0)?.bias_forward(Shape { rows: shape.m, cols: shape.n }, c, bias)?);
         }

@@ -44,14 +44,14 @@ impl Drop for Pinned {
 
 /// A piece, and the event after the copies that use it.
 #[derive(Default)]
-struct Room {
+struct Piece {
     memory: Option<Pinned>,
     under_way: Option<Event>,
     /// What [`Staging::send`] was told, until the copies are done.
     tag: u64,
 }
 
-impl Room {
+impl Piece {
     /// Waits for the copies that use it.
     fn free(&mut self, lanes: &Lanes) -> Result<(), Fault> {
         let Some(event) = self.under_way.take() else { return Ok(()) };
@@ -74,29 +74,46 @@ impl Room {
 /// Two pieces of a rank.
 pub struct Staging {
     lanes: Arc<Lanes>,
-    rooms: RefCell<[Room; 2]>,
+    pieces: RefCell<[Piece; 2]>,
 }
 
 /// Bytes of the host, and where they go.
 pub type Sent<'a> = (&'a [u8], Array);
 
 impl Staging {
-    /// No memory yet.
-    pub fn new(lanes: Arc<Lanes>) -> Self {
-        Self { lanes, rooms: RefCell::default() }
+    /// Two pieces of so many bytes, where it is more than none; more is pinned when it is needed.
+    pub fn new(lanes: Arc<Lanes>, bytes: usize) -> Result<Self, Fault> {
+        let mut pieces = <[Piece; 2]>::default();
+        for one in pieces.iter_mut().filter(|_| bytes > 0) {
+            one.at_least(&lanes, bytes)?;
+        }
+        Ok(Self { lanes, pieces: RefCell::new(pieces) })
+    }
+
+    /// After an error waits for the copies: one may be under way that no event tells of, and its piece is neither to be used nor
+    /// given back before its end. If the device has failed it never comes.
+    fn ended<R>(&self, done: Result<R, Fault>) -> Result<R, Fault> {
+        done.inspect_err(|_| drop(self.lanes.driver().synchronize(self.lanes.compute())))
     }
 
     /// Copies bytes to the device in the order of kernels; they are the caller's again when it returns, though the copy may not
     /// be done. With a `tag`; gives the tag of the call before the last, if all that was issued before that one is known to be done.
+    ///
+    /// # Panics
+    /// If bytes and array have different lengths.
     pub fn send(&self, all: &[Sent<'_>], tag: u64) -> Result<u64, Fault> {
-        let mut rooms = self.rooms.borrow_mut();
-        rooms.swap(0, 1);
-        let (room, driver) = (&mut rooms[0], self.lanes.driver());
+        assert!(all.iter().all(|(from, to)| from.len() == to.bytes()), "bytes go where there is place for them");
+        self.ended(self.issue(all, tag))
+    }
+
+    fn issue(&self, all: &[Sent<'_>], tag: u64) -> Result<u64, Fault> {
+        let mut pieces = self.pieces.borrow_mut();
+        pieces.swap(0, 1);
+        let (current, driver) = (&mut pieces[0], self.lanes.driver());
         let sizes = all.iter().map(|(from, _)| from.len().next_multiple_of(ALIGNED));
-        let memory = room.at_least(&self.lanes, sizes.sum())?;
+        let memory = current.at_least(&self.lanes, sizes.sum())?;
         let mut first = 0;
         for (from, to) in all {
-            assert_eq!(from.len(), to.bytes());
             let at = memory.part(first..first + from.len());
             // SAFETY: the piece has so many bytes from there on, and no copy uses it; it is used for nothing else until this
             // one is done.
@@ -106,8 +123,8 @@ impl Staging {
             }
             first += from.len().next_multiple_of(ALIGNED);
         }
-        room.under_way = Some(self.lanes.mark()?);
-        Ok(std::mem::replace(&mut room.tag, tag))
+        current.under_way = Some(self.lanes.mark()?);
+        Ok(std::mem::replace(&mut current.tag, tag))
     }
 
     /// Copies an array to the host in the order of kernels, a piece after the other, the next one of which comes while the host
@@ -117,32 +134,36 @@ impl Staging {
     /// If `to` has another length.
     pub fn receive(&self, from: Array, to: &mut [u8]) -> Result<(), Fault> {
         assert_eq!(from.bytes(), to.len());
-        let (mut rooms, driver) = (self.rooms.borrow_mut(), self.lanes.driver());
+        self.ended(self.receive_pieces(from, to))
+    }
+
+    fn receive_pieces(&self, from: Array, to: &mut [u8]) -> Result<(), Fault> {
+        let (mut pieces, driver) = (self.pieces.borrow_mut(), self.lanes.driver());
         let piece = driver.piece();
-        let issue = |rooms: &mut [Room; 2], first: usize| -> Result<(), Fault> {
-            let room = &mut rooms[first / piece % 2];
+        let issue = |pieces: &mut [Piece; 2], first: usize| -> Result<(), Fault> {
+            let current = &mut pieces[first / piece % 2];
             let bytes = piece.min(from.bytes() - first);
             // Whole pieces, though fewer bytes may do: to pin other memory takes long.
-            let at = room.at_least(&self.lanes, piece)?.part(0..bytes);
+            let at = current.at_least(&self.lanes, piece)?.part(0..bytes);
             // SAFETY: the piece has so many bytes and nobody uses it; the array is of a buffer of this rank.
             unsafe {
                 driver.copy(self.lanes.compute(), Place::Device(from.at.offset(first)), Place::HostMut(at), bytes)?;
             }
-            room.under_way = Some(self.lanes.mark()?);
+            current.under_way = Some(self.lanes.mark()?);
             Ok(())
         };
         if to.is_empty() {
             return driver.synchronize(self.lanes.compute());
         }
-        issue(&mut rooms, 0)?;
+        issue(&mut pieces, 0)?;
         for (number, to) in to.chunks_mut(piece).enumerate() {
             let next = (number + 1) * piece;
             if next < from.bytes() {
-                issue(&mut rooms, next)?;
+                issue(&mut pieces, next)?;
             }
-            let room = &mut rooms[number % 2];
-            room.free(&self.lanes)?;
-            let memory = room.memory.as_ref().expect("a copy to it was issued");
+            let current = &mut pieces[number % 2];
+            current.free(&self.lanes)?;
+            let memory = current.memory.as_ref().expect("a copy to it was issued");
             // SAFETY: the copy of so many bytes is done, and no other is under way.
             unsafe { ptr::copy_nonoverlapping(memory.part(0..to.len()), to.as_mut_ptr(), to.len()) };
         }
@@ -153,7 +174,7 @@ impl Staging {
 impl Drop for Staging {
     fn drop(&mut self) {
         // If the device has failed its copies never end.
-        self.rooms.get_mut().iter_mut().for_each(|room| drop(room.free(&self.lanes)));
+        self.pieces.get_mut().iter_mut().for_each(|one| drop(one.free(&self.lanes)));
     }
 }
 
@@ -179,14 +200,14 @@ mod tests {
     /// from them are done.
     fn sent(seed: u64, forgets: bool) -> bool {
         let lanes = lanes(seed);
-        let staging = Staging::new(lanes.clone());
+        let staging = Staging::new(lanes.clone(), 0).unwrap();
         let to: Vec<DeviceMemory> = (0..5).map(|_| lanes.take(4 * LEN).unwrap()).collect();
         for (number, to) in to.iter().enumerate() {
             let from: Vec<u8> = (0..4 * LEN).map(|at| (at * (number + 1)) as u8).collect();
             let before = staging.send(&[(&from, words(to))], 10 + number as u64).unwrap();
             assert_eq!(before, if number < 2 { 0 } else { 8 + number as u64 });
             if forgets {
-                staging.rooms.borrow_mut().iter_mut().for_each(|room| room.under_way = None);
+                staging.pieces.borrow_mut().iter_mut().for_each(|one| one.under_way = None);
             }
         }
         let got = |memory: &DeviceMemory| {
@@ -208,8 +229,9 @@ mod tests {
     #[test]
     fn arrays_come_in_pieces_after_all_kernels_and_pinned_memory_is_counted() {
         let lanes = lanes(1);
-        let staging = Staging::new(lanes.clone());
         let piece = lanes.driver().piece();
+        let staging = Staging::new(lanes.clone(), piece).unwrap();
+        assert_eq!(lanes.pinned().load(Ordering::Relaxed), 2 * piece as u64);
         for bytes in [0, 4, piece, piece + 4, 5 * piece - 4] {
             let memory = lanes.take(bytes).unwrap();
             let all = memory.array(Element::U32);

@@ -11,12 +11,14 @@ use quadrille_comm::{
     Element as Moved, Group, JobFailure, JobOptions, Label, Ledger, RankContext, Reduction, run_ranks,
 };
 use quadrille_spec::{Algorithm, Choice, Nodes, Routing};
+use quadrille_tensor::{ProductShape, Transpose};
 
 use super::arena::Arena;
 use super::buffer::DeviceBuffer;
-use super::devices::keep_apart;
-use super::lanes::Lanes;
-use crate::driver::{Driver, Place};
+use super::devices::{DeviceKind, choose, keep_apart};
+use super::{Cuda, lanes::Lanes};
+use crate::array::Element as Kind;
+use crate::driver::{Driver, Place, ProductKind};
 use crate::emulator::{Emulator, Tally, Trouble};
 
 const RANKS: usize = 4;
@@ -198,8 +200,16 @@ fn messages_of_devices_are_matched_by_tag() {
 /// Runs sums and messages, of which some go wrong, with a timeout of a second: how it fails. It ends in time, and no communicator
 /// is left.
 fn failure(devices: &[Arc<Emulator>], body: impl Fn(&RankContext, &Rank, &Group) -> Outcome<()> + Sync) -> String {
+    failure_of(2, devices, body)
+}
+
+fn failure_of(
+    ranks: usize,
+    devices: &[Arc<Emulator>],
+    body: impl Fn(&RankContext, &Rank, &Group) -> Outcome<()> + Sync,
+) -> String {
     let start = Instant::now();
-    let options = JobOptions { timeout: Duration::from_secs(1), ..options(2, Algorithm::Native) };
+    let options = JobOptions { timeout: Duration::from_secs(1), ..options(ranks, Algorithm::Native) };
     let failed = run(&options, devices, body).expect_err("something is wrong").to_string();
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}: {failed}", start.elapsed());
     let tallies = tallies(devices);
@@ -276,6 +286,20 @@ fn a_late_rank_is_named() {
     }
 }
 
+/// So it is among several, whoever of those that wait tells of it: all wait in the collective, though for each other's letters.
+#[test]
+fn the_last_of_three_ranks_is_named_before_their_communicator_is_there() {
+    let failed = failure_of(3, &machine(3), |context, rank, world| {
+        if context.rank() == 2 {
+            context.enter(Label::new("far away"), "sleeps")?;
+            std::thread::sleep(Duration::from_secs(2));
+        }
+        sums(context, rank, world)
+    });
+    assert!(failed.contains("rank 2") && failed.contains("sleeps") && failed.contains("all-reduce"), "{failed}");
+    assert!(failed.contains("ranks [0, 1]") && !failed.contains("tag"), "{failed}");
+}
+
 /// A rank that fails by itself ends the job with its own words, and the communicators of all.
 #[test]
 fn a_rank_that_fails_ends_the_collectives_of_others() {
@@ -295,5 +319,31 @@ fn ranks_that_share_a_device_are_refused() {
     let failed = failure(&machine(1), sums);
     for part in ["ranks 0 and 1 compute on one device", "at most as many processes as it has devices"] {
         assert!(failed.contains(part), "{part} is not in: {failed}");
+    }
+}
+
+/// A product adds its bias at once or apart, as the library has an algorithm for its sizes: the sums are the same.
+#[test]
+fn a_bias_is_added_apart_where_the_library_has_no_algorithm() {
+    choose(DeviceKind::Emulated);
+    let mut cuda = Cuda::<f64>::new(0, 1).unwrap();
+    cuda.switches.bias = true;
+    for (n, at_once) in [(4, true), (5, false)] {
+        let shape = ProductShape { stored: Transpose::Nn, m: 2, n, k: 1 };
+        let kind = ProductKind { shape, operands: Kind::F64, result: Kind::F64, bias: true };
+        assert_eq!(cuda.lanes.driver().adds_bias(kind).unwrap(), at_once);
+        let row = || (0..n).map(|col| col as f64);
+        let numbers = [vec![1.0, 2.0], row().collect(), row().map(|x| 10.0 + x * x).collect(), vec![0.0; 2 * n]];
+        let memory = numbers.map(|numbers: Vec<f64>| {
+            let memory = cuda.lanes.take(8 * numbers.len()).unwrap();
+            cuda.lanes.up(&numbers, memory.array(Kind::F64).part(0..numbers.len())).unwrap();
+            (memory, numbers.len())
+        });
+        let [a, b, bias, c] = memory.each_ref().map(|(memory, len)| memory.array(Kind::F64).part(0..*len));
+        cuda.biased_product(shape, a, b, bias, c).unwrap();
+        let mut sums = vec![0.0; 2 * n];
+        cuda.lanes.down(c, &mut sums).unwrap();
+        let expected: Vec<f64> = [1.0, 2.0].iter().flat_map(|a| row().map(move |x| a * x + 10.0 + x * x)).collect();
+        assert_eq!(sums, expected);
     }
 }

@@ -121,18 +121,16 @@ impl Emulator {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does commands, in an order that is drawn, until nothing is left in the stream.
-    fn run_until_done(&self, stream: Stream) -> Result<(), Fault> {
+    /// Does commands, in an order that is drawn, until the streams are so.
+    fn run_until(&self, is_so: impl Fn(&mut Streams) -> Result<bool, Fault>) -> Result<MutexGuard<'_, State>, Fault> {
         loop {
             let mut state = self.state();
-            while !state.streams.is_done(stream)? {
-                if !self.run_one(&mut state)? {
-                    break;
+            let mut goes_on = true;
+            while goes_on {
+                if is_so(&mut state.streams)? {
+                    return Ok(state);
                 }
-            }
-            if state.streams.is_done(stream)? {
-                state.memory.check()?;
-                return state.pinned.check();
+                goes_on = self.run_one(&mut state)?;
             }
             // Others of this device may be those that are waited for.
             drop(state);
@@ -231,6 +229,10 @@ impl Driver for Emulator {
         offered.map(|candidate| candidate.workspace).ok_or_else(|| fault("there is no such algorithm"))
     }
 
+    fn adds_bias(&self, of: ProductKind) -> Result<bool, Fault> {
+        Ok(product::adds_bias(of.shape))
+    }
+
     fn memory(&self) -> Result<Memory, Fault> {
         Ok(Memory { used: self.state().memory.used(), total: memory::TOTAL })
     }
@@ -269,15 +271,13 @@ impl Driver for Emulator {
     }
 
     fn await_event(&self, event: Event) -> Result<(), Fault> {
-        let mut state = self.state();
-        while !state.streams.is_reached(event)? {
-            self.run_one(&mut state)?;
-        }
-        Ok(())
+        self.run_until(|streams| streams.is_reached(event)).map(drop)
     }
 
     fn synchronize(&self, stream: Stream) -> Result<(), Fault> {
-        self.run_until_done(stream)
+        let mut state = self.run_until(|streams| streams.is_done(stream))?;
+        state.memory.check()?;
+        state.pinned.check()
     }
 
     fn piece(&self) -> usize {
@@ -322,6 +322,9 @@ impl Driver for Emulator {
 
     unsafe fn product(&self, on: Stream, product: &Product) -> Result<(), Fault> {
         product.check();
+        if product.bias.is_some() && !product::adds_bias(product.shape) {
+            return Err(fault(format!("no algorithm adds a bias to {:?}", product.shape)));
+        }
         if let Some(algorithm) = product.algorithm {
             let (operands, result) = (product.a.element, product.c.element);
             self.workspace_of(

@@ -17,6 +17,11 @@ pub fn candidates(shape: ProductShape) -> Vec<Candidate> {
     parts.map(|parts| Candidate { algorithm: algorithm(parts), workspace: 0 }).collect()
 }
 
+/// Whether there is an algorithm that adds a bias: for some sizes there is none, as a library may have none.
+pub fn adds_bias(shape: ProductShape) -> bool {
+    !shape.n.is_multiple_of(5)
+}
+
 /// Computes a product.
 ///
 /// # Safety

@@ -132,10 +132,20 @@ impl Library {
     }
 }
 
-/// The last by name of a folder's files that begin so.
-pub(crate) fn newest(folder: &Path, begin: &str) -> Option<PathBuf> {
+/// A folder's file of a library: that of exactly this name, or else that of the highest version, whose numbers follow the name.
+pub(crate) fn newest(folder: &Path, name: &str) -> Option<PathBuf> {
+    let exact = folder.join(name);
+    if exact.exists() {
+        return Some(exact);
+    }
     let entries = folder.read_dir().ok()?.filter_map(|entry| Some(entry.ok()?.path()));
-    entries.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(begin))).max()
+    let numbered = |path: PathBuf| Some((version(path.file_name()?.to_str()?.strip_prefix(name)?)?, path));
+    entries.filter_map(numbered).max().map(|(_, path)| path)
+}
+
+/// The numbers of a version as it ends a file's name: `.2.22.3`. `None`: it is none.
+fn version(end: &str) -> Option<Vec<u64>> {
+    end.strip_prefix('.')?.split('.').map(|number| number.parse().ok()).collect()
 }
 
 #[cfg(test)]
@@ -161,5 +171,20 @@ mod tests {
         assert!(fault.contains("comes with the driver") && !fault.contains(FOLDERS), "{fault}");
         let old = Library { present: || true, ..nowhere }.open().unwrap_err().to_string();
         assert!(old.starts_with("libnone: it has no none: it is too old"), "{old}");
+    }
+
+    #[test]
+    fn the_exact_name_is_taken_or_else_the_highest_version() {
+        let folder = tempfile::tempdir().unwrap();
+        let taken = |made: &str| {
+            std::fs::write(folder.path().join(made), "").unwrap();
+            newest(folder.path(), "libnone.so.2").map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
+        };
+        for other in ["libnone.so.20", "libnone.so.2.bak", "libnone.so", "libnone.so.3.0.0", "libnone.so.2.x"] {
+            assert_eq!(taken(other), None, "{other}");
+        }
+        for (made, expected) in [("2.9.6", "2.9.6"), ("2.22.3", "2.22.3"), ("2.22.3.bak", "2.22.3"), ("2", "2")] {
+            assert_eq!(taken(&format!("libnone.so.{made}")), Some(format!("libnone.so.{expected}")));
+        }
     }
 }

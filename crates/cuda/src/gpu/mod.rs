@@ -193,6 +193,11 @@ impl Driver for Gpu {
         self.products.candidates(of)
     }
 
+    fn adds_bias(&self, of: ProductKind) -> Result<bool, Fault> {
+        self.enter()?;
+        self.products.adds_bias(of)
+    }
+
     fn workspace_of(&self, algorithm: Algorithm, of: ProductKind) -> Result<usize, Fault> {
         self.enter()?;
         self.products.workspace_of(algorithm, of)

@@ -21,7 +21,8 @@ const CANDIDATES: usize = 8;
 /// The library's handle, and the algorithms that were chosen.
 pub struct Products {
     handle: sys::cublasLtHandle_t,
-    chosen: Mutex<HashMap<Key, sys::cublasLtMatmulAlgo_t>>,
+    /// `None`: the library has none.
+    chosen: Mutex<HashMap<Key, Option<sys::cublasLtMatmulAlgo_t>>>,
 }
 
 // SAFETY: the library allows calls with one handle from any thread.
@@ -83,13 +84,16 @@ impl Products {
         let key = Key::new(product);
         let of = |error| fault(error, &format!("{key:?}"));
         let described = Described::new(key).map_err(of)?;
+        let algorithm = match product.algorithm {
+            Some(algorithm) => to_library(algorithm),
+            None => {
+                let none = CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED);
+                self.algorithm(key, &described).and_then(|algorithm| algorithm.ok_or(none)).map_err(of)?
+            }
+        };
         if let Some(bias) = product.bias {
             described.add(bias.at).map_err(of)?;
         }
-        let algorithm = match product.algorithm {
-            Some(algorithm) => to_library(algorithm),
-            None => self.algorithm(key, &described).map_err(of)?,
-        };
         let (ones, beta) = ([1.0_f64.to_bits(), u64::from(1.0_f32.to_bits())], u64::from(product.accumulate));
         // One, and one or zero, in the type that sums have.
         let one = ones[usize::from(key.of != Element::F64)];
@@ -119,8 +123,8 @@ impl Products {
         .map_err(of)
     }
 
-    /// The algorithm of a product: the library's first, always the same for a key.
-    fn algorithm(&self, key: Key, described: &Described) -> Result<sys::cublasLtMatmulAlgo_t, CublasError> {
+    /// The algorithm of a product: the library's first, always the same for a key. `None`: it has none.
+    fn algorithm(&self, key: Key, described: &Described) -> Result<Option<sys::cublasLtMatmulAlgo_t>, CublasError> {
         let mut chosen = self.chosen.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(algorithm) = chosen.get(&key) {
             return Ok(*algorithm);
@@ -130,9 +134,22 @@ impl Products {
         // SAFETY: handle, descriptors and wishes live.
         let found = unsafe {
             result::get_matmul_algo_heuristic(self.handle, described.product, first, second, to, to, wishes.0)
-        }?;
-        chosen.insert(key, found.algo);
-        Ok(found.algo)
+        };
+        let algorithm = match found {
+            Ok(found) => Some(found.algo),
+            Err(CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED)) => None,
+            Err(error) => return Err(error),
+        };
+        chosen.insert(key, algorithm);
+        Ok(algorithm)
+    }
+
+    /// See [`Driver::adds_bias`](crate::Driver::adds_bias).
+    pub fn adds_bias(&self, kind: ProductKind) -> Result<bool, Fault> {
+        let key = Key::of(ProductKind { bias: true, ..kind });
+        let algorithm = Described::new(key).and_then(|described| self.algorithm(key, &described));
+        let algorithm = algorithm.map_err(|error| fault(error, &format!("looking for an algorithm of {key:?}")))?;
+        Ok(algorithm.is_some())
     }
 
     /// The library's version: 130100 is 13.1.0.
@@ -236,6 +253,8 @@ impl Described {
         if key.bias {
             // Rows of its C' are columns of C: each gets an element of the bias, which has C's type.
             described.set(Of::CUBLASLT_MATMUL_DESC_EPILOGUE, sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS as u32)?;
+            // Somewhere, as aligned as it will be: algorithms are looked for before it is known where.
+            described.add(Address(ALIGNED as u64))?;
         }
         // Rows and columns as the library counts them.
         let first = if stored == Transpose::Nt { (k, n) } else { (n, k) };

@@ -129,6 +129,10 @@ impl Driver for Careless {
         self.device.workspace_of(algorithm, of)
     }
 
+    fn adds_bias(&self, of: ProductKind) -> Result<bool, Fault> {
+        self.device.adds_bias(of)
+    }
+
     fn memory(&self) -> Result<Memory, Fault> {
         self.device.memory()
     }

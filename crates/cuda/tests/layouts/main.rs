@@ -87,7 +87,7 @@ fn careless_kernels_of_several_operations_are_found() {
         return;
     }
     let test = "gpts_equal_the_serial_model";
-    assert!(careless::passes(test, careless::Part::Nothing, 1), "with all that there is");
+    assert!(careless::passes(test, Part::Nothing, 1), "with all that there is");
     for part in careless::AT_ONCE {
         assert!(!careless::passes(test, part, 1), "{part:?} is left out");
     }

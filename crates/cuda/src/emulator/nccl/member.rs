@@ -199,9 +199,9 @@ impl Member {
         self.work(vec![(name, from, bytes)], Vec::new(), Finish::Nothing)
     }
 
-    pub fn receive(&mut self, peer: usize, to: usize) -> Work {
+    pub fn receive(&mut self, peer: usize, to: usize, bytes: usize) -> Work {
         self.received[peer] += 1;
         let name = format!("m{}-{peer}-{}", self.received[peer], self.rank);
-        self.work(Vec::new(), vec![name], Finish::Store(vec![to]))
+        self.work(Vec::new(), vec![name], Finish::Store { bytes, to: vec![to] })
     }
 }

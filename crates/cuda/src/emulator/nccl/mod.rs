@@ -235,7 +235,7 @@ unsafe extern "C" fn broadcast(
     put(handle, stream, kind, |member, kind| {
         let (bytes, root) = (n * kind.bytes(), root as usize);
         let all = (member.rank() == root).then_some((from as usize, bytes));
-        member.collective(|_| all, |other| other == root, Finish::Store(vec![to as usize]))
+        member.collective(|_| all, |other| other == root, Finish::Store { bytes, to: vec![to as usize] })
     })
 }
 
@@ -249,8 +249,8 @@ unsafe extern "C" fn all_gather(
 ) -> Code {
     put(handle, stream, kind, |member, kind| {
         let bytes = n * kind.bytes();
-        let places = (0..member.ranks()).map(|rank| to as usize + rank * bytes).collect();
-        member.collective(|_| Some((from as usize, bytes)), |_| true, Finish::Store(places))
+        let to = (0..member.ranks()).map(|rank| to as usize + rank * bytes).collect();
+        member.collective(|_| Some((from as usize, bytes)), |_| true, Finish::Store { bytes, to })
     })
 }
 
@@ -295,5 +295,5 @@ unsafe extern "C" fn receive(
     if n == 0 {
         return SUCCESS;
     }
-    put(handle, stream, kind, |member, _| member.receive(peer as usize, to as usize))
+    put(handle, stream, kind, |member, kind| member.receive(peer as usize, to as usize, n * kind.bytes()))
 }

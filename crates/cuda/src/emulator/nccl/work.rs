@@ -32,8 +32,8 @@ pub struct Fate {
 pub enum Finish {
     /// Nothing is.
     Nothing,
-    /// Each goes to its place.
-    Store(Vec<usize>),
+    /// Each, of so many bytes, goes to its place.
+    Store { bytes: usize, to: Vec<usize> },
     /// All are combined, in their order.
     Reduce { how: Reduction, kind: ElementKind, n: usize, to: usize },
 }
@@ -72,16 +72,15 @@ impl Work {
         let taken: Vec<Vec<u8>> = self.taken.drain(..).filter_map(|(_, bytes)| bytes).collect();
         match &self.finish {
             Finish::Nothing => {}
-            Finish::Store(places) => {
-                for (bytes, to) in taken.iter().zip(places) {
-                    // SAFETY: the caller's promise.
-                    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), *to as *mut u8, bytes.len()) };
+            Finish::Store { bytes, to } => {
+                fit(&taken, *bytes)?;
+                for (from, to) in taken.iter().zip(to) {
+                    // SAFETY: the caller's promise, and as many bytes.
+                    unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), *to as *mut u8, *bytes) };
                 }
             }
             Finish::Reduce { how, kind, n, to } => {
-                if taken.iter().any(|bytes| bytes.len() != n * kind.bytes()) {
-                    return Err("the calls of a communicator's ranks do not fit together".into());
-                }
+                fit(&taken, n * kind.bytes())?;
                 // Bytes as words, so that they are aligned.
                 let words = |bytes: &Vec<u8>| {
                     let mut words = vec![0u64; bytes.len().div_ceil(8)];
@@ -96,6 +95,14 @@ impl Work {
             }
         }
         Ok(())
+    }
+}
+
+/// Whether as many bytes were taken from each as are expected.
+fn fit(taken: &[Vec<u8>], bytes: usize) -> Result<(), String> {
+    match taken.iter().all(|taken| taken.len() == bytes) {
+        true => Ok(()),
+        false => Err("the calls of a communicator's ranks do not fit together".into()),
     }
 }
 
@@ -121,5 +128,33 @@ impl Remote for Vec<Work> {
             self.iter_mut().try_for_each(|work| unsafe { work.finish() })?;
         }
         Ok(done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::emulator::nccl::shelf::new_id;
+
+    /// What a rank gets where another has left so many bytes, and it expects so many.
+    fn stored(left: usize, expected: usize) -> (Result<bool, String>, Vec<u8>) {
+        let (shelf, mut to) = (Shelf::of(new_id()), vec![0; left.max(expected)]);
+        shelf.leave("one", &vec![7; left]).unwrap();
+        let finish = Finish::Store { bytes: expected, to: vec![to.as_mut_ptr() as usize] };
+        let (taken, fate) = (vec![("one".into(), None)], Arc::default());
+        let work = Work { shelf: shelf.clone(), fate, left: Vec::new(), taken, finish, fails: false, sticks: false };
+        let outcome = vec![work].step();
+        shelf.clear();
+        (outcome, to)
+    }
+
+    #[test]
+    fn bytes_of_another_length_than_expected_are_refused_and_not_stored() {
+        assert_eq!(stored(5, 5), (Ok(true), vec![7; 5]));
+        for (left, expected) in [(6, 5), (5, 6), (0, 1)] {
+            let (outcome, to) = stored(left, expected);
+            assert!(outcome.unwrap_err().contains("do not fit together"), "{left} where {expected} are expected");
+            assert!(to.iter().all(|byte| *byte == 0));
+        }
     }
 }
