@@ -76,7 +76,7 @@ impl<B: Backend> RankEngine<'_, B> {
         self.squares.iter().any(|(gradient, _)| self.program.value(*gradient).storage == storage)
     }
 
-    /// Sums the squares that wait, if some do and the `condition` holds; timed as what asked for them.
+    /// Sums the squares that wait, if some do and the `condition` holds; timed by their own name in the pass, or the update, that asked.
     fn sum_if(&mut self, action: Option<Action>, condition: impl FnOnce(&Self) -> bool) -> Result<(), EngineError> {
         if self.squares.is_empty() || !condition(self) {
             return Ok(());

@@ -125,8 +125,9 @@ impl Message {
                 Ok(None) => {
                     self.job.check().map_err(|_| ())?;
                     // Who waits for a letter watches the call that it is for.
-                    let letter = self.channel.tag >= MESSAGE_TAGS;
-                    if let Some((rank, activity, error)) = if letter { None } else { self.wait.look(port, &self.job) } {
+                    let is_letter = self.channel.tag >= MESSAGE_TAGS;
+                    let fault = if is_letter { None } else { self.wait.look(port, &self.job) };
+                    if let Some((rank, activity, error)) = fault {
                         self.job.abort_collective(rank, activity, error);
                         return Err(());
                     }
