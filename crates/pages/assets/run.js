@@ -140,11 +140,11 @@ function drawRun(run) {
     return section(
       "Ledger of a step",
       element("p", { class: equal === false ? "warn" : "soft" }, told),
-      part(`Sent by ${ranks} rank(s) together`, "bytes sent", "Axes and collective", transfers, pair("Calls", "calls", plain), pair("Payload", "payload", bytes), pair("On the wire", "wire", bytes)),
+      part(`Sent by ${ranks === 1 ? "1 rank" : `${ranks} ranks together`}`, "bytes sent", "Axes and collective", transfers, pair("Calls", "calls", plain), pair("Payload", "payload", bytes), pair("On the wire", "wire", bytes)),
       element(
         "div",
         { class: "parts" },
-        part(`Computed by ${ranks} rank(s) together`, "FLOPs", "Work", flops, pair("FLOP", "flops", short)),
+        part(`Computed by ${ranks === 1 ? "1 rank" : `${ranks} ranks together`}`, "FLOPs", "Work", flops, pair("FLOP", "flops", short)),
         part("Held by the rank that holds most of it", "bytes held", "Memory", memory, pair("Held", "bytes", bytes)),
       ),
     );

@@ -34,7 +34,7 @@ class Ledger:
     """Each as `quadrille explain --ledger --json` prints it: axes, layers, flops, elements, memory."""
 
     def __repr__(self) -> str:
-        return f"Ledger of {len(self.ranks)} rank(s)"
+        return f"Ledger of {len(self.ranks)} rank{'' if len(self.ranks) == 1 else 's'}"
 
     def transfers(self) -> list[Transfer]:
         """Every rank's, axis by axis, that there are."""

@@ -4,11 +4,9 @@ use quadrille_run::Prepared;
 use quadrille_run::units::decimal;
 use quadrille_spec::{
     Activation, Axis, Block, Dispatch, Experts, FeedForward, Grid, KeepWeights, Layout, Linear, Model, Norm, NormPlace,
-    NormedOver, Offload, Recompute, ResidualOrder, RotaryScaling, Schedule, Zero,
+    NormedOver, Offload, Recompute, ResidualOrder, RotaryScaling, Schedule, Zero, counted,
 };
 use quadrille_step::{Parameter, StageProgram, StepProgram};
-
-use crate::wrap::counted;
 
 /// What a run that is ready to begin will train, on what, and from where.
 pub fn announcement(run: &Prepared) -> String {

@@ -1,4 +1,4 @@
-//! Text in columns: lines that fit a terminal, numbers of things.
+//! Text in columns: lines that fit a terminal.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -88,16 +88,6 @@ pub(crate) fn padded(text: &str, width: usize, right: bool) -> String {
     if right { spaces + text } else { text.to_owned() + &spaces }
 }
 
-/// `1 rank`, `2 ranks`, `2 microbatches`, `2 copies`: a number of things by the name of one.
-pub(crate) fn counted(number: usize, name: &str) -> String {
-    let many = match name.strip_suffix('y') {
-        Some(stem) => format!("{stem}ies"),
-        None if name.ends_with("ch") => format!("{name}es"),
-        None => format!("{name}s"),
-    };
-    format!("{number} {}", if number == 1 { name } else { &many })
-}
-
 /// As much of the beginning as so many columns have room for, at least a character.
 fn beginning(text: &str, width: usize) -> usize {
     let mut taken = 0;
@@ -119,13 +109,5 @@ mod tests {
         assert_eq!(words("模型", 1, 0, LongWords::Broken), ["模", "型"]);
         assert_eq!(wrapped("模型 模型 模型\n", 9), "模型 模型\n模型\n");
         assert_eq!(wrapped("\u{3000}模型 模型\n", 8), "\u{3000}模型\n    模型\n");
-    }
-
-    #[test]
-    fn things_are_counted_by_their_names() {
-        let of = |name| [1, 2].map(|number| counted(number, name));
-        assert_eq!(of("rank"), ["1 rank", "2 ranks"]);
-        assert_eq!(of("microbatch"), ["1 microbatch", "2 microbatches"]);
-        assert_eq!((counted(0, "copy"), counted(1, "copy")), ("0 copies".to_owned(), "1 copy".to_owned()));
     }
 }

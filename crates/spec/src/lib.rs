@@ -25,6 +25,7 @@ mod choices;
 mod classic;
 mod cluster;
 mod cluster_file;
+mod counted;
 mod device;
 mod devices;
 mod error;
@@ -83,6 +84,7 @@ pub use choices::{
 };
 pub use classic::Classic;
 pub use cluster::{Cluster, GroupBandwidth, Network, Tier};
+pub use counted::counted;
 pub use device::{Device, Efficiency, MeasuredRate, Peaks};
 pub use error::{SpecError, nearest_divisors};
 pub use experts::{Capacity, ExpertGroups, Experts, Router};

@@ -5,7 +5,7 @@ mod table;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use quadrille_spec::{Axis, AxisSet, Dispatch, KeepWeights, Layout, Linear, Offload, Recompute, Zero};
+use quadrille_spec::{Axis, AxisSet, Dispatch, KeepWeights, Layout, Linear, Offload, Recompute, Zero, counted};
 
 use self::table::{Table, wrapped};
 use crate::ledger::payload_bytes;
@@ -39,11 +39,11 @@ pub fn print_program(program: &StepProgram) -> String {
 pub fn print_part(program: &StepProgram, shown: &Shown) -> String {
     let layout = &program.layout;
     let mut text = format!(
-        "{} · {} activations · grid {} · {} microbatch(es) of {} x {} {} per data rank · {} · overlap {}\n",
+        "{} · {} activations · grid {} · {} of {} x {} {} per data rank · {} · overlap {}\n",
         program.model.name,
         layout.activations,
         layout.grid.short(),
-        layout.microbatches(),
+        counted(layout.microbatches(), "microbatch"),
         layout.microbatch,
         layout.seq_len,
         program.model.sequence_unit(),

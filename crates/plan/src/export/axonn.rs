@@ -6,7 +6,7 @@
 //! contracts over it, a transposed one over the outer group `G_intra_r`; `G_intra_d` is the depth, our z.
 
 use quadrille_spec::{
-    Activations, Axis, Classic, Field, KeepWeights, Layout, Linear, Recompute, Schedule, SpecError, Zero,
+    Activations, Axis, Classic, Field, KeepWeights, Layout, Linear, Recompute, Schedule, SpecError, Zero, counted,
 };
 
 use super::gaps::{Gaps, even_pieces};
@@ -27,8 +27,8 @@ pub(super) fn export(model: &Classic, layout: &Layout, target: &Target) -> Resul
     gaps.unpadded();
     layout_gaps(layout, sizes, &mut gaps);
     let checked = "axonn-ai/axonn, documentation of 2024 (commit 1f9e54be15b6)";
-    let left =
-        format!("mpirun -n {} with {per_node} ranks on each of {nodes} node(s); the model is yours", sizes.ranks());
+    let each = if nodes == 1 { "one node".to_owned() } else { format!("each of {nodes} nodes") };
+    let left = format!("mpirun -n {} with {} on {each}; the model is yours", sizes.ranks(), counted(per_node, "rank"));
     let text = comments(model, layout, checked, &left, &gaps.lines) + &code(layout, sizes, y_inner, per_node, target);
     Ok(Export { text, cannot_express: gaps.lines })
 }

@@ -1,7 +1,7 @@
 //! The machine that steps are predicted for.
 
 use quadrille_cost::simulation::{LOCAL_GFLOPS, LOCAL_LATENCY_US, LOCAL_MEMORY_GB_S};
-use quadrille_spec::{Cluster, Device, Efficiency, Origins, Peaks, Tier};
+use quadrille_spec::{Cluster, Device, Efficiency, Origins, Peaks, Tier, counted};
 
 /// What a cluster's own memory bound is where nobody said it: the largest that a device may have. The memory of this machine
 /// is held against each program before it runs.
@@ -17,9 +17,12 @@ pub fn described(cluster: Cluster, ranks: usize, threads: usize, cores: usize) -
     let crowding = ((ranks * threads) as f64 / cores as f64).max(1.0);
     let note = format!(
         "assumed, not measured: {LOCAL_GFLOPS} GFLOP/s, {LOCAL_MEMORY_GB_S} GB/s of memory, {} GB/s to other ranks and \
-         {LOCAL_LATENCY_US} us of latency for a rank, divided by {crowding:.2} ({ranks} ranks of {threads} thread(s) on \
-         {cores} cores); the file of a cluster takes measured rates",
-        cluster.intra_node_bandwidth / 1e9
+         {LOCAL_LATENCY_US} us of latency for a rank, divided by {crowding:.2} ({} of {} on \
+         {}); the file of a cluster takes measured rates",
+        cluster.intra_node_bandwidth / 1e9,
+        counted(ranks, "rank"),
+        counted(threads, "thread"),
+        counted(cores, "core"),
     );
     let bandwidth = cluster.intra_node_bandwidth / crowding;
     (Cluster { device: Some(device(crowding)), tiers: vec![tier(bandwidth, crowding)], ..cluster }, Some(note))

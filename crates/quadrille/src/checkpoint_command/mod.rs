@@ -5,6 +5,7 @@ pub mod arguments;
 use quadrille_checkpoint::{Checkpoint, CheckpointError, Folder, Merge, Verdict, merge};
 use quadrille_report::checkpoint::{contents_document, contents_text, verdicts_document, verdicts_text};
 use quadrille_run::Lock;
+use quadrille_spec::counted;
 use serde_json::json;
 
 use self::arguments::{CheckpointArguments, InfoArguments, MergeArguments, PruneArguments, Task, VerifyArguments};
@@ -41,7 +42,7 @@ fn verify(arguments: &VerifyArguments) -> Result<(), Failure> {
     }
     match verdicts.iter().filter(|verdict| !verdict.is_sound()).count() {
         0 => Ok(()),
-        damaged => Err(Failure::run(format!("{damaged} of {} checkpoint(s) are damaged", verdicts.len()))),
+        damaged => Err(Failure::run(format!("{damaged} of {} damaged", counted(verdicts.len(), "checkpoint")))),
     }
 }
 

@@ -91,7 +91,7 @@ fn verify_reads_everything() {
     let (code, text, _) = output(folder.path(), "checkpoint verify .");
     assert_eq!(code, Some(0));
     assert!(text.contains("all sound: 9 tiles") && text.contains("3 tensors in 2 files"), "{text}");
-    assert!(text.contains("not finite: 1 numbers of final_norm.gamma (first moment)"), "{text}");
+    assert!(text.contains("not finite: 1 number of final_norm.gamma (first moment)"), "{text}");
     let sound = document(&format!("checkpoint verify {} --all", folder.path().display()));
     assert_eq!((&sound["checkpoints"][1]["sound"], sound["checkpoints"].as_array().unwrap().len()), (&json!(true), 2));
     assert_eq!(sound["checkpoints"][0]["summary"]["not_finite"][0]["tensor"], "final_norm.gamma");
@@ -100,7 +100,7 @@ fn verify_reads_everything() {
     spoil(folder.path(), 10, 4);
     assert_eq!(output(folder.path(), "checkpoint verify .").0, Some(0));
     let (code, text, error) = output(folder.path(), "checkpoint verify checkpoints --all");
-    assert_eq!((code, error.as_str()), (Some(1), "error: 1 of 2 checkpoint(s) are damaged\n"));
+    assert_eq!((code, error.as_str()), (Some(1), "error: 1 of 2 checkpoints damaged\n"));
     assert!(text.contains("sound of them: 7 tiles"), "{text}");
     for words in ["rank-00000.safetensors is damaged: the checksum of tile final_norm.gamma@0,0", "#v@0,0 of tensor"] {
         assert!(text.contains(words), "{text}");

@@ -2,10 +2,9 @@
 
 use quadrille_measure::pipeline::{Run, SLOWDOWN};
 use quadrille_run::units::percent;
-use quadrille_spec::Schedule;
+use quadrille_spec::{Schedule, counted};
 use serde::Serialize;
 
-use crate::wrap::counted;
 use crate::{Text, table};
 
 /// What was measured, as `bench pipeline --json` prints it.

@@ -2,10 +2,9 @@
 
 use quadrille_measure::constants::Constants;
 use quadrille_measure::simulation::{NOT_MODELLED, Simulated};
-use quadrille_spec::Model;
+use quadrille_spec::{Model, counted};
 use serde::Serialize;
 
-use crate::wrap::counted;
 use crate::{Table, Text, table};
 
 /// What was simulated and measured of layouts of a model.

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::{of_all_blocks, pruned_table};
 use crate::summary::sizes;
-use crate::wrap::counted;
 use crate::{Table, Text, table};
+use quadrille_spec::counted;
 
 /// Ranks that are listed one by one.
 const LISTED_RANKS: usize = 32;

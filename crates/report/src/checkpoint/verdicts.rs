@@ -6,7 +6,7 @@ use quadrille_checkpoint::{CheckpointError, Summary, Verdict};
 use quadrille_run::units::bytes;
 use serde_json::{Value, json};
 
-use crate::wrap::counted;
+use quadrille_spec::counted;
 
 /// All of it, as `checkpoint verify --json` prints it.
 pub fn verdicts_document(verdicts: &[Verdict]) -> Value {
@@ -37,7 +37,8 @@ fn text(verdict: &Verdict) -> String {
             counted(*files, "file")
         ));
         for found in not_finite {
-            tell(format!("not finite: {} numbers of {} ({})", found.numbers, found.tensor, found.quantity));
+            let numbers = usize::try_from(found.numbers).unwrap_or(usize::MAX);
+            tell(format!("not finite: {} of {} ({})", counted(numbers, "number"), found.tensor, found.quantity));
         }
     }
     verdict.faults.iter().for_each(|fault| tell(format!("damaged: {}", told(fault))));

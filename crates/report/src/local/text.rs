@@ -4,11 +4,10 @@ use quadrille_measure::local::{Comparison, LocalGrids, Row};
 use quadrille_plan::Skipped;
 use quadrille_plan::local::WARM_UP_STEPS;
 use quadrille_run::units::seconds;
-use quadrille_spec::ElementType;
+use quadrille_spec::{ElementType, counted};
 
 use super::{LocalReport, name, not_predicted};
 use crate::Text;
-use crate::wrap::counted;
 
 const HEADER: [&str; 11] = [
     "grid",

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use quadrille_spec::counted;
 use quadrille_step::Group as OperationGroup;
 use serde_json::{Value, json};
 
@@ -63,8 +64,8 @@ pub fn breakdown(run: &Run, prediction: &Prediction) -> Value {
         (Err(reason), _) => format!("{reason} What was measured of kinds of operations is left out."),
         (Ok(_), None) => "The last part of the run has at most one step, its first, which does not count.".to_owned(),
         (Ok(summary), Some(_)) => format!(
-            "measured: the mean of {} rank(s) and of all steps of the run's last part but the first, {} of them",
-            ranks,
+            "measured: the mean of {} and of all steps of the run's last part but the first, {} of them",
+            counted(ranks, "rank"),
             summary.steps.len() - 1
         ),
     };
