@@ -151,8 +151,11 @@ function drawPlan(plan, draws = null) {
       mesh.append(meshDrawing(entry.mesh));
     };
     const ask = async () => {
-      const [isDrawn, found] = await draws(entry);
+      // Whoever chooses a layout again waits for what was asked already.
+      entry.asked ??= draws(entry);
+      const [isDrawn, found] = await entry.asked;
       if (isDrawn) return draw(Object.assign(entry, found));
+      entry.asked = undefined;
       if (found) passes.append(element("p", { class: "warn" }, found.error));
     };
     if (entry.mesh) draw();

@@ -86,6 +86,18 @@ def test_an_interruption_of_a_search_is_raised_at_once() -> None:
     assert time.process_time() - used < 0.5
 
 
+def test_an_interruption_of_a_sweep_ends_its_searches() -> None:
+    threading.Timer(0.2, signal.raise_signal, [signal.SIGINT]).start()
+    with pytest.raises(KeyboardInterrupt):
+        gpus = list(range(1024, 8193, 64))
+        quadrille.sweep("gpt3-175b", vary={"gpus": gpus}, cluster="selene", global_batch=1536)
+    # Those of the other numbers never begin.
+    time.sleep(1)
+    used = time.process_time()
+    time.sleep(1)
+    assert time.process_time() - used < 0.5
+
+
 def test_the_interpreter_is_free_while_work_goes_on() -> None:
     counted, done = 0, threading.Event()
 

@@ -7,7 +7,7 @@ use quadrille_cost::native::Framework;
 use quadrille_cost::simulate_step;
 use quadrille_cost::simulation::{SaidRates, Simulation};
 use quadrille_cost::trace::Trace;
-use quadrille_report::lesson::{MOST_PASSES, passes_of};
+use quadrille_report::lesson::MOST_PASSES;
 use quadrille_run::{create_trace, write_trace};
 use quadrille_spec::Cluster;
 use quadrille_step::{ChunkProgram, StepProgram};
@@ -69,7 +69,7 @@ const MOST_OPERATIONS: usize = 1 << 23;
 
 /// Refuses a step that would take many gigabytes to simulate.
 fn check_length(program: &StepProgram, events: bool) -> Result<(), Failure> {
-    let passes = passes_of(&program.layout);
+    let passes = program.layout.passes();
     let refuse = |number: usize, what: &str, most: usize, others: &str| {
         Err(Failure::usage(format!(
             "the step has {number} {what} on all stages, and at most {most} are simulated for one picture; take fewer microbatches \
@@ -77,7 +77,7 @@ fn check_length(program: &StepProgram, events: bool) -> Result<(), Failure> {
         )))
     };
     if passes > MOST_PASSES {
-        return refuse(passes, "passes", MOST_PASSES, "--timeline, --trace, --html and --cluster");
+        return refuse(passes, "passes", MOST_PASSES, "--timeline, --trace, --html, --json and --cluster");
     }
     let of_chunks = program.stages.iter().flat_map(|stage| &stage.chunks).flat_map(ChunkProgram::sections);
     let in_microbatch: usize = of_chunks.map(|section| section.ops.len()).sum();
@@ -87,7 +87,7 @@ fn check_length(program: &StepProgram, events: bool) -> Result<(), Failure> {
             operations,
             "operations",
             MOST_OPERATIONS,
-            "--trace, --html and --cluster; --timeline alone takes less",
+            "--trace, --html, --json and --cluster; --timeline alone takes less",
         ),
         false => Ok(()),
     }

@@ -58,8 +58,8 @@ pub(crate) struct Chosen {
 }
 
 impl Chosen {
-    /// The mesh and the passes of its step.
-    pub(crate) fn drawn(self) -> Result<Value, String> {
+    /// The mesh and the passes of its step, unless it is cancelled.
+    pub(crate) fn drawn(self, cancel: &Cancel) -> Result<Value, String> {
         let question = self.question.question()?;
         let file = layout_of_json(self.layout).map_err(|error| format!("layout: {error}"))?;
         let layout = file.validate(&question.model).map_err(text)?;
@@ -67,7 +67,7 @@ impl Chosen {
         if sizes != [question.devices, question.global_batch, question.seq_len] {
             return Err("layout: it has other devices, sequences or tokens than the question".to_owned());
         }
-        drawing(&question.setting().map_err(text)?, &layout).map_err(text)
+        drawing(&question.setting().map_err(text)?, &layout, cancel).map_err(text)
     }
 }
 

@@ -110,7 +110,7 @@ async fn plan(State(searches): State<Arc<Searches>>, asked: Result<Json<Asked>, 
 /// What is drawn of a layout of an answer.
 async fn layout(State(searches): State<Arc<Searches>>, chosen: Result<Json<Chosen>, JsonRejection>) -> Response {
     match chosen {
-        Ok(Json(chosen)) => searches.run(move |_| Ok(chosen.drawn()?.to_string())).await,
+        Ok(Json(chosen)) => searches.run(move |cancel| Ok(chosen.drawn(&cancel)?.to_string())).await,
         Err(rejection) => unread(&rejection),
     }
 }

@@ -389,6 +389,15 @@ pub enum Schedule {
     MessageDriven,
 }
 
+impl Schedule {
+    /// Passes of all stages in a step: a forward and a backward pass of every piece for every microbatch, and one for weight gradients
+    /// where they are apart.
+    pub fn passes(self, stages: usize, chunks: usize, microbatches: usize) -> usize {
+        let kinds = if self == Self::ZeroBubble { 3 } else { 2 };
+        microbatches.saturating_mul(kinds * stages * chunks)
+    }
+}
+
 named!(Schedule, "schedule", {
     "gpipe" => Gpipe,
     "1f1b" => OneForwardOneBackward,
@@ -482,6 +491,13 @@ named!(Offload, "place of optimizer states", { "none" => None, "host" => Host })
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn weight_gradients_apart_are_a_third_pass() {
+        assert_eq!(Schedule::OneForwardOneBackward.passes(4, 1, 8), 2 * 4 * 8);
+        assert_eq!(Schedule::Interleaved.passes(4, 3, 8), 2 * 4 * 3 * 8);
+        assert_eq!(Schedule::ZeroBubble.passes(4, 1, 8), 3 * 4 * 8);
+    }
 
     #[test]
     fn texts_round_trip() {

@@ -401,6 +401,11 @@ impl Layout {
         self.global_batch / self.grid.batch_shares() / self.microbatch
     }
 
+    /// Passes of all stages in a step.
+    pub fn passes(&self) -> usize {
+        self.schedule.passes(self.grid.size(Axis::Pipe), self.chunks, self.microbatches())
+    }
+
     /// Token rows that one (data, expert, z, context) rank holds in a pass: `m` of the dataflow tables.
     pub fn rows(&self) -> usize {
         self.microbatch / self.grid.size(Axis::Z) * (self.seq_len / self.grid.size(Axis::Context))

@@ -7,7 +7,7 @@ use super::machine::NativeMachine;
 use super::rates::Taken;
 use super::{Memory, Parts, Price, Problem};
 use crate::simulation::{
-    Communication, Machine, Simulation, SimulationError, StageTimes, simulate_passes, simulate_times,
+    Communication, Machine, Simulation, SimulationError, StageTimes, simulate_passes_until, simulate_times,
     simulate_times_until,
 };
 
@@ -81,20 +81,24 @@ impl Problem {
         self.seconds_until(program, &|| false)
     }
 
-    fn seconds_until(&self, program: &FoldedProgram, stop: &dyn Fn() -> bool) -> Result<f64, PriceError> {
+    /// The same until `stop` says that nobody waits for it any more.
+    ///
+    /// # Errors
+    /// As [`Problem::seconds_of_program`]; [`SimulationError::Stopped`].
+    pub fn seconds_until(&self, program: &FoldedProgram, stop: &dyn Fn() -> bool) -> Result<f64, PriceError> {
         self.check_states(&program.kinds)?;
         let simulation = simulate_times_until(program, &NativeMachine::new(self, &program.layout), stop)?;
         Ok(simulation.step_seconds + self.framework.data_seconds)
     }
 
-    /// The passes of a step of a layout, as its price has them.
+    /// The passes of a step of a layout, as its price has them, until `stop` says that nobody waits for them any more.
     ///
     /// # Errors
-    /// As [`Problem::price_layout`].
-    pub fn passes(&self, layout: &Layout) -> Result<Simulation, PriceError> {
+    /// As [`Problem::price_layout`]; [`SimulationError::Stopped`].
+    pub fn passes(&self, layout: &Layout, stop: &dyn Fn() -> bool) -> Result<Simulation, PriceError> {
         self.check_placed(layout)?;
         let program = self.folded(layout)?;
-        Ok(simulate_passes(&program, &NativeMachine::new(self, &program.layout))?)
+        Ok(simulate_passes_until(&program, &NativeMachine::new(self, &program.layout), stop)?)
     }
 
     /// The price of a step of a program.

@@ -72,7 +72,19 @@ pub fn simulate_passes<'a>(
     program: impl Into<Stages<'a>>,
     machine: &dyn Machine,
 ) -> Result<Simulation, SimulationError> {
-    simulation(&program.into(), machine, Detail::Passes, &|| false)
+    simulate_passes_until(program, machine, &|| false)
+}
+
+/// The same until `stop` says that nobody waits for it any more.
+///
+/// # Errors
+/// As [`simulate`]; [`SimulationError::Stopped`].
+pub fn simulate_passes_until<'a>(
+    program: impl Into<Stages<'a>>,
+    machine: &dyn Machine,
+    stop: &dyn Fn() -> bool,
+) -> Result<Simulation, SimulationError> {
+    simulation(&program.into(), machine, Detail::Passes, stop)
 }
 
 /// The same without the passes: how long the step takes, and what on.

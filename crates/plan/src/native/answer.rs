@@ -40,7 +40,7 @@ pub struct Answer<'a> {
     pub question: &'a Question,
     /// The search on the question's number of devices.
     pub search: Search<'a>,
-    /// What it found; [`Found::stopped`] is that of all searches.
+    /// What it found; [`Found::stopped`] and [`Found::too_long`] are those of all searches.
     pub found: Found,
     /// The fastest layout.
     pub best: Ranked,
@@ -87,9 +87,11 @@ impl<'a> Answer<'a> {
         let mut layouts = found.front.clone();
         let mut incomplete: Vec<usize> = found.stopped.then_some(question.devices).into_iter().collect();
         for (index, devices) in others.iter().enumerate() {
+            question.check_wanted()?;
             let other = Search { devices: *devices, top: 0, ..search.clone() };
             let other = other.run(&question.stop_at(share_of(end, others.len() - index)))?;
             found.stopped |= other.stopped;
+            found.too_long += other.too_long;
             incomplete.extend(other.stopped.then_some(*devices));
             layouts.extend(other.front);
         }
@@ -104,9 +106,7 @@ impl<'a> Answer<'a> {
             found.ranked.retain(|ranked| deadline.is_kept(ranked));
             layouts.retain(|ranked| deadline.is_kept(ranked));
         }
-        if question.cancel.is_cancelled() {
-            return Err(Nothing::Stopped { devices: question.devices });
-        }
+        question.check_wanted()?;
         let best = match (best(&found.ranked, &layouts), &search.deadline) {
             (Some(best), _) => best,
             (None, Some(deadline)) => return Err(question.too_slow(deadline, &quickest, end)?),
@@ -114,7 +114,7 @@ impl<'a> Answer<'a> {
         };
         let seconds = start.elapsed().as_secs_f64();
         let advised = found.simplest.unwrap_or(best);
-        let felt = || sensitivities(&search.setting, &question.layout(&advised)?);
+        let felt = || sensitivities(&search.setting, &question.layout(&advised)?, &question.cancel);
         let sensitivities = if wanted.brief { Vec::new() } else { felt()? };
         let (front, explanation) = (front(&layouts, grain(search.setting.capacity)), None);
         let mut answer =
@@ -128,16 +128,17 @@ impl<'a> Answer<'a> {
     /// Explains the advised layout.
     ///
     /// # Errors
-    /// None for what a search has found.
+    /// None for what a search has found, but where nobody waits for it any more.
     pub fn explain(&mut self) -> Result<(), PriceError> {
         let layout = self.question.layout(&self.advised)?;
         if self.sensitivities.is_empty() {
-            self.sensitivities = sensitivities(&self.search.setting, &layout)?;
+            self.sensitivities = sensitivities(&self.search.setting, &layout, &self.question.cancel)?;
         }
-        let Self { search, found, best, advised, sensitivities, .. } = &*self;
+        let Self { question, search, found, best, advised, sensitivities, .. } = &*self;
         // Beside what is not the fastest the fastest is of most interest.
         let other = if advised == best { found.ranked.get(1).copied() } else { Some(*best) };
-        let explanation = Explanation::new(&search.setting, &layout, *advised, sensitivities.clone(), other)?;
+        let (sensitivities, cancel) = (sensitivities.clone(), &question.cancel);
+        let explanation = Explanation::new(&search.setting, &layout, *advised, sensitivities, other, cancel)?;
         self.explanation = Some(explanation);
         Ok(())
     }

@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 
 use quadrille_cost::native::{Candidate, Memory, Price, PriceError};
+use quadrille_cost::simulation::SimulationError;
 use quadrille_spec::{Activations, Axis, Dispatch, Recompute, Schedule};
 use rayon::prelude::*;
 
 use super::placement::{node, placements};
 use super::pool::Pool;
+use super::question::Cancel;
 use super::ranking::Ranked;
 use super::setting::Setting;
 use super::space::{Space, divisors};
@@ -67,8 +69,8 @@ impl Setting<'_> {
     /// runs, those that it runs too. The sixteen fastest.
     ///
     /// # Errors
-    /// What cannot be priced.
-    pub fn changes(&self, candidate: &Candidate) -> Result<Vec<Change>, PriceError> {
+    /// What cannot be priced; what nobody waits for any more.
+    pub fn changes(&self, candidate: &Candidate, cancel: &Cancel) -> Result<Vec<Change>, PriceError> {
         let problem = self.problem()?;
         let rules = self.rules();
         let mut space = Space::around(candidate, self.model);
@@ -78,12 +80,22 @@ impl Setting<'_> {
             let legal = variants.into_iter().filter(|variant| runs(variant) && rules.check(variant).is_ok());
             (what, legal.collect())
         });
-        self.best_of_each(&Pool::new(&problem), variants.collect())
+        self.best_of_each(&Pool::new(&problem), variants.collect(), cancel)
     }
 
     /// The fastest changes, each the best of the layouts that it can mean: those that bounds say are fastest are priced, until
     /// the others cannot be among them.
-    fn best_of_each(&self, pool: &Pool, meant: Vec<(String, Vec<Candidate>)>) -> Result<Vec<Change>, PriceError> {
+    fn best_of_each(
+        &self,
+        pool: &Pool,
+        meant: Vec<(String, Vec<Candidate>)>,
+        cancel: &Cancel,
+    ) -> Result<Vec<Change>, PriceError> {
+        let priced = |candidates: &[Candidate]| {
+            let fitting = fitting(candidates, self, pool, &|| cancel.is_cancelled())?;
+            // Those that were not priced are no worse.
+            if cancel.is_cancelled() { Err(PriceError::from(SimulationError::Stopped)) } else { Ok(fitting) }
+        };
         let all =
             meant.iter().enumerate().flat_map(|(change, (_, variants))| variants.iter().map(move |c| (change, *c)));
         let bounded = |(change, candidate): (usize, Candidate)| {
@@ -105,15 +117,13 @@ impl Setting<'_> {
                 break;
             }
             let promising = part.iter().filter(|variant| !best.is_better(variant)).map(|variant| variant.candidate);
-            fitting(&promising.collect::<Vec<_>>(), self, pool, &|| false)?;
+            priced(&promising.collect::<Vec<_>>())?;
             for variant in part {
                 if best.is_complete(variant) {
                     break;
                 }
                 if !best.is_better(variant) {
-                    fitting(&[variant.candidate], self, pool, &|| false)?
-                        .into_iter()
-                        .for_each(|ranked| best.offer(variant, ranked));
+                    priced(&[variant.candidate])?.into_iter().for_each(|ranked| best.offer(variant, ranked));
                 }
             }
         }

@@ -6,6 +6,7 @@ use quadrille_spec::{Axis, Cluster, Layout, Origin};
 use rayon::prelude::*;
 
 use super::hardware;
+use super::question::Cancel;
 use super::setting::Setting;
 
 /// A part of a step's time.
@@ -140,14 +141,14 @@ const LARGER: f64 = 1.1;
 /// first. The layout stays as it is.
 ///
 /// # Errors
-/// What cannot be priced.
-pub fn sensitivities(setting: &Setting, layout: &Layout) -> Result<Vec<Sensitivity>, PriceError> {
+/// What cannot be priced; what nobody waits for any more.
+pub fn sensitivities(setting: &Setting, layout: &Layout, cancel: &Cancel) -> Result<Vec<Sensitivity>, PriceError> {
     // What is done does not depend on the hardware.
     let problem = setting.problem()?;
     problem.check_placed(layout)?;
     let program = problem.folded(layout)?;
     let seconds = |cluster: &Cluster| -> Result<f64, PriceError> {
-        Setting { cluster, ..*setting }.problem()?.seconds_of_program(&program)
+        Setting { cluster, ..*setting }.problem()?.seconds_until(&program, &|| cancel.is_cancelled())
     };
     let before = seconds(setting.cluster)?;
     let changed = |field: String| {

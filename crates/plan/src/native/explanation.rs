@@ -5,6 +5,7 @@ use quadrille_spec::{Axis, EvenPieces, Layout};
 
 use super::changes::Change;
 use super::explain::Sensitivity;
+use super::question::Cancel;
 use super::ranking::Ranked;
 use super::setting::Setting;
 
@@ -25,18 +26,19 @@ impl Explanation {
     /// Explains a layout, whose price is `best` and whose gains are known, and why another that was found is slower or faster.
     ///
     /// # Errors
-    /// What cannot be priced.
+    /// What cannot be priced; what nobody waits for any more.
     pub fn new(
         setting: &Setting,
         layout: &Layout,
         best: Ranked,
         sensitivities: Vec<Sensitivity>,
         runner_up: Option<Ranked>,
+        cancel: &Cancel,
     ) -> Result<Self, PriceError> {
         // Of other pieces and groups no change would leave everything else as it is.
         let as_searched =
             EvenPieces::are(&layout.stage_blocks) && layout.microbatch_group == layout.grid.size(Axis::Pipe);
-        let changes = if as_searched { Some(setting.changes(&best.candidate)?) } else { None };
+        let changes = if as_searched { Some(setting.changes(&best.candidate, cancel)?) } else { None };
         Ok(Self { best, sensitivities, changes, runner_up })
     }
 }

@@ -84,6 +84,7 @@ impl Question {
     fn first_in_time(&self, deadline: &Deadline, devices: &[usize], end: Option<Instant>) -> Result<Looked, Nothing> {
         let mut looked = Looked::default();
         for (index, count) in devices.iter().enumerate() {
+            self.check_wanted()?;
             let question = Self { devices: *count, ..self.clone() };
             let stop = self.stop_at(share_of(end, devices.len() - index));
             let search = question.search(1)?;

@@ -11,6 +11,7 @@ use quadrille_spec::{Cluster, Imbalance, Layout, LayoutFile, Model, SpecError, q
 use super::budget::Budget;
 use super::explain::sensitivities;
 use super::explanation::Explanation;
+use super::nothing::Nothing;
 use super::placement::devices_of_nodes;
 use super::ranking::Ranked;
 use super::search::Search;
@@ -257,7 +258,16 @@ impl Question {
     pub fn explain(&self, layout: &Layout) -> Result<Explanation, PriceError> {
         let setting = self.setting()?;
         let ranked = Ranked { candidate: Candidate::of(layout, &self.cluster), price: setting.price(layout)? };
-        Explanation::new(&setting, layout, ranked, sensitivities(&setting, layout)?, None)
+        let sensitivities = sensitivities(&setting, layout, &self.cancel)?;
+        Explanation::new(&setting, layout, ranked, sensitivities, None, &self.cancel)
+    }
+
+    /// Makes sure that somebody waits for the answer.
+    pub(super) fn check_wanted(&self) -> Result<(), Nothing> {
+        match self.cancel.is_cancelled() {
+            true => Err(Nothing::Stopped { devices: self.devices }),
+            false => Ok(()),
+        }
     }
 
     /// Whether a layout fits into the devices, less what stays free; `None` where their memory is not known.

@@ -9,6 +9,7 @@ use super::budget::Budget;
 use super::count::Counts;
 use super::nothing::Nothing;
 use super::question::{Cancel, Question, Reserve};
+use super::search::Found;
 use super::space::Space;
 
 /// What is to be planned.
@@ -79,7 +80,8 @@ impl<'a> PlanRequest<'a> {
             let layout = question.layout(ranked)?;
             Ok(PlannedLayout { layout, seconds: ranked.price.seconds, bytes: ranked.price.memory.total() })
         });
-        Ok(Plan { layouts: priced.collect::<Result<_, SpecError>>()?, counts: found.counts, stopped: found.stopped })
+        let Found { counts, stopped, too_long, .. } = found;
+        Ok(Plan { layouts: priced.collect::<Result<_, SpecError>>()?, counts, stopped, too_long })
     }
 
     fn question(&self) -> Result<Question, SpecError> {
@@ -119,6 +121,8 @@ pub struct Plan {
     pub counts: Counts,
     /// Whether the time was up before every layout was looked at.
     pub stopped: bool,
+    /// As [`Found::too_long`].
+    pub too_long: usize,
 }
 
 /// A layout with its price.

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use quadrille_cost::native::{Candidate, Price, PriceError};
+use quadrille_cost::simulation::SimulationError;
 use quadrille_spec::{Axis, Layout, Rule, SpecError};
 use rayon::prelude::*;
 
@@ -48,7 +49,7 @@ pub struct Search<'a> {
     pub deadline: Option<Deadline>,
     /// Whether the three fastest are enough where the search is stopped.
     pub brief: bool,
-    /// Is told how far the search is.
+    /// Is told how far the search is, and says whether nobody waits for it.
     pub watch: Cancel,
     /// Whether configurations are left out that cannot be among the wanted. Results are the same without.
     pub prune: bool,
@@ -90,6 +91,8 @@ pub struct Found {
     pub refused: BTreeMap<Rule, Refused>,
     /// Whether the search was stopped before it had looked at everything.
     pub stopped: bool,
+    /// Layouts that a search which was stopped has found and left out, for their steps have so many passes that a price takes seconds.
+    pub too_long: usize,
 }
 
 /// Places whose usual layouts are looked at before anything else: those whose blocks alone take least.
@@ -104,7 +107,7 @@ const FIRST: usize = 16;
 /// Layouts of a brief search that was stopped.
 const BRIEF: usize = 3;
 
-/// Passes of a step that takes long to price: about a second.
+/// Passes of a step that takes long to price. A price simulates them twice, by times alone: a core takes about a second for that.
 const LONG: usize = 1 << 20;
 
 /// Cuts that are searched side by side: few at first, so that the others know a good time.
@@ -120,7 +123,7 @@ impl Search<'_> {
         refused.example.request(global_batch, seq_len).and_then(|request| Layout::new(model, &request)).err()
     }
 
-    /// Searches until everything was looked at or `stop` says so; a few usual layouts are looked at in any case.
+    /// Searches until everything was looked at, `stop` says so or it is cancelled; a few usual layouts are looked at unless it is.
     ///
     /// # Errors
     /// A model, cluster, batch or sequence that cannot be priced.
@@ -158,14 +161,14 @@ impl Search<'_> {
         let Cuts { cuts, mut stopped } = cuts(&problem, &rules, &self.space, self.devices, domain, &mut tally, stop);
         let visit = |cut: &Cut| Visit::new(self, &pool, rules, cut, kept.clone());
         let (ordered, likely) = self.likely(&cuts, &pool, visit, stop)?;
-        stopped |= stop();
+        stopped |= self.watch.is_cancelled() || stop();
         // Where the time is up they are all that is known, else they tell what is good.
         let first = if stopped { likely.len() } else { FIRST.min(likely.len()) };
         let likely: Vec<Candidate> = likely[..first].iter().map(|likely| likely.candidate).collect();
         let is_known = AtomicBool::new(false);
         for part in likely.chunks(rayon::current_num_threads()) {
-            // Something that fits is looked for in any case.
-            let stop = || is_known.load(Relaxed) && stop();
+            // Something that fits is looked for also when the time is up, but not when nobody waits.
+            let stop = || self.watch.is_cancelled() || (is_known.load(Relaxed) && stop());
             if stop() {
                 break;
             }
@@ -185,33 +188,40 @@ impl Search<'_> {
             simplest = found;
         }
         let (mut ranked, mut front, mut smallest) = kept.into_parts();
+        let mut too_long = HashSet::new();
         if stopped {
             if self.brief {
                 ranked.truncate(BRIEF);
             }
-            // Nobody waits for prices that take long, but for those of the fastest.
-            let is_first = |at: usize, ranked: &Ranked| at == 0 || self.passes(&ranked.candidate) <= LONG;
+            // The time is up for prices that take long, but for those of the fastest.
             for found in [&mut ranked, &mut front] {
-                let mut places = 0..;
-                found.retain(|ranked| places.next().is_some_and(|at| is_first(at, ranked)));
+                let later = found.iter().skip(1).map(|ranked| ranked.candidate);
+                let long: HashSet<Candidate> = later.filter(|candidate| self.is_long(candidate)).collect();
+                found.retain(|ranked| !long.contains(&ranked.candidate));
+                too_long.extend(long);
             }
         }
         // What was kept by seconds and memory is priced in full, each layout once.
         let found = ranked.iter_mut().chain(&mut front).chain(&mut smallest).chain(&mut simplest);
         let mut found: Vec<&mut Ranked> = found.collect();
         let candidates: HashSet<Candidate> = found.iter().map(|ranked| ranked.candidate).collect();
-        let price = |candidate: Candidate| Ok((candidate, problem.price_layout(&self.setting.layout(&candidate)?)?));
+        too_long.retain(|candidate| !candidates.contains(candidate));
+        let price = |candidate: Candidate| match self.watch.is_cancelled() {
+            true => Err(PriceError::from(SimulationError::Stopped)),
+            false => Ok((candidate, problem.price_layout(&self.setting.layout(&candidate)?)?)),
+        };
         let prices: HashMap<Candidate, Price> =
             candidates.into_par_iter().map(price).collect::<Result<_, PriceError>>()?;
         found.iter_mut().for_each(|ranked| ranked.price = prices[&ranked.candidate]);
-        Ok((Found { ranked, front, simplest, counts: tally.counts, refused: tally.refused, stopped }, smallest))
+        let Tally { counts, refused, .. } = tally;
+        let found = Found { ranked, front, simplest, counts, refused, stopped, too_long: too_long.len() };
+        Ok((found, smallest))
     }
 
-    /// Passes of all stages in a step of a candidate, weight gradients apart from others left out.
-    fn passes(&self, candidate: &Candidate) -> usize {
-        let [pipe, data, expert] = [Axis::Pipe, Axis::Data, Axis::Expert].map(|axis| candidate.size(axis));
-        let microbatches = self.setting.global_batch / (data * expert * candidate.microbatch).max(1);
-        microbatches.saturating_mul(2 * pipe * candidate.chunks)
+    /// Whether a candidate's step has more passes than are priced once nobody should wait any more.
+    fn is_long(&self, candidate: &Candidate) -> bool {
+        let microbatches = candidate.microbatches(self.setting.global_batch);
+        candidate.schedule.passes(candidate.size(Axis::Pipe), candidate.chunks, microbatches) > LONG
     }
 
     /// Visits cuts in waves, those of one side by side, and adds what they find; whether `stop` ended it early.
@@ -304,7 +314,7 @@ impl Search<'_> {
         places.sort_by(|(a, ..), (b, ..)| a.total_cmp(b));
         let (is_found, late) = (AtomicBool::new(false), AtomicUsize::new(0));
         let rough = |(_, cut, place): &(f32, &Cut, &Place)| {
-            if stop() && (is_found.load(Relaxed) || late.fetch_add(1, Relaxed) >= LATE) {
+            if self.watch.is_cancelled() || stop() && (is_found.load(Relaxed) || late.fetch_add(1, Relaxed) >= LATE) {
                 return Ok(None);
             }
             let likely = pool.with(|bounds| visit(&cut.at(place)).rough(bounds))?;

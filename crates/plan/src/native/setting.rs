@@ -5,6 +5,7 @@ use quadrille_cost::simulation::Simulation;
 use quadrille_spec::{Cluster, Imbalance, Layout, Model, SpecError};
 
 use super::legal::Rules;
+use super::question::Cancel;
 
 /// Everything that a layout is priced with.
 #[derive(Debug, Clone, Copy)]
@@ -36,12 +37,12 @@ impl Setting<'_> {
         self.problem()?.price_layout(layout)
     }
 
-    /// The passes of a step of a layout, as its price has them.
+    /// The passes of a step of a layout, as its price has them, unless it is cancelled.
     ///
     /// # Errors
-    /// What cannot be priced.
-    pub fn passes(&self, layout: &Layout) -> Result<Simulation, PriceError> {
-        self.problem()?.passes(layout)
+    /// What cannot be priced; what nobody waits for any more.
+    pub fn passes(&self, layout: &Layout, cancel: &Cancel) -> Result<Simulation, PriceError> {
+        self.problem()?.passes(layout, &|| cancel.is_cancelled())
     }
 
     /// Whether a layout of this price may be used.

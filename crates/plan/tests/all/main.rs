@@ -1,6 +1,7 @@
 //! The search: the best, all, and what is exported.
 
 mod best;
+mod cancelled;
 mod export;
 mod export_expert_gaps;
 mod export_experts;

@@ -543,7 +543,7 @@ fn expert_is_tried_where_a_constraint_names_it() {
         }
         assert_eq!((expert.counts, expert.ranked.len()), (data.counts, data.ranked.len()));
         // Other layouts around one that has expert ranks keep to what is known of them, and those around others have none.
-        let around = |found: &Found| search.setting.changes(&found.ranked[0].candidate).unwrap();
+        let around = |found: &Found| search.setting.changes(&found.ranked[0].candidate, &Cancel::default()).unwrap();
         assert!(around(&expert).iter().any(|change| change.candidate.size(Axis::Expert) > 1));
         assert!(around(&data).iter().all(|change| change.candidate.size(Axis::Expert) == 1));
     }

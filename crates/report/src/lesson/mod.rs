@@ -20,7 +20,7 @@ pub use hidden::{Hidden, Waited};
 pub use mesh::{Mesh, MeshAxis};
 pub use moves::Move;
 pub use tiles::Tile;
-pub use timeline::{Drawn, MOST_PASSES, Timeline, passes_of};
+pub use timeline::{Drawn, MOST_PASSES, Timeline};
 
 /// Most passes of a page's timeline.
 const PASSES: usize = 6000;

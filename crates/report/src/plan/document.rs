@@ -55,6 +55,7 @@ pub fn document(answer: &Answer) -> Result<Value, SpecError> {
         })).collect::<Vec<_>>(),
         "seconds": answer.seconds,
         "stopped": found.stopped,
+        "too_long": found.too_long,
         "plans": entries(&found.ranked)?,
         "advised": advised_document(answer)?,
         "error_band": band(question, &answer.advised.candidate),

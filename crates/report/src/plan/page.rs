@@ -2,7 +2,7 @@
 
 use quadrille_cost::native::PriceError;
 use quadrille_plan::export::{Export, Framework, Precision, Target, export};
-use quadrille_plan::native::{Answer, Ranked, Setting};
+use quadrille_plan::native::{Answer, Cancel, Ranked, Setting};
 use quadrille_spec::{Axis, Layout, SpecError};
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ pub fn page_document(answer: &Answer) -> Result<Value, PriceError> {
     let mut document = asked_document(answer)?;
     let Answer { question, found, search, advised, .. } = answer;
     let draw = |entry: &mut Value, ranked: &Ranked| {
-        let drawn = drawing(&search.setting, &question.layout(ranked)?)?;
+        let drawn = drawing(&search.setting, &question.layout(ranked)?, &question.cancel)?;
         ["mesh", "timeline"].iter().for_each(|part| entry[part] = drawn[part].clone());
         Ok::<(), PriceError>(())
     };
@@ -40,13 +40,13 @@ pub fn page_document(answer: &Answer) -> Result<Value, PriceError> {
 /// step that has more than can be simulated while somebody waits.
 ///
 /// # Errors
-/// What cannot be priced.
-pub fn drawing(setting: &Setting, layout: &Layout) -> Result<Value, PriceError> {
+/// What cannot be priced; what nobody waits for any more.
+pub fn drawing(setting: &Setting, layout: &Layout, cancel: &Cancel) -> Result<Value, PriceError> {
     let timeline = match Timeline::is_long(layout) {
         true => None,
         false => {
             let most = PASSES.max(PASSES_OF_STAGE * layout.grid.size(Axis::Pipe));
-            Some(Timeline::of(&setting.passes(layout)?, layout.chunks, layout.microbatches(), most))
+            Some(Timeline::of(&setting.passes(layout, cancel)?, layout.chunks, layout.microbatches(), most))
         }
     };
     Ok(json!({ "mesh": Mesh::of(layout, 0), "timeline": timeline }))

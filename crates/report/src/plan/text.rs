@@ -3,7 +3,7 @@
 use quadrille_plan::native::explain::{Part, ROUNDING};
 use quadrille_plan::native::{Answer, Derived, Question, Ranked, RefusedBy, Reserve, Setting};
 use quadrille_run::units::{bytes, decimal, seconds};
-use quadrille_spec::{Imbalance, SpecError};
+use quadrille_spec::{Imbalance, SpecError, counted};
 
 use super::advised::advised_text;
 use super::assumed::assumed_text;
@@ -34,10 +34,17 @@ fn stopped(answer: &Answer) -> String {
     if !answer.found.stopped {
         return String::new();
     }
-    let text = "stopped by `search.time_limit` before everything was looked at: the best so far, which may differ from run to \
-                run\n";
+    let mut text = String::from(
+        "stopped by `search.time_limit` before everything was looked at: the best so far, which may differ from run to run\n",
+    );
+    if answer.found.too_long > 0 {
+        let layouts = counted(answer.found.too_long, "layout");
+        text += &format!(
+            "left out: {layouts} of so many passes that a price takes seconds; without a limit they have one\n"
+        );
+    }
     if !answer.search.front {
-        return text.to_owned();
+        return text;
     }
     let numbers: Vec<_> = answer.incomplete.iter().map(ToString::to_string).collect();
     format!("{text}numbers of GPUs that were not searched completely: {}\n", numbers.join(", "))

@@ -3,6 +3,7 @@
 mod variable;
 
 use quadrille_cost::native::PriceError;
+use quadrille_cost::simulation::SimulationError;
 use quadrille_spec::SpecError;
 
 pub use self::variable::Variable;
@@ -73,10 +74,10 @@ impl Sweep {
         Self::watched(question, first, second, &mut |_, _| {})
     }
 
-    /// The same, telling after each search how many of how many are done.
+    /// The same, telling after each search how many of how many are done, and asking whether anybody waits for the others.
     ///
     /// # Errors
-    /// As [`Self::new`].
+    /// As [`Self::new`]; [`SimulationError::Stopped`] where nobody does.
     pub fn watched(
         question: Question,
         first: Variable,
@@ -102,11 +103,15 @@ impl Sweep {
         let questions = questions.collect::<Result<Vec<_>, SpecError>>()?;
         let number = questions.len();
         let points = questions.into_iter().zip(1..).map(|((values, question), done)| {
-            let point = Point::new(values, question);
+            let cancel = question.cancel.clone();
+            let point = Point::new(values, question)?;
             watch(done, number);
-            point
+            match cancel.is_cancelled() {
+                true => Err(PriceError::from(SimulationError::Stopped)),
+                false => Ok(point),
+            }
         });
-        let points = points.collect::<Result<_, _>>()?;
+        let points = points.collect::<Result<_, PriceError>>()?;
         Ok(Self { question, first, second, points })
     }
 

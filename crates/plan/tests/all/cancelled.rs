@@ -1,0 +1,61 @@
+//! A question that nobody waits for any more ends early, without an answer.
+
+use quadrille_cost::native::Framework;
+use quadrille_plan::native::{Answer, Budget, Cancel, Nothing, Question, Reserve, Space, Sweep, Wanted};
+use quadrille_spec::{Cluster, Imbalance, Model};
+
+fn question() -> Question {
+    let model = Model::preset("gpt2-124m").unwrap();
+    Question {
+        cluster: Cluster::preset("selene").unwrap(),
+        framework: Framework::MEGATRON,
+        imbalance: Imbalance::EQUAL,
+        devices: 8,
+        global_batch: 32,
+        seq_len: model.seq_len,
+        model,
+        space: Space::default(),
+        per_node: None,
+        reserve: Reserve::usual(&Framework::MEGATRON),
+        tokens: None,
+        price_per_hour: None,
+        budget: Budget::default(),
+        time_limit: None,
+        cancel: Cancel::default(),
+    }
+}
+
+#[test]
+fn a_sweep_ends_after_the_search_that_was_cancelled() {
+    let question = question();
+    let (cancel, mut told) = (question.cancel.clone(), Vec::new());
+    let mut watch = |done, of| {
+        cancel.cancel();
+        told.push((done, of));
+    };
+    let swept = Sweep::watched(question, "gpus=1,2,4".parse().unwrap(), None, &mut watch);
+    assert!(swept.is_err_and(|error| error.is_stop()));
+    assert_eq!(told, [(1, 3)]);
+}
+
+#[test]
+fn a_cancelled_front_is_not_searched() {
+    let question = question();
+    question.cancel.cancel();
+    let wanted = Wanted { top: 1, front_over: Some(vec![1, 2, 4]), ..Wanted::default() };
+    assert_eq!(Answer::new(&question, &wanted).unwrap_err(), Nothing::Stopped { devices: 8 });
+    // Not even usual layouts are looked at.
+    let search = question.search(1).unwrap();
+    let found = search.run(&|| false).unwrap();
+    assert!(found.stopped && found.ranked.is_empty());
+}
+
+#[test]
+fn a_cancelled_answer_is_not_explained() {
+    let question = question();
+    let mut answer = Answer::new(&question, &Wanted { top: 1, ..Wanted::default() }).unwrap();
+    question.cancel.cancel();
+    assert!(answer.explain().unwrap_err().is_stop());
+    let layout = question.layout(&answer.advised).unwrap();
+    assert!(question.setting().unwrap().passes(&layout, &Cancel::default()).is_ok());
+}
