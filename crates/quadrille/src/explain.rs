@@ -121,10 +121,13 @@ fn explained<T>(
     let machine = &arguments.machine;
     let written = paths::asked([("--trace", &machine.trace), ("--html", &arguments.html)]);
     paths::check_described(&written, &arguments.model, &arguments.layout)?;
-    // What hides collectives is told of a cluster that somebody named.
-    let simulates = machine.is_asked() || arguments.html.is_some() || arguments.layout.cluster.is_some();
-    // A timeline in text shows no more than passes.
-    let events = arguments.html.is_some() || is_document || !machine.timeline;
+    // What hides collectives is told in a lesson, of a cluster that somebody named.
+    let is_timeline = machine.is_asked() && !is_document;
+    let lesson = arguments.html.is_some() || !(arguments.program || arguments.ledger || is_timeline);
+    let named = arguments.layout.cluster.is_some();
+    let simulates = machine.is_asked() || arguments.html.is_some() || (named && lesson);
+    // All else that is told of a simulation are its passes.
+    let events = lesson;
     let simulation = simulates.then(|| machine.simulate(&program, &typed.cluster, framework, events)).transpose()?;
     let one = arguments.rank.is_some() || arguments.layer.is_some();
     let explained = Explained {

@@ -117,7 +117,7 @@ impl Explained<'_> {
             }
         }
         let simulation = self.simulation.filter(|_| self.timeline);
-        text.extend(simulation.map(|simulated| simulation::text(simulated, self.width)));
+        text.extend(simulation.map(|simulated| simulation::text(simulated, &self.program.layout, self.width)));
         Ok(text)
     }
 

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use quadrille_cost::simulation::{Lane, Simulation, timeline};
+use quadrille_cost::simulation::{Simulation, timeline};
 use quadrille_run::units::seconds;
+use quadrille_spec::{Layout, Offload};
 use serde_json::{Value, json};
 
 use crate::{Text, table};
@@ -19,10 +20,9 @@ fn drawn(simulation: &Simulation, width: usize) -> String {
 }
 
 /// For people: the timeline in so many columns, then a table of the stages.
-pub fn text(simulation: &Simulation, width: usize) -> Text {
+pub fn text(simulation: &Simulation, layout: &Layout, width: usize) -> Text {
     // Of states that lie in the host's memory.
-    let copied = simulation.events.iter().any(|event| event.lane == Lane::Host)
-        || simulation.stages.iter().any(|times| times.waiting_on_host_s > 0.0);
+    let copied = layout.offload != Offload::None;
     let rows = simulation.stages.iter().enumerate().map(|(stage, times)| {
         // The sum of nothing would be -0.
         let collectives = times.waiting_on_collectives_s.values().fold(0.0, |sum, seconds| sum + seconds);

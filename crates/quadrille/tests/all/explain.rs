@@ -467,4 +467,6 @@ fn a_step_that_is_too_long_to_be_followed_is_refused_by_name() {
     let output = run(folder.path(), &format!("{line} --timeline"));
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success() && text.contains("middle, where all repeats"), "{text}");
+    // Ledgers show nothing that is simulated.
+    assert!(run(folder.path(), &format!("{line} --ledger --cluster dgx-a100")).status.success());
 }
