@@ -41,8 +41,12 @@ pub fn candidate(row: &Row, facts: &Facts, model: &Model, cluster: &Cluster) -> 
     };
     let product = |sizes: &[usize]| sizes.iter().try_fold(1_usize, |product, size| product.checked_mul(*size));
     let (experts_over, expert) = spread(facts, [tp, cp, data], sizes.ep.unwrap_or(1)).ok_or(Unmapped::Layout)?;
-    // Of a model without experts the axis is a part of data like another.
-    let expert = facts.inner.filter(|_| expert == 1).unwrap_or(expert);
+    let expert = match facts.inner {
+        None => expert,
+        // Of a model without experts the axis is a part of data like another.
+        Some(inner) if !model.has_experts() => inner,
+        Some(_) => return Err(Unmapped::Layout),
+    };
     let data = data / expert;
     let axes = [tp, 1, z, cp, expert, data, pp];
     if [product(&[tp, pp, dp, cp]), product(&axes)].iter().any(|devices| *devices != sizes.n_gpus)

@@ -8,6 +8,18 @@ use super::rates::Taken;
 use super::{Candidate, Problem};
 use crate::simulation::{Communication, Machine};
 
+/// With what else a payload is sent.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Sending {
+    /// By itself.
+    Alone,
+    /// So many bytes in one collective with others of its kind, of which each takes its part: buckets of gradients and updated
+    /// weights, the weights of a block.
+    Together(f64),
+    /// Updated weights by the rank that owns them, one rank after the other.
+    InTurn,
+}
+
 /// Prices the operations of a step program on the problem's device, tiers and placement, as its framework does them.
 #[derive(Debug, Clone)]
 pub struct NativeMachine<'a> {
@@ -32,8 +44,7 @@ impl<'a> NativeMachine<'a> {
         Link::new(&self.problem.network, &self.placement, &self.candidate, axes)
     }
 
-    /// A collective of so many members on the links of a group over `axes`, with a payload of so many bytes, of which so many are
-    /// sent together: see [`NativeMachine::sent_at_once`].
+    /// A collective of so many members on the links of a group over `axes`, with a payload of so many bytes, sent like that.
     pub(super) fn seconds_on(
         &self,
         link: &Link,
@@ -41,33 +52,33 @@ impl<'a> NativeMachine<'a> {
         axes: AxisSet,
         members: usize,
         bytes: u64,
-        together: Option<f64>,
+        sending: Sending,
     ) -> f64 {
         let pipe = self.candidate.size(Axis::Pipe);
         if kind == CollectiveKind::AllReduce && axes == Axis::Pipe.only() && members < pipe {
             return link.exchange_seconds(bytes as f64);
         }
-        match together {
-            Some(_) if kind == CollectiveKind::AllGather && self.problem.framework.broadcasts_updates => {
+        match sending {
+            Sending::InTurn if kind == CollectiveKind::AllGather => {
                 link.relayed_seconds(bytes as f64, self.weight_bytes())
             }
-            Some(together) if bytes > 0 => bytes as f64 / together * link.seconds(kind, together),
+            Sending::Together(together) if bytes > 0 => bytes as f64 / together * link.seconds(kind, together),
             _ => link.seconds(kind, bytes as f64),
         }
     }
 
-    /// Bytes that are sent in one collective with others of their kind, of which each takes its part: buckets of gradients and
-    /// updated weights, the weights of a block like this (of others than blocks: of the first block).
-    pub(super) fn sent_at_once(&self, format: Format, block: Option<&Block>) -> Option<f64> {
+    /// How what has a format is sent, of a block like this (of others than blocks: of the first block).
+    pub(super) fn sending(&self, format: Format, block: Option<&Block>) -> Sending {
         let framework = &self.problem.framework;
         match format {
+            Format::Weights | Format::Vectors if framework.broadcasts_updates => Sending::InTurn,
             Format::Gradients | Format::VectorGradients | Format::Weights | Format::Vectors => {
-                framework.gradient_bucket.map(|bytes| bytes as f64)
+                framework.gradient_bucket.map_or(Sending::Alone, |bytes| Sending::Together(bytes as f64))
             }
             Format::Gathered if framework.gathers_blocks => {
-                Some(self.block_bytes(block.unwrap_or(self.problem.model.blocks.first())))
+                Sending::Together(self.block_bytes(block.unwrap_or(self.problem.model.blocks.first())))
             }
-            _ => None,
+            _ => Sending::Alone,
         }
     }
 
@@ -113,8 +124,8 @@ impl Machine for NativeMachine<'_> {
 
     fn collective_seconds(&self, collective: &Communication) -> f64 {
         let Communication { kind, axes, members, payload_bytes, format, block, .. } = *collective;
-        let together = self.sent_at_once(format, block.map(|block| block.of(&self.problem.model)));
-        self.seconds_on(&self.link(axes), kind, axes, members, payload_bytes, together)
+        let sending = self.sending(format, block.map(|block| block.of(&self.problem.model)));
+        self.seconds_on(&self.link(axes), kind, axes, members, payload_bytes, sending)
     }
 
     fn message_seconds(&self, bytes: u64) -> f64 {

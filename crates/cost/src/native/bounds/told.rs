@@ -8,7 +8,7 @@ use quadrille_step::{
 };
 use rustc_hash::FxHashMap;
 
-use crate::native::machine::NativeMachine;
+use crate::native::machine::{NativeMachine, Sending};
 use crate::native::network::Link;
 use crate::simulation::Machine;
 
@@ -82,7 +82,7 @@ pub(super) struct Transfer {
     axes: AxisSet,
     members: usize,
     bytes: u64,
-    together: Option<f64>,
+    sending: Sending,
 }
 
 /// The links of groups where the ranks of a candidate lie, each made once.
@@ -99,12 +99,12 @@ impl<'a> Links<'a> {
 
     /// Seconds of a collective, and its communication stream.
     pub fn seconds(&mut self, transfer: &Transfer) -> (f64, usize) {
-        let Transfer { kind, axes, members, bytes, together } = *transfer;
+        let Transfer { kind, axes, members, bytes, sending } = *transfer;
         let known = self.known.iter().position(|(known, _)| *known == axes).unwrap_or_else(|| {
             self.known.push((axes, self.machine.link(axes)));
             self.known.len() - 1
         });
-        let seconds = self.machine.seconds_on(&self.known[known].1, kind, axes, members, bytes, together);
+        let seconds = self.machine.seconds_on(&self.known[known].1, kind, axes, members, bytes, sending);
         (seconds, if self.machine.streams_by_group() { known } else { 0 })
     }
 }
@@ -134,7 +134,7 @@ impl Communication {
                     axes: collective.axes,
                     members: collective.size(program.grid()),
                     bytes: most_elements(program, collective) as u64 * program.sent_element_bytes(collective),
-                    together: machine.sent_at_once(format, block),
+                    sending: machine.sending(format, block),
                 }
             }
             Self::Scalars(axes, count) => Transfer {
@@ -142,7 +142,7 @@ impl Communication {
                 axes: *axes,
                 members: program.grid().size_of(*axes),
                 bytes: *count as u64 * Scalar::BYTES,
-                together: None,
+                sending: Sending::Alone,
             },
         }
     }
