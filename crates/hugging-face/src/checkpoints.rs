@@ -1,5 +1,6 @@
 //! Folders of the library become checkpoints, and checkpoints such folders.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -173,7 +174,7 @@ pub fn export(
     export_watched(checkpoint, folder, options, &mut |_, _| {})
 }
 
-/// The same, telling before each tensor how many numbers of how many are written.
+/// The same, telling before each tensor how many numbers of how many are written, and at the end that all are.
 ///
 /// # Errors
 /// As [`export`].
@@ -202,13 +203,17 @@ fn write<T: Narrow + quadrille_checkpoint::Number>(
     companions: Option<&Path>,
     watch: OnNumbers,
 ) -> Result<Exported, HuggingFaceError> {
-    let (mut done, of) = (0, checkpoint.about().model.parameters());
-    destination.write(folder, options.shard_size, companions, |tensor| {
+    let (mut done, of, mut read) = (0, checkpoint.about().model.parameters(), BTreeSet::new());
+    let exported = destination.write(folder, options.shard_size, companions, |tensor| {
+        watch(done, of);
         // What a tensor's parts are cut from is read more than once.
-        watch(done.min(of), of);
-        done += (tensor.rows * tensor.cols) as u64;
+        if read.insert(tensor.name.clone()) {
+            done += (tensor.rows * tensor.cols) as u64;
+        }
         Ok::<Vec<T>, HuggingFaceError>(checkpoint.whole(&tensor.name, Quantity::Value)?)
-    })
+    })?;
+    watch(of, of);
+    Ok(exported)
 }
 
 /// The folder beside a checkpoint that has any of the companions: that of the checkpoints, or the run's around it.

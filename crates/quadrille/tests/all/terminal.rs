@@ -120,6 +120,12 @@ fn a_priced_table_is_a_table_on_a_terminal_and_values_in_a_pipe() {
     assert!(values.starts_with("strategy,model,gpu,") && !values.contains("all rows"), "{values}");
     assert!(table.starts_with("all rows: strategy 2d, model gpt3_1T") && widest(&table) <= 100, "{table}");
     assert!(!table.contains(','.to_string().repeat(2).as_str()) && table.lines().count() > 10, "{table}");
+    // Rows that are alike in everything are rows all the same.
+    let best = fs::read_to_string(folder.path().join("best.csv")).unwrap();
+    let [header, row] = [0, 1].map(|at| best.lines().nth(at).unwrap());
+    fs::write(folder.path().join("twice.csv"), format!("{header}\n{row}\n{row}\n")).unwrap();
+    let table = shown(folder.path(), 100, "estimate --cost lbnl --csv twice.csv --quiet --color never");
+    assert_eq!(table.lines().filter(|line| line.trim() == "2d").count(), 2, "{table}");
 }
 
 #[test]

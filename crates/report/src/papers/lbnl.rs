@@ -187,7 +187,11 @@ pub fn priced_table(rows: &[Vec<String>]) -> Text {
         _ => cell.clone(),
     };
     let is_same = |at: &usize| rows.len() > 1 && rows.iter().all(|row| row[*at] == rows[0][*at]);
-    let (same, apart): (Vec<usize>, Vec<usize>) = (0..header.len()).partition(is_same);
+    let (mut same, mut apart): (Vec<usize>, Vec<usize>) = (0..header.len()).partition(is_same);
+    if apart.is_empty() {
+        // Rows that are alike in everything are rows all the same.
+        apart = same.drain(..1).collect();
+    }
     let names: Vec<&str> = apart.iter().map(|at| header[*at].as_str()).collect();
     let cells: Vec<Vec<String>> = rows.iter().map(|row| apart.iter().map(|at| short(&row[*at])).collect()).collect();
     let alike =
