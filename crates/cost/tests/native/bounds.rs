@@ -338,6 +338,5 @@ fn assert_medians<'a>(name: &str, found: impl Iterator<Item = &'a Found>, second
     let is_closer = |[rough, close]: &[f64; 2]| *close >= rough * (1.0 - 1e-9);
     assert!(closer.iter().all(is_closer), "{name}: {closer:?}");
     let medians = [3, 6].map(|which| median(&all, which));
-    eprintln!("{name} {medians:?} of {}", all.len());
     assert!(medians[0] > seconds && medians[1] > bytes, "{name}: {medians:?} of {}", all.len());
 }

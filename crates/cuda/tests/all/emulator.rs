@@ -188,25 +188,25 @@ fn product<S: Value, C: Value<Wide = S::Wide>>(shape: ProductShape, accumulate: 
 /// A product with a bias, in what C has, is the sum of both before it is rounded: the bits of both apart where nothing is rounded
 /// between.
 fn biased_products<S: Value>() {
-    let shape = ProductShape { stored: Transpose::Nt, m: 7, n: 5, k: 9 };
-    let (a, b, bias) = (numbers::<S>(1, 7 * 9), numbers::<S>(2, 5 * 9), numbers::<S>(3, 5));
+    let shape = ProductShape { stored: Transpose::Nt, m: 7, n: 6, k: 9 };
+    let (a, b, bias) = (numbers::<S>(1, 7 * 9), numbers::<S>(2, 6 * 9), numbers::<S>(3, 6));
     let wide = |x: &[S]| x.iter().map(|x| x.widen()).collect::<Vec<S::Wide>>();
-    let mut sums = vec![S::Wide::ZERO; 7 * 5];
+    let mut sums = vec![S::Wide::ZERO; 7 * 6];
     matmul(&pool(), shape, &wide(&a), &wide(&b), &mut sums, false);
-    let both = |(at, sum): (usize, &S::Wide)| S::rounded(*sum + bias[at % 5].widen());
+    let both = |(at, sum): (usize, &S::Wide)| S::rounded(*sum + bias[at % 6].widen());
     let expected: Vec<S> = sums.iter().enumerate().map(both).collect();
     let got = in_every_seed(|device| {
         let (a, b, bias) = (device.up(&a), device.up(&b), device.up(&bias));
         let run = |bias: Option<Array>| {
-            let c = device.poison::<S>(7 * 5);
+            let c = device.poison::<S>(7 * 6);
             let product = Product { shape, a, b, c, accumulate: false, bias, algorithm: None };
             // SAFETY: the operands stay until the device is dropped.
             unsafe { device.driver.product(device.stream, &product) }.unwrap();
             c
         };
         let (at_once, apart) = (run(Some(bias)), run(None));
-        let reals = device.up(&wide(&numbers::<S>(3, 5)));
-        device.queue().bias_forward(Shape { rows: 7, cols: 5 }, apart, reals).unwrap();
+        let reals = device.up(&wide(&numbers::<S>(3, 6)));
+        device.queue().bias_forward(Shape { rows: 7, cols: 6 }, apart, reals).unwrap();
         [at_once, apart].map(|c| device.down::<S>(c))
     });
     near(&got[0], &expected);
