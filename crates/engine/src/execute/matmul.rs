@@ -24,7 +24,7 @@ impl<B: Backend> RankEngine<'_, B> {
             } else {
                 rank.backend.matmul(shape(&product), run_as, a, b, c, add)?;
             }
-            Ok(2 * c.elements() as u64 * (a.elements() / product.m) as u64)
+            Ok(flops(c.elements(), a.elements(), product.m))
         })?;
         self.count_flops(*pass, flops);
         Ok(())
@@ -42,7 +42,7 @@ impl<B: Backend> RankEngine<'_, B> {
         let flops = self.write(output, |rank, c| {
             let (a, b, bias) = (rank.read(left)?, rank.read(right)?, rank.read(bias)?);
             rank.backend.matmul_with_bias(shape(&product), run_as, a, b, bias, c)?;
-            Ok(2 * c.elements() as u64 * (a.elements() / product.m) as u64)
+            Ok(flops(c.elements(), a.elements(), product.m))
         })?;
         self.biased.push(self.storage(output));
         self.count_flops(pass, flops);
@@ -97,4 +97,9 @@ pub fn transpose(storage: GemmStorage) -> Transpose {
         GemmStorage::Nt => Transpose::Nt,
         GemmStorage::Tn => Transpose::Tn,
     }
+}
+
+/// FLOPs of a product that gives `c` elements of `a` in so many rows: a multiplication and an addition for each that is summed.
+fn flops(c: usize, a: usize, rows: usize) -> u64 {
+    2 * c as u64 * (a / rows) as u64
 }
