@@ -80,10 +80,7 @@ def test_an_interruption_of_a_search_is_raised_at_once() -> None:
         quadrille.plan("gpt3-175b", gpus="64..8192", pareto=True, cluster="selene", global_batch=1536, time_limit=20)
     assert time.monotonic() - start < 5
     # The search has ended, too, which would else use all cores.
-    time.sleep(1)
-    used = time.process_time()
-    time.sleep(1)
-    assert time.process_time() - used < 0.5
+    assert is_idle_within(8)
 
 
 def test_an_interruption_of_a_sweep_ends_its_searches() -> None:
@@ -92,10 +89,17 @@ def test_an_interruption_of_a_sweep_ends_its_searches() -> None:
         gpus = list(range(1024, 8193, 64))
         quadrille.sweep("gpt3-175b", vary={"gpus": gpus}, cluster="selene", global_batch=1536)
     # Those of the other numbers never begin.
-    time.sleep(1)
-    used = time.process_time()
-    time.sleep(1)
-    assert time.process_time() - used < 0.5
+    assert is_idle_within(8)
+
+
+def is_idle_within(seconds: int) -> bool:
+    """Whether a second comes in which the process hardly works."""
+    for _ in range(seconds):
+        used = time.process_time()
+        time.sleep(1)
+        if time.process_time() - used < 0.5:
+            return True
+    return False
 
 
 def test_the_interpreter_is_free_while_work_goes_on() -> None:
