@@ -10,7 +10,7 @@ const VARIABLE: &str = "QUADRILLE_DEVICE_SWITCHES";
 pub struct Switches {
     /// Products add the bias that follows.
     pub bias: bool,
-    /// Squares of all gradients are summed by one kernel.
+    /// Squares of all gradients are summed by three kernels.
     pub squares: bool,
     /// Samples, and numbers that the host looks at, go through pinned memory.
     pub staging: bool,

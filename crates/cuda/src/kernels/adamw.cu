@@ -65,13 +65,7 @@ struct Parameter {
 KERNEL(adamw_of_all)(const Parameter* table, i64 count, i64 units, const Update* update) {
     if (update->applied == 0) return;
     for (i64 unit = blockIdx.x; unit < units; unit += gridDim.x) {
-        i64 low = 0, beyond = count;
-        while (beyond - low > 1) {
-            i64 middle = (low + beyond) / 2;
-            if (table[middle].first <= unit) low = middle;
-            else beyond = middle;
-        }
-        const Parameter& of = table[low];
+        const Parameter& of = entry_of(table, count, unit);
         Step step = step_of(of.constants, update);
         i64 start = (unit - of.first) * UPDATE_UNIT, end = start + UPDATE_UNIT < of.n ? start + UPDATE_UNIT : of.n;
         for (i64 i = start + threadIdx.x; i < end; i += THREADS) {

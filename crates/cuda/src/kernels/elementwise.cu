@@ -46,13 +46,7 @@ struct Squares {
 // partials = those of sum_of_squares, of all arrays of a table, one after another.
 KERNEL(sum_of_squares_of_all)(double* partials, const Squares* table, i64 count, i64 blocks) {
     for (EACH_BY_WARP(block, blocks)) {
-        i64 low = 0, beyond = count;
-        while (beyond - low > 1) {
-            i64 middle = (low + beyond) / 2;
-            if (table[middle].first <= block) low = middle;
-            else beyond = middle;
-        }
-        const Squares& of = table[low];
+        const Squares& of = entry_of(table, count, block);
         i64 first = (block - of.first) * SUM_BLOCK, end = first + SUM_BLOCK < of.n ? first + SUM_BLOCK : of.n;
         double sum = 0;
         for (i64 at = first + lane(); at < end; at += 32) {

@@ -55,6 +55,18 @@ typedef float R;
 DEVICE i64 quotient(i64 i, i64 n) { return (i | n) >> 32 == 0 ? (i64)((u32)i / (u32)n) : i / n; }
 DEVICE i64 rest(i64 i, i64 n) { return (i | n) >> 32 == 0 ? (i64)((u32)i % (u32)n) : i % n; }
 
+// Of a table whose entries have units one after another, the entry of a unit: `first` is an entry's first one, the least is 0.
+template <class T>
+DEVICE const T& entry_of(const T* table, i64 count, i64 unit) {
+    i64 low = 0, beyond = count;
+    while (beyond - low > 1) {
+        i64 middle = (low + beyond) / 2;
+        if (table[middle].first <= unit) low = middle;
+        else beyond = middle;
+    }
+    return table[low];
+}
+
 DEVICE int lane() { return (int)(threadIdx.x % 32); }
 
 // Stored values, exactly; and rounded to the nearest, ties to even.

@@ -41,9 +41,28 @@ struct Channel {
 /// One side of a message.
 struct Errand {
     call: Call,
-    /// What the rank's kernels did before it was posted.
-    after: Event,
+    after: Before,
     parcel: Box<dyn Parcel>,
+}
+
+/// What the rank's kernels did before a message was posted.
+struct Before {
+    driver: Arc<dyn Driver>,
+    event: Event,
+}
+
+impl Before {
+    fn now(driver: &Arc<dyn Driver>, compute: Stream) -> Result<Self, Fault> {
+        let before = Self { driver: driver.clone(), event: driver.event()? };
+        driver.record(before.event, compute)?;
+        Ok(before)
+    }
+}
+
+impl Drop for Before {
+    fn drop(&mut self) {
+        self.driver.forget(self.event);
+    }
 }
 
 impl Channels {
@@ -59,8 +78,7 @@ impl Channels {
         let sends = call.operation == CollectiveKind::Send;
         let (peer, tag) = (call.peer.unwrap_or_default(), call.tag.unwrap_or_default());
         let at = Occasion { group, call: &call, sequence: 0, mover: parcel.mover() };
-        let marked = self.driver.event().and_then(|event| self.driver.record(event, self.compute).map(|()| event));
-        let after = match marked {
+        let after = match Before::now(&self.driver, self.compute) {
             Ok(after) => after,
             Err(fault) => {
                 job.abort_carried(&at, fault.to_string());
@@ -154,7 +172,7 @@ impl Carried {
             Some(stream) => stream,
             None => *self.stream.insert(self.driver.stream(true).map_err(told)?),
         };
-        self.driver.wait(stream, after).map_err(told)?;
+        self.driver.wait(stream, after.event).map_err(told)?;
         let (number, handle) = (number_of(kind), stream.0 as *mut c_void);
         // In a communicator of two the sender comes first.
         let other = c_int::from(sends);
@@ -168,7 +186,6 @@ impl Carried {
                 }
             })
         })?;
-        self.driver.forget(after);
         self.done += 1;
         if sends {
             job.traffic(group.rank()).moved_message(bytes);

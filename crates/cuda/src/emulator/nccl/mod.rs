@@ -81,6 +81,17 @@ fn put(handle: Handle, stream: *mut c_void, kind: c_int, work: impl FnOnce(&mut 
     })
 }
 
+/// Puts a message of so many elements into a stream, of which there is none if it is empty.
+fn put_message(
+    handle: Handle,
+    stream: *mut c_void,
+    kind: c_int,
+    n: usize,
+    work: impl FnOnce(&mut Member, usize) -> Work,
+) -> Code {
+    if n == 0 { SUCCESS } else { put(handle, stream, kind, |member, kind| work(member, n * kind.bytes())) }
+}
+
 /// Gives the members what was called, all of one member and stream together.
 fn flush() -> Code {
     let called = CALLED.take();
@@ -278,10 +289,7 @@ unsafe extern "C" fn send(
     handle: Handle,
     stream: *mut c_void,
 ) -> Code {
-    if n == 0 {
-        return SUCCESS;
-    }
-    put(handle, stream, kind, |member, kind| member.send(peer as usize, from as usize, n * kind.bytes()))
+    put_message(handle, stream, kind, n, |member, bytes| member.send(peer as usize, from as usize, bytes))
 }
 
 unsafe extern "C" fn receive(
@@ -292,8 +300,5 @@ unsafe extern "C" fn receive(
     handle: Handle,
     stream: *mut c_void,
 ) -> Code {
-    if n == 0 {
-        return SUCCESS;
-    }
-    put(handle, stream, kind, |member, kind| member.receive(peer as usize, to as usize, n * kind.bytes()))
+    put_message(handle, stream, kind, n, |member, bytes| member.receive(peer as usize, to as usize, bytes))
 }
