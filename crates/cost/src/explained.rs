@@ -82,7 +82,7 @@ pub fn simulate_step(
     let StepProgram { model, layout, .. } = program;
     let simulated = |machine: &dyn Machine| match events {
         true => simulate(program, machine),
-        false => simulate_passes(program, machine),
+        false => simulate_passes(program, machine, &|| false),
     };
     if let Some(rates) = rates {
         let network = RingNetwork::new(cluster, layout, rates.operation_latency_s)?;

@@ -78,30 +78,14 @@ pub fn rows(sweep: &Sweep) -> Result<Vec<Vec<String>>, SpecError> {
 #[cfg(test)]
 mod tests {
     use quadrille_cost::native::Framework;
-    use quadrille_plan::native::{Budget, Cancel, Nothing, Reserve, Space};
-    use quadrille_spec::{Cluster, Imbalance, Model};
+    use quadrille_plan::native::Nothing;
+    use quadrille_spec::{Cluster, Model};
 
     use super::*;
 
     fn sweep(first: &str, second: Option<&str>) -> Sweep {
         let model = Model { name: "a model".to_owned(), ..Model::preset("gpt2-124m").unwrap() };
-        let question = Question {
-            cluster: Cluster::preset("selene").unwrap(),
-            framework: Framework::MEGATRON,
-            imbalance: Imbalance::EQUAL,
-            devices: 4,
-            global_batch: 16,
-            seq_len: model.seq_len,
-            model,
-            space: Space::default(),
-            per_node: None,
-            reserve: Reserve::usual(&Framework::MEGATRON),
-            tokens: None,
-            price_per_hour: None,
-            budget: Budget::default(),
-            time_limit: None,
-            cancel: Cancel::default(),
-        };
+        let question = Question::new(model, Cluster::preset("selene").unwrap(), Framework::MEGATRON, 4, 16);
         Sweep::new(question, first.parse().unwrap(), second.map(|second| second.parse().unwrap())).unwrap()
     }
 

@@ -7,8 +7,7 @@ use super::machine::NativeMachine;
 use super::rates::Taken;
 use super::{Memory, Parts, Price, Problem};
 use crate::simulation::{
-    Communication, Machine, Simulation, SimulationError, StageTimes, simulate_passes_until, simulate_times,
-    simulate_times_until,
+    Communication, Machine, Simulation, SimulationError, StageTimes, simulate_passes, simulate_times,
 };
 
 /// A layout that has no price.
@@ -70,24 +69,16 @@ impl Problem {
         if !fits(&memory) || is_overfull || !self.has_host_room(&program.kinds) {
             return Ok(None);
         }
-        Ok(Some((self.seconds_until(&program, stop)?, memory)))
+        Ok(Some((self.seconds_of_program(&program, stop)?, memory)))
     }
 
-    /// Seconds of a step of a program, as in its price.
+    /// Seconds of a step of a program, as in its price, until `stop` says that nobody waits for it any more.
     ///
     /// # Errors
-    /// A program that cannot be simulated.
-    pub fn seconds_of_program(&self, program: &FoldedProgram) -> Result<f64, PriceError> {
-        self.seconds_until(program, &|| false)
-    }
-
-    /// The same until `stop` says that nobody waits for it any more.
-    ///
-    /// # Errors
-    /// As [`Problem::seconds_of_program`]; [`SimulationError::Stopped`].
-    pub fn seconds_until(&self, program: &FoldedProgram, stop: &dyn Fn() -> bool) -> Result<f64, PriceError> {
+    /// A program that cannot be simulated; [`SimulationError::Stopped`].
+    pub fn seconds_of_program(&self, program: &FoldedProgram, stop: &dyn Fn() -> bool) -> Result<f64, PriceError> {
         self.check_states(&program.kinds)?;
-        let simulation = simulate_times_until(program, &NativeMachine::new(self, &program.layout), stop)?;
+        let simulation = simulate_times(program, &NativeMachine::new(self, &program.layout), stop)?;
         Ok(simulation.step_seconds + self.framework.data_seconds)
     }
 
@@ -98,7 +89,7 @@ impl Problem {
     pub fn passes(&self, layout: &Layout, stop: &dyn Fn() -> bool) -> Result<Simulation, PriceError> {
         self.check_placed(layout)?;
         let program = self.folded(layout)?;
-        Ok(simulate_passes_until(&program, &NativeMachine::new(self, &program.layout), stop)?)
+        Ok(simulate_passes(&program, &NativeMachine::new(self, &program.layout), stop)?)
     }
 
     /// The price of a step of a program.
@@ -110,7 +101,7 @@ impl Problem {
         check_rows(&program.kinds)?;
         let memory = self.memory_of_program(program);
         let (program, machine) = (&*program, NativeMachine::new(self, &program.layout));
-        let simulation = simulate_times(program, &machine)?;
+        let simulation = simulate_times(program, &machine, &|| false)?;
         let kinds: Vec<StageWork> = program.kinds.iter().map(|kind| StageWork::of(kind, &machine)).collect();
         let works: Vec<&StageWork> = program.stages.iter().map(|stage| &kinds[stage.kind]).collect();
         let ranks = (program.layout.grid.ranks() / program.stages.len()) as f64;
@@ -230,7 +221,7 @@ fn parts(
     let idle = (simulation.step_seconds - busy(times)).max(0.0);
     let messages = match program.stages.len() {
         1 => 0.0,
-        _ => simulation.step_seconds - simulate_times(program, &WithoutMessages(machine))?.step_seconds,
+        _ => simulation.step_seconds - simulate_times(program, &WithoutMessages(machine), &|| false)?.step_seconds,
     };
     let messages = messages.clamp(0.0, idle);
     communication[Axis::Pipe as usize] += messages;

@@ -64,22 +64,11 @@ pub fn simulate<'a>(program: impl Into<Stages<'a>>, machine: &dyn Machine) -> Re
     simulation(&program.into(), machine, Detail::Events, &|| false)
 }
 
-/// The same without the events inside passes, in a fraction of the time.
-///
-/// # Errors
-/// As [`simulate`].
-pub fn simulate_passes<'a>(
-    program: impl Into<Stages<'a>>,
-    machine: &dyn Machine,
-) -> Result<Simulation, SimulationError> {
-    simulate_passes_until(program, machine, &|| false)
-}
-
-/// The same until `stop` says that nobody waits for it any more.
+/// The same without the events inside passes, in a fraction of the time, until `stop` says that nobody waits for it any more.
 ///
 /// # Errors
 /// As [`simulate`]; [`SimulationError::Stopped`].
-pub fn simulate_passes_until<'a>(
+pub fn simulate_passes<'a>(
     program: impl Into<Stages<'a>>,
     machine: &dyn Machine,
     stop: &dyn Fn() -> bool,
@@ -90,19 +79,8 @@ pub fn simulate_passes_until<'a>(
 /// The same without the passes: how long the step takes, and what on.
 ///
 /// # Errors
-/// As [`simulate`].
+/// As [`simulate_passes`].
 pub fn simulate_times<'a>(
-    program: impl Into<Stages<'a>>,
-    machine: &dyn Machine,
-) -> Result<Simulation, SimulationError> {
-    simulate_times_until(program, machine, &|| false)
-}
-
-/// The same until `stop` says that nobody waits for it any more: long schedules take seconds.
-///
-/// # Errors
-/// As [`simulate`]; [`SimulationError::Stopped`].
-pub fn simulate_times_until<'a>(
     program: impl Into<Stages<'a>>,
     machine: &dyn Machine,
     stop: &dyn Fn() -> bool,

@@ -92,9 +92,9 @@ fn repeated_passes_take_what_their_operations_take() {
         let text = format!("{grid}, {}", program.layout.schedule);
         let (repeated, followed) = (step(&program, 1.0), step(&program, 1.0 + 1e-13));
         assert_equal(&text, &repeated, &followed);
-        let passes = simulate_passes(&program, &Busy { slowdown: 1.0 }).unwrap();
+        let passes = simulate_passes(&program, &Busy { slowdown: 1.0 }, &|| false).unwrap();
         assert_eq!(passes, Simulation { events: Vec::new(), ..repeated }, "{text}");
-        let times = simulate_times(&program, &Busy { slowdown: 1.0 }).unwrap();
+        let times = simulate_times(&program, &Busy { slowdown: 1.0 }, &|| false).unwrap();
         assert_eq!(times, Simulation { passes: Vec::new(), ..passes }, "{text}");
     }
 }

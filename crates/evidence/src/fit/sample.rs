@@ -39,7 +39,7 @@ impl Sample {
             }
         }
         let problem = Problem::new(&run.model, &run.cluster, run.framework, run.global_batch, run.seq_len)?;
-        Ok((problem.seconds_of_program(&self.program)? / self.seconds).ln())
+        Ok((problem.seconds_of_program(&self.program, &|| false)? / self.seconds).ln())
     }
 
     /// The same with some numbers changed for good; in logarithms.

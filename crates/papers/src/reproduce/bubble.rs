@@ -25,7 +25,7 @@ impl Machine for EqualStages {
 
 /// Idle over ideal time of `stages` stages, of `chunks` chunks each, over `microbatches` microbatches.
 pub fn simulated(schedule: Schedule, stages: usize, chunks: usize, microbatches: usize) -> Result<f64, SpecError> {
-    let simulation = simulate_passes(&program(schedule, stages, chunks, microbatches)?, &EqualStages);
+    let simulation = simulate_passes(&program(schedule, stages, chunks, microbatches)?, &EqualStages, &|| false);
     Ok(simulation.map_err(|error| unusable(schedule, error.to_string()))?.bubble())
 }
 

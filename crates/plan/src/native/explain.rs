@@ -148,7 +148,7 @@ pub fn sensitivities(setting: &Setting, layout: &Layout, cancel: &Cancel) -> Res
     problem.check_placed(layout)?;
     let program = problem.folded(layout)?;
     let seconds = |cluster: &Cluster| -> Result<f64, PriceError> {
-        Setting { cluster, ..*setting }.problem()?.seconds_until(&program, &|| cancel.is_cancelled())
+        Setting { cluster, ..*setting }.problem()?.seconds_of_program(&program, &|| cancel.is_cancelled())
     };
     let before = seconds(setting.cluster)?;
     let changed = |field: String| {

@@ -175,6 +175,28 @@ impl FromStr for Reserve {
 }
 
 impl Question {
+    /// Which of all layouts on so many devices trains the model on so many sequences a step best: of the model's usual length, with the
+    /// framework's usual reserve, with experts that get equal loads, and without limits.
+    pub fn new(model: Model, cluster: Cluster, framework: Framework, devices: usize, global_batch: usize) -> Self {
+        Self {
+            seq_len: model.seq_len,
+            model,
+            cluster,
+            framework,
+            imbalance: Imbalance::EQUAL,
+            devices,
+            global_batch,
+            space: Space::default(),
+            per_node: None,
+            reserve: Reserve::usual(&framework),
+            tokens: None,
+            price_per_hour: None,
+            budget: Budget::default(),
+            time_limit: None,
+            cancel: Cancel::default(),
+        }
+    }
+
     /// What is asked of one layout, by [`Self::explain`].
     ///
     /// # Errors
@@ -186,23 +208,9 @@ impl Question {
         layout: &Layout,
         reserve: Reserve,
     ) -> Result<Self, SpecError> {
-        let question = Self {
-            devices: layout.grid.ranks(),
-            global_batch: layout.global_batch,
-            seq_len: layout.seq_len,
-            model,
-            cluster,
-            framework,
-            imbalance: Imbalance::EQUAL,
-            space: Space::default(),
-            per_node: Some(layout.per_node),
-            reserve,
-            tokens: None,
-            price_per_hour: None,
-            budget: Budget::default(),
-            time_limit: None,
-            cancel: Cancel::default(),
-        };
+        let (devices, batch) = (layout.grid.ranks(), layout.global_batch);
+        let open = Self::new(model, cluster, framework, devices, batch);
+        let question = Self { seq_len: layout.seq_len, per_node: Some(layout.per_node), reserve, ..open };
         question.reserved()?;
         Ok(question)
     }

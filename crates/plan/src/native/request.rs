@@ -5,10 +5,9 @@ use std::time::Duration;
 use quadrille_cost::native::Framework;
 use quadrille_spec::{Cluster, Imbalance, Layout, LayoutFile, Model, SpecError};
 
-use super::budget::Budget;
 use super::count::Counts;
 use super::nothing::Nothing;
-use super::question::{Cancel, Question, Reserve};
+use super::question::{Question, Reserve};
 use super::search::Found;
 use super::space::Space;
 
@@ -92,22 +91,16 @@ impl<'a> PlanRequest<'a> {
         if self.framework.sparsity.is_some() {
             space.keep_to_pruned(self.model)?;
         }
+        let (model, cluster) = (self.model.clone(), self.cluster.clone());
+        let open = Question::new(model, cluster, self.framework, self.devices, self.global_batch);
         Ok(Question {
-            model: self.model.clone(),
-            cluster: self.cluster.clone(),
-            framework: self.framework,
             imbalance: self.imbalance.clone(),
-            devices: self.devices,
-            global_batch: self.global_batch,
             seq_len: self.seq_len,
             space,
             per_node: self.per_node,
-            reserve: self.reserve.unwrap_or_else(|| Reserve::usual(&self.framework)),
-            tokens: None,
-            price_per_hour: None,
-            budget: Budget::default(),
+            reserve: self.reserve.unwrap_or(open.reserve),
             time_limit: self.time_limit,
-            cancel: Cancel::default(),
+            ..open
         })
     }
 }

@@ -1,28 +1,12 @@
 //! A question that nobody waits for any more ends early, without an answer.
 
 use quadrille_cost::native::Framework;
-use quadrille_plan::native::{Answer, Budget, Cancel, Nothing, Question, Reserve, Space, Sweep, Wanted};
-use quadrille_spec::{Cluster, Imbalance, Model};
+use quadrille_plan::native::{Answer, Cancel, Nothing, Question, Sweep, Wanted};
+use quadrille_spec::{Cluster, Model};
 
 fn question() -> Question {
-    let model = Model::preset("gpt2-124m").unwrap();
-    Question {
-        cluster: Cluster::preset("selene").unwrap(),
-        framework: Framework::MEGATRON,
-        imbalance: Imbalance::EQUAL,
-        devices: 8,
-        global_batch: 32,
-        seq_len: model.seq_len,
-        model,
-        space: Space::default(),
-        per_node: None,
-        reserve: Reserve::usual(&Framework::MEGATRON),
-        tokens: None,
-        price_per_hour: None,
-        budget: Budget::default(),
-        time_limit: None,
-        cancel: Cancel::default(),
-    }
+    let (model, cluster) = (Model::preset("gpt2-124m").unwrap(), Cluster::preset("selene").unwrap());
+    Question::new(model, cluster, Framework::MEGATRON, 8, 32)
 }
 
 #[test]

@@ -11,3 +11,4 @@ mod native;
 mod native_experts;
 mod native_padding;
 mod simplest;
+mod stopped;

@@ -415,62 +415,8 @@ fn results_do_not_depend_on_the_number_of_threads() {
     }
 }
 
-fn on_threads<T: Send>(threads: usize, act: impl FnOnce() -> T + Send) -> T {
+pub fn on_threads<T: Send>(threads: usize, act: impl FnOnce() -> T + Send) -> T {
     rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(act)
-}
-
-#[test]
-fn a_stopped_search_says_so_and_keeps_what_it_has() {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    let (model, cluster) = (model(6, 4), cluster());
-    for search in by_both(search(&model, &cluster, 4, 24)) {
-        let asked = AtomicUsize::new(0);
-        let early = search.run(&|| asked.fetch_add(1, Ordering::Relaxed) > 40).unwrap();
-        assert!(early.stopped && !early.ranked.is_empty());
-        let counts = early.counts;
-        assert!(counts.priced + counts.too_large + counts.too_slow <= counts.legal, "{counts:?}");
-        assert!(counts.legal < found(&search).counts.legal, "{counts:?}");
-    }
-}
-
-/// Between two questions whether to stop, eight programs are priced at most; after the answer none.
-#[test]
-fn a_stopped_search_prices_no_more_programs() {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    let (model, cluster) = (model(4, 2), cluster());
-    let [_, mut search] = by_both(search(&model, &cluster, 4, 4));
-    search.top = 40;
-    for text in ["recompute=none", "overlap-chunks=1", "context=1", "linear=pmm"] {
-        search.space.constrain(Bound::Fix, text).unwrap();
-    }
-    let asked = AtomicUsize::new(0);
-    let stopped_at = |question: usize| {
-        asked.store(0, Ordering::Relaxed);
-        on_threads(1, || search.run(&|| asked.fetch_add(1, Ordering::Relaxed) >= question)).unwrap().counts.priced
-    };
-    let all = stopped_at(usize::MAX);
-    let questions = asked.load(Ordering::Relaxed);
-    let priced: Vec<u64> = (0..=questions).map(stopped_at).collect();
-    assert!(priced[0] == 0 && priced[questions] == all && all > 8, "{priced:?}");
-    assert!(priced.windows(2).all(|two| two[0] <= two[1] && two[1] <= two[0] + 8), "{priced:?}");
-}
-
-#[test]
-fn a_search_that_has_no_time_finds_something_likely() {
-    let (model, cluster) = (model(6, 4), cluster());
-    for constraint in ["recompute=full:3", "keep-weights=step", "cac=true", "x=1"] {
-        let mut search = search(&model, &cluster, 12, 24);
-        search.space.constrain(Bound::Fix, constraint).unwrap();
-        let hurried = search.run(&|| true).unwrap();
-        assert!(hurried.stopped && !hurried.ranked.is_empty() && !hurried.front.is_empty(), "{constraint}");
-        assert!(hurried.ranked.iter().all(|ranked| search.space.contains(&ranked.candidate)), "{constraint}");
-        let all = found(&search);
-        assert!(all.ranked[0].price.seconds <= hurried.ranked[0].price.seconds, "{constraint}");
-    }
-    let tiny = Cluster { device_memory: Some(10), ..cluster };
-    let search = search(&model, &tiny, 12, 24);
-    let message = search.why_nothing(&search.run(&|| true).unwrap(), &|| true).to_string();
-    assert!(message.contains("stopped before"), "{message}");
 }
 
 #[test]

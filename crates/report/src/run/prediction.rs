@@ -60,7 +60,7 @@ fn times(program: &StepProgram, cluster: &Cluster) -> Result<Times, ReportError>
     let problem = Problem::new(model, cluster, framework, layout.global_batch, layout.seq_len)?;
     problem.check_placed(layout)?;
     let machine = NativeMachine::new(&problem, layout);
-    let simulation = simulate_passes(program, &machine).map_err(PriceError::from)?;
+    let simulation = simulate_passes(program, &machine, &|| false).map_err(PriceError::from)?;
     let stages = program.stages.iter().zip(&simulation.stages).map(|(stage, times)| StageTimes {
         operations: operations(stage, &machine),
         collectives: times.waiting_on_collectives_s.values().sum::<f64>() + times.waiting_on_host_s,
@@ -114,7 +114,7 @@ mod tests {
             let (cluster, _) = machine::described(Cluster::preset("local").unwrap(), 1, 1, 8);
             let problem = Problem::new(&model, &cluster, Framework::QUADRILLE, 8, layout.seq_len).unwrap();
             let machine = NativeMachine::new(&problem, &layout);
-            let simulation = simulate_passes(&program, &machine).unwrap();
+            let simulation = simulate_passes(&program, &machine, &|| false).unwrap();
             let times = times(&program, &cluster).unwrap();
             for (stage, simulated) in times.stages.iter().zip(&simulation.stages) {
                 let sum: f64 = stage.operations.values().sum();

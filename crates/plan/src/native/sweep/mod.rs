@@ -13,27 +13,11 @@ use super::{InDays, Nothing, Question, Ranked};
 ///
 /// ```
 /// use quadrille_cost::native::Framework;
-/// use quadrille_plan::native::{Budget, Cancel, Question, Reserve, Space, Sweep};
-/// use quadrille_spec::{Cluster, Imbalance, Model};
+/// use quadrille_plan::native::{Question, Sweep};
+/// use quadrille_spec::{Cluster, Model};
 ///
-/// let model = Model::preset("gpt2-124m")?;
-/// let question = Question {
-///     cluster: Cluster::preset("selene")?,
-///     framework: Framework::MEGATRON,
-///     imbalance: Imbalance::EQUAL,
-///     devices: 4,
-///     global_batch: 32,
-///     seq_len: model.seq_len,
-///     model,
-///     space: Space::default(),
-///     per_node: None,
-///     reserve: Reserve::usual(&Framework::MEGATRON),
-///     tokens: None,
-///     price_per_hour: None,
-///     budget: Budget::default(),
-///     time_limit: None,
-///     cancel: Cancel::default(),
-/// };
+/// let (model, cluster) = (Model::preset("gpt2-124m")?, Cluster::preset("selene")?);
+/// let question = Question::new(model, cluster, Framework::MEGATRON, 4, 32);
 /// let sweep = Sweep::new(question, "gpus=1,2,4".parse()?, None)?;
 /// let seconds = |at: usize| sweep.points[at].best.as_ref().ok().map(|best| best.price.seconds);
 /// assert!(seconds(2) < seconds(0)); // four devices are faster than one
