@@ -128,9 +128,9 @@ fn native(runs: u32) -> Result<Measured, MeasureError> {
     Ok(Measured::new("native", case, runs, settled))
 }
 
-/// Every layout of GPT-3 175B on 32 devices.
+/// Every layout of a model whose states fit on 32 devices.
 fn bounded() -> Result<Bounded, MeasureError> {
-    let (model, cluster, batch, devices) = (Model::preset("gpt3-175b")?, Cluster::preset("selene")?, 128, 32);
+    let (model, cluster, batch, devices) = (Model::preset("megatron-39.1b")?, Cluster::preset("selene")?, 128, 32);
     let case = format!("{}, every layout, {devices} a100-80 of {}, batch {batch}", model.name, cluster.name);
     let (setting, space) = (setting(&model, &cluster, batch), Space::default());
     let search = native::Search::new(setting, devices, space, 10);

@@ -52,7 +52,8 @@ pub struct Answer<'a> {
     pub incomplete: Vec<usize>,
     /// Seconds that it took.
     pub seconds: f64,
-    /// What a tenth more of each number of the hardware gives the advised layout; nothing of a brief answer that is not explained.
+    /// What a tenth more of each number of the hardware gives the advised layout. Unless that is explained nothing of a brief answer, nor
+    /// of a layout with so many passes that its prices take long when the time is up.
     pub sensitivities: Vec<Sensitivity>,
     /// Of the advised layout, where it was asked for, or after [`Self::explain`].
     pub explanation: Option<Explanation>,
@@ -115,7 +116,9 @@ impl<'a> Answer<'a> {
         let seconds = start.elapsed().as_secs_f64();
         let advised = found.simplest.unwrap_or(best);
         let felt = || sensitivities(&search.setting, &question.layout(&advised)?, &question.cancel);
-        let sensitivities = if wanted.brief { Vec::new() } else { felt()? };
+        // Each of some thirty takes a simulation.
+        let late = found.stopped && search.is_long(&advised.candidate);
+        let sensitivities = if wanted.brief || late { Vec::new() } else { felt()? };
         let (front, explanation) = (front(&layouts, grain(search.setting.capacity)), None);
         let mut answer =
             Self { question, search, found, best, advised, front, incomplete, seconds, sensitivities, explanation };

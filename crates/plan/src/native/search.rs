@@ -219,7 +219,7 @@ impl Search<'_> {
     }
 
     /// Whether a candidate's step has more passes than are priced once nobody should wait any more.
-    fn is_long(&self, candidate: &Candidate) -> bool {
+    pub(super) fn is_long(&self, candidate: &Candidate) -> bool {
         let microbatches = candidate.microbatches(self.setting.global_batch);
         candidate.schedule.passes(candidate.size(Axis::Pipe), candidate.chunks, microbatches) > LONG
     }

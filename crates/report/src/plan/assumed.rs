@@ -15,8 +15,12 @@ fn worth(sensitivities: &[Sensitivity], seconds: f64) -> f64 {
     assumed(sensitivities).map(|each| each.gained_seconds.abs() / seconds).sum()
 }
 
-/// A warning where much of a step's time rests on assumed numbers.
+/// A warning where much of a step's time rests on assumed numbers, or where nobody has looked.
 pub(super) fn assumed_text(sensitivities: &[Sensitivity], seconds: f64) -> String {
+    if sensitivities.is_empty() {
+        return "note: how much of its time rests on assumed numbers was not looked at before the time was up\n"
+            .to_owned();
+    }
     let all = worth(sensitivities, seconds);
     if all <= MUCH {
         return String::new();
@@ -32,8 +36,11 @@ pub(super) fn assumed_text(sensitivities: &[Sensitivity], seconds: f64) -> Strin
     )
 }
 
-/// The same as a document.
+/// The same as a document; null where nobody has looked.
 pub(super) fn assumed_document(sensitivities: &[Sensitivity], seconds: f64) -> Value {
+    if sensitivities.is_empty() {
+        return Value::Null;
+    }
     json!({
         "gained_share": worth(sensitivities, seconds),
         "fields": assumed(sensitivities).map(|each| each.field.as_str()).collect::<Vec<_>>(),
@@ -49,4 +56,15 @@ pub(super) fn origins(cluster: &Cluster) -> Map<String, Value> {
             (name, origin)
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_looked_at_is_not_told_as_nothing() {
+        assert_eq!(assumed_document(&[], 1.0), Value::Null);
+        assert!(assumed_text(&[], 1.0).contains("was not looked at"));
+    }
 }

@@ -61,7 +61,10 @@ pub fn asked_document(answer: &Answer) -> Result<Value, PriceError> {
     let mut document = document(answer)?;
     document["exports"] = exports(answer)?;
     let Answer { question, advised, sensitivities, .. } = answer;
-    let told = [band_text(question, &advised.candidate), assumed_text(sensitivities, advised.price.seconds)];
+    // What a first answer has not looked at the whole one tells.
+    let assumed =
+        if sensitivities.is_empty() { String::new() } else { assumed_text(sensitivities, advised.price.seconds) };
+    let told = [band_text(question, &advised.candidate), assumed];
     document["told"] =
         told.iter().filter(|text| !text.is_empty()).map(|text| text.trim_end().replace('\n', " ")).collect();
     Ok(document)

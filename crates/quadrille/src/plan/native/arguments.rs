@@ -263,7 +263,8 @@ Fields of --json (times in seconds, sizes in bytes):
                 half, and of 9 of 10 published runs most like it), runs, sources, distance; null
                 with --framework quadrille
   origins       where each number of the hardware is from: measured, fitted, data_sheet or assumed
-  assumed       fields that are, and gained_share: what a tenth more of them all is worth of a step
+  assumed       fields that are, and gained_share: what a tenth more of them all is worth of a step;
+                null where the time was up before
   pareto        with --pareto, likewise; stopped_gpus: the numbers of GPUs that --time-limit left
                 incomplete
   explanation   with --explain: binding, sensitivities, changes, runner_up";
