@@ -31,7 +31,7 @@ pub struct ExportArguments {
     /// (Python)
     #[arg(long, value_name = "FRAMEWORK")]
     pub to: Framework,
-    /// Devices of a node [default: ranks that share a node in the layout]
+    /// Devices of a node [default: ranks that share a node in the layout; where neither it nor a --cluster says, at most 8]
     #[arg(long, value_name = "N", value_parser = whole::<usize>(..))]
     pub gpus_per_node: Option<usize>,
     /// The type to train in; that of the layout is for runs on this machine
@@ -62,22 +62,41 @@ fn gradients(said: &SaidLayout) -> Result<Option<ElementType>, Failure> {
     }
 }
 
+/// Devices of a node where nothing says how many: most machines have as many.
+const USUAL_NODE: usize = 8;
+
+/// The most devices of a usual node that share `ranks` evenly.
+fn usual_node(ranks: usize) -> usize {
+    (1..=USUAL_NODE).rev().find(|devices| ranks.is_multiple_of(*devices)).unwrap_or(1)
+}
+
 /// Prints the text to standard output, what it leaves out to standard error.
 pub fn run(arguments: &ExportArguments) -> Result<(), Failure> {
     let model = arguments.model.described("gpt-demo")?;
     let said = arguments.layout.said(None);
     let numbers = Numbers { gradients: gradients(&said)?, ..arguments.numbers.said() };
     let said = SaidLayout { choices: said.choices.without(Field::Gradients), ..said };
-    let layout = said.open(&LayoutDefaults::USUAL)?.resolve(&model)?;
+    let open = said.open(&LayoutDefaults::USUAL)?;
+    let says_nodes = open.request.per_node.is_some() || said.cluster.is_some();
+    let layout = open.resolve(&model)?;
+    let ranks = layout.grid.ranks();
+    let assumed = (arguments.gpus_per_node.is_none() && !says_nodes && ranks > USUAL_NODE).then(|| usual_node(ranks));
+    let gpus_per_node = arguments.gpus_per_node.or(assumed).unwrap_or(layout.per_node);
     let precision = match arguments.dtype {
         ExportType::Bf16 => Precision::Bf16,
         ExportType::F32 => Precision::F32,
     };
-    let target = Target { gpus_per_node: arguments.gpus_per_node.unwrap_or(layout.per_node), precision, numbers };
+    let target = Target { gpus_per_node, precision, numbers };
     let Export { text, cannot_express } = export(arguments.to, &model, &layout, &target)?;
     if arguments.strict && !cannot_express.is_empty() {
         let parts = cannot_express.join("\n  ");
         return Err(Failure::run(format!("--strict: {} cannot express\n  {parts}", arguments.to)));
+    }
+    if let Some(devices) = assumed {
+        remark(
+            "note",
+            &format!("{devices} devices of a node are assumed; --gpus-per-node or --cluster says how many there are"),
+        );
     }
     for part in &cannot_express {
         remark("warning", &format!("{} cannot express {part}", arguments.to));

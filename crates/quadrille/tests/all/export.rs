@@ -29,6 +29,23 @@ fn flags_go_to_standard_output_and_what_is_left_out_to_standard_error() {
     assert_eq!(output("export --to megatron --model gpt-20b --grid x=2 --strict").0, Some(0));
 }
 
+/// No machine has as many devices as a large layout has ranks: nodes of a usual size are taken, and that is said.
+#[test]
+fn nodes_of_which_nothing_is_said_are_of_a_usual_size() {
+    let assumed = "devices of a node are assumed; --gpus-per-node or --cluster says how many there are";
+    for (layout, nodes, devices) in [("--grid x=8,data=4", 4, 8), ("--grid x=4,data=3", 2, 6)] {
+        let (code, text, notes) =
+            output(&format!("export --to megatron --model llama3-8b {layout} --global-batch 12 --strict"));
+        assert_eq!((code, notes), (Some(0), format!("note: {devices} {assumed}\n")));
+        assert!(text.contains(&format!("torchrun --nnodes {nodes} --nproc-per-node {devices} ")), "{text}");
+    }
+    for (said, devices) in [("--gpus-per-node 16", 16), ("--per-node 4", 4), ("--cluster perlmutter", 4)] {
+        let (code, text, notes) = output(&format!("export --to megatron --model llama3-8b --grid x=4,data=4 {said}"));
+        assert_eq!((code, notes.as_str()), (Some(0), ""), "{said}");
+        assert!(text.contains(&format!("--nproc-per-node {devices} ")), "{text}");
+    }
+}
+
 #[test]
 fn documents_hold_text_and_warnings() {
     let document = json("export --to deepspeed --model gpt-20b --grid z=2,data=2");
