@@ -203,7 +203,9 @@ pub enum CheckpointError {
 }
 
 fn fallback(previous: Option<&Path>) -> String {
-    previous.map_or("no earlier one opens".to_owned(), |path| format!("the one before it, {}, opens", path.display()))
+    let before =
+        |path: &Path| format!("delete that folder to go on from the one before it, {}, which opens", path.display());
+    previous.map_or("no earlier one opens".to_owned(), before)
 }
 
 impl CheckpointError {

@@ -157,7 +157,7 @@ impl<B: Backend> RankEngine<'_, B> {
     /// # Errors
     /// A damaged file; a checkpoint of another model, or without what is asked for; the job was stopped.
     pub fn load(&mut self, checkpoint: &Checkpoint, restore: Restore) -> Result<(), EngineError> {
-        self.context.enter(Label::new("step"), "load checkpoint")?;
+        self.context.enter(Label::new("start"), "loading the checkpoint")?;
         self.settle()?;
         check_tensors(self.whole, checkpoint)?;
         check_pruned(self.program, &self.whole.kept, checkpoint)?;

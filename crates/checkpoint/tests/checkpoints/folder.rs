@@ -67,13 +67,15 @@ fn a_damaged_newest_is_never_passed_over() {
     let newest = folder.newest().unwrap().unwrap();
     newest.reader().read("x", Quantity::Value, 0, 0, &mut row).unwrap();
     let damaged = message(&newest.reader().read("x", Quantity::Value, 1, 0, &mut row).unwrap_err());
-    for words in ["step-000000000004 cannot be used", "step-000000000003, opens", "of tensor x"] {
+    for words in ["step-000000000004 cannot be used", "step-000000000003, which opens", "of tensor x"] {
         assert!(damaged.contains(words), "{damaged}");
     }
     fs::remove_file(folder.path_of(4).join("rank-00000.safetensors")).unwrap();
-    assert!(error(&folder).contains("step-000000000003, opens: the checkpoint's file"));
+    assert!(error(&folder).contains("step-000000000003, which opens: the checkpoint's file"));
     fs::write(folder.path_of(3).join("manifest.json"), "{}").unwrap();
-    assert!(error(&folder).contains("step-000000000002, opens") && error(&folder).contains("rank-00000.safetensors"));
+    assert!(
+        error(&folder).contains("step-000000000002, which opens") && error(&folder).contains("rank-00000.safetensors")
+    );
     [1, 2].iter().for_each(|step| fs::remove_file(folder.path_of(*step).join("manifest.json")).unwrap());
     assert!(error(&folder).contains("no earlier one opens"));
 }

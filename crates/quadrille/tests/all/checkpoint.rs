@@ -112,7 +112,7 @@ fn verify_reads_everything() {
     fs::remove_file(folder.path().join("checkpoints/step-000000000020/rank-00004.safetensors")).unwrap();
     let (code, _, error) = output(folder.path(), "checkpoint verify .");
     assert_eq!(code, Some(1));
-    assert!(error.contains("step-000000000010, opens") && error.contains("rank-00004.safetensors"), "{error}");
+    assert!(error.contains("step-000000000010, which opens") && error.contains("rank-00004.safetensors"), "{error}");
     let (code, text, _) = output(folder.path(), "checkpoint verify . --all");
     assert!(code == Some(1) && text.contains("it is missing"), "{text}");
 }
@@ -143,7 +143,7 @@ fn merge_writes_whole_tensors_in_one_file() {
     let (code, text, error) = output(folder.path(), "checkpoint merge . --out c");
     assert_eq!((code, text.as_str()), (Some(1), ""));
     assert!(
-        error.contains("of tensor final_norm.gamma does not fit") && error.contains("step-000000000010, opens"),
+        error.contains("of tensor final_norm.gamma does not fit") && error.contains("step-000000000010, which opens"),
         "{error}"
     );
     assert!(!folder.path().join("c").exists() && !folder.path().join("c.partial").exists());
