@@ -6,6 +6,9 @@ const AXES = { x: "TP (x)", y: "y", z: "z", context: "CP", expert: "EP", data: "
 const TIME = ["compute", "memory-bound", "launch", ...Object.values(AXES).map((axis) => `communication ${axis}`), "bubble", "optimizer", "tokens"];
 const MEMORY = ["parameters", "gradients", "optimizer", "activations", "buffers", "framework"];
 
+/** A number with a prefix, if it has one, in its unit, if it has one: `450 G` as `450 GB/s`. */
+const inUnit = (number, unit) => (unit === "" || number.includes(" ") ? number + unit : `${number} ${unit}`);
+
 const layoutOf = (entry) => (entry.devices === 1 ? "1 device" : entry.notation);
 
 /** The seconds of a step of an entry, by what they are spent on. */
@@ -167,7 +170,8 @@ function drawPlan(plan, draws = null) {
   function gains() {
     const felt = (plan.explanation?.sensitivities ?? []).filter((each) => Math.abs(each.gained_share) > 5e-4).slice(0, 12);
     if (felt.length === 0) return null;
-    const rows = felt.map((each) => ({ name: each.field, gained: 100 * each.gained_share, told: `${each.field}\n${short(each.from)} to ${short(each.to)} (${each.origin.replace("_", " ")})\n${percent(each.gained_share, 2)} of a step` }));
+    const amount = (each, value) => inUnit(short(value), each.unit);
+    const rows = felt.map((each) => ({ name: each.name, gained: 100 * each.gained_share, told: `${each.name}\n${amount(each, each.from)} to ${amount(each, each.to)} (${each.origin.replace("_", " ")})\n${percent(each.gained_share, 2)} of a step` }));
     const make = (width) => ({
       marginLeft: Math.min(7 * Math.max(...rows.map((row) => row.name.length)) + 16, width / 2.2),
       height: 26 * rows.length + 46,
@@ -176,9 +180,9 @@ function drawPlan(plan, draws = null) {
       marks: [Plot.barX(rows, { x: "gained", y: "name", fill: COLOURS[0], title: "told", tip: true, insetTop: 3, insetBottom: 3 }), Plot.ruleX([0])],
     });
     const columns = [
-      { title: "Number", value: (each) => each.field },
-      { title: "From", value: (each) => each.from, text: short },
-      { title: "To", value: (each) => each.to, text: short },
+      { title: "Number", value: (each) => each.name },
+      { title: "From", value: (each) => each.from, shown: (each) => amount(each, each.from) },
+      { title: "To", value: (each) => each.to, shown: (each) => amount(each, each.to) },
       { title: "Origin", value: (each) => each.origin.replace("_", " ") },
       { title: "Of a step", value: (each) => each.gained_share, text: (share) => percent(share, 2) },
     ];

@@ -28,6 +28,14 @@ pub fn seconds(value: f64) -> String {
     format!("{scaled:.digits$} {unit}")
 }
 
+/// The same, of an hour and more in hours: `2.19 h`.
+pub fn long(value: f64) -> String {
+    if (HOUR..MANY * HOUR).contains(&value) { format!("{:.2} h", value / HOUR) } else { seconds(value) }
+}
+
+/// Seconds of an hour.
+const HOUR: f64 = 3600.0;
+
 /// `12.3%`: of a part of a whole.
 pub fn percent(share: f64) -> String {
     format!("{:.1}%", 100.0 * share)
@@ -70,6 +78,7 @@ mod tests {
         assert_eq!([bytes(7), bytes(1536), bytes(3 << 30)], ["7 B", "1.50 KiB", "3.00 GiB"]);
         assert_eq!([decimal(12.34e12, "FLOP"), decimal(7.5e9, "")], ["12.3 TFLOP", "7.50 G"]);
         assert_eq!([0.0, 1.2344, 12.3e-3, 4e-7].map(seconds), ["0.000 s", "1.234 s", "12.30 ms", "0.400 us"]);
+        assert_eq!([3599.0, 7878.7].map(long), ["3599.0 s", "2.19 h"]);
         assert_eq!((percent(0.125), shortest(0.1)), ("12.5%".to_owned(), "0.1".to_owned()));
     }
 }

@@ -26,6 +26,27 @@ pub fn rates(cluster: &Cluster) -> Vec<String> {
     fields(cluster).into_iter().filter(is_rate).collect()
 }
 
+/// The unit of a field; nothing of fractions and counts.
+pub fn unit(name: &str) -> &'static str {
+    match name.rsplit('.').next().unwrap_or(name) {
+        "vector_rate" => "FLOP/s",
+        _ if name.starts_with("device.peak.") => "FLOP/s",
+        "memory_bandwidth" | "host_bandwidth" | "bandwidth" => "B/s",
+        "launch_seconds" | "latency" => "s",
+        "memory" | "half_bytes" => "B",
+        _ => "",
+    }
+}
+
+/// The name of a field for people: of a network with what that is called, `tiers.0.bandwidth (NVLink)`.
+pub fn title(cluster: &Cluster, name: &str) -> String {
+    let tier = name.strip_prefix("tiers.").and_then(|rest| rest.split('.').next()?.parse::<usize>().ok());
+    match tier.and_then(|index| cluster.tiers.get(index)) {
+        Some(tier) => format!("{name} ({})", tier.name),
+        None => name.to_owned(),
+    }
+}
+
 /// The value of a field.
 ///
 /// # Errors
@@ -174,6 +195,26 @@ mod tests {
             assert_eq!(with(&changed, name, before).unwrap(), selene, "{name}: nothing else changes");
         }
         assert!(!rates(&selene).iter().any(|name| name == "device.memory" || name == "tiers.0.devices"));
+    }
+
+    #[test]
+    fn numbers_have_units_and_networks_names() {
+        for (name, of) in [
+            ("device.peak.half", "FLOP/s"),
+            ("device.vector_rate", "FLOP/s"),
+            ("device.memory_bandwidth", "B/s"),
+            ("device.launch_seconds", "s"),
+            ("device.products.half_n", ""),
+            ("tiers.1.bandwidth", "B/s"),
+            ("tiers.1.latency", "s"),
+            ("tiers.1.efficiency", ""),
+            ("tiers.1.half_bytes", "B"),
+        ] {
+            assert_eq!(unit(name), of, "{name}");
+        }
+        let selene = Cluster::preset("selene").unwrap();
+        assert_eq!(title(&selene, "tiers.0.latency"), format!("tiers.0.latency ({})", selene.tiers[0].name));
+        assert_eq!(title(&selene, "device.peak.half"), "device.peak.half");
     }
 
     #[test]

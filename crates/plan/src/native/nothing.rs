@@ -67,7 +67,7 @@ pub enum Nothing {
     },
     /// Every layout takes longer than the training may.
     #[error(
-        "no layout is done within {days} days: the fastest of {} devices takes {:.1}; {}",
+        "no layout is done within {days} days: the fastest of {} devices takes {:.1} days; {}",
         fastest.devices, fastest.days, more_devices(enough.as_ref(), tried)
     )]
     TooSlow {

@@ -100,7 +100,7 @@ fn plans_are_done_in_time_or_are_none() {
     assert!(front["pareto"].as_array().unwrap().iter().all(|plan| number(plan, "days") <= slow * 1.001));
     // Of one number larger ones are looked at, of several only those.
     let late = format!("within {between} days");
-    let fastest = format!("the fastest of 4 devices takes {slow:.1}");
+    let fastest = format!("the fastest of 4 devices takes {slow:.1} days; ");
     refused(
         &line(&format!("--gpus 4 --tokens 1e12 --days {between}")),
         &[&late, &fastest, &format!("8 devices take {fast:.1} days")],

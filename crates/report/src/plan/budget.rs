@@ -2,7 +2,7 @@
 
 use quadrille_plan::goodput::{CHECKPOINT_BANDWIDTH, CheckpointTime, Failures, MTBF_HOURS, RESTART_SECONDS};
 use quadrille_plan::native::{Answer, Derived, Question};
-use quadrille_run::units::{decimal, percent, seconds};
+use quadrille_run::units::{decimal, long, percent, seconds};
 use serde_json::{Value, json};
 
 /// What is known of every layout's training, the names of columns.
@@ -19,7 +19,7 @@ pub(super) fn row(question: &Question, derived: &Derived) -> Vec<String> {
     let mut row = Vec::new();
     row.extend(derived.goodput.iter().flat_map(|goodput| {
         let steps = if goodput.interval_steps == 1 { "step" } else { "steps" };
-        let every = format!("{} {steps} ({})", goodput.interval_steps, seconds(goodput.interval_seconds));
+        let every = format!("{} {steps} ({})", goodput.interval_steps, long(goodput.interval_seconds));
         [percent(goodput.share), every]
     }));
     row.extend(derived.days.map(|days| if days < MANY { format!("{days:.2}") } else { format!("{days:.3e}") }));

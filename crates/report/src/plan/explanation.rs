@@ -1,7 +1,7 @@
 //! Why a layout is as fast as it is, for people and as a document.
 
 use quadrille_plan::native::explain::{ROUNDING, Sensitivity, binding, difference};
-use quadrille_plan::native::{Change, Explanation, Ranked, Setting};
+use quadrille_plan::native::{Change, Explanation, Ranked, Setting, hardware};
 use quadrille_run::layout_json;
 use quadrille_run::units::{bytes, decimal, seconds};
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ impl Told<'_> {
     fn text(&self, setting: &Setting) -> Text {
         let part = |heading: &str, lines: String| Text::from("\n") + Text::heading(heading) + lines;
         part(&format!("what binds: {} a step", seconds(self.0.best.price.seconds)), self.binding(setting))
-            + part("10% more of a number of the hardware, the layout left as it is", self.gains())
+            + part("10% more of a number of the hardware, the layout left as it is", self.gains(setting))
             + part("one choice changed, everything else left as it is", self.other_choices())
             + self.lost()
     }
@@ -56,17 +56,19 @@ impl Told<'_> {
         text + &format!("  {} of memory{free}: {classes}\n", bytes(total))
     }
 
-    fn gains(&self) -> String {
+    fn gains(&self, setting: &Setting) -> String {
         let before = self.0.best.price.seconds;
         let felt = |each: &&Sensitivity| each.gained_seconds.abs() > NEGLIGIBLE / 10.0 * before;
         let lines = self.0.sensitivities.iter().filter(felt).take(SHOWN).map(|each| {
             let Sensitivity { field, from, to, gained_seconds: gained, origin } = each;
             let effect = if *gained < 0.0 { "costs" } else { "saves" };
             let percent = 100.0 * gained.abs() / before;
+            let unit = hardware::unit(field);
             format!(
-                "  {field} {} instead of {} ({}): {effect} {} ({percent:.2}%)\n",
-                short(*to),
-                short(*from),
+                "  {} {} instead of {} ({}): {effect} {} ({percent:.2}%)\n",
+                hardware::title(setting.cluster, field),
+                short(*to, unit),
+                short(*from, unit),
                 origin.name().replace('_', " "),
                 seconds(gained.abs())
             )
@@ -131,7 +133,8 @@ impl Told<'_> {
                 "part": part.name(), "words": part.words(), "time_s": time, "share": time / before,
             })).collect::<Vec<_>>(),
             "sensitivities": self.0.sensitivities.iter().map(|each| json!({
-                "field": each.field, "from": each.from, "to": each.to, "gained_s": each.gained_seconds,
+                "field": each.field, "name": hardware::title(setting.cluster, &each.field),
+                "unit": hardware::unit(&each.field), "from": each.from, "to": each.to, "gained_s": each.gained_seconds,
                 "gained_share": each.gained_seconds / before, "origin": each.origin.name(),
             })).collect::<Vec<_>>(),
             "changes": self.0.changes.iter().flatten().map(|Change { what, seconds, memory, .. }| json!({
@@ -153,9 +156,11 @@ fn without_rounding(difference: f64, step: f64) -> f64 {
     if difference.abs() > ROUNDING * step { difference } else { 0.0 }
 }
 
-/// A number of the hardware.
-fn short(value: f64) -> String {
+/// A number of the hardware in its unit.
+fn short(value: f64, unit: &str) -> String {
     match value {
+        value if unit == "s" => seconds(value),
+        value if !unit.is_empty() => decimal(value, unit),
         value if value >= 1e4 => decimal(value, "").trim_end().to_owned(),
         value if value >= 0.01 => format!("{value:.4}").trim_end_matches('0').trim_end_matches('.').to_owned(),
         value => format!("{value:.2e}"),
