@@ -23,8 +23,8 @@ pub(super) fn band_text(question: &Question, candidate: &Candidate) -> String {
     let signed = |ratio: f64| format!("{:+.0}%", 100.0 * (ratio - 1.0));
     let mut text = format!(
         "its time is uncertain by {} to {} (half of runs: {} or less):\n\
-         so far were 8 of 10 of the {} published runs most like it from what is\n\
-         predicted without their source ({sources})\n",
+         of the {} published runs most like it, 8 of 10 took so much less or more than\n\
+         was predicted of them from the runs of other sources ({sources})\n",
         signed(band.low),
         signed(band.high),
         signed(band.middle),
