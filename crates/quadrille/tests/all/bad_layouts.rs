@@ -65,10 +65,10 @@ fn pipelines() {
     pipeline("--chunks 0", &["chunks = 0", "1 to 6", "--chunks 1"]);
     pipeline(
         "--stage-blocks 2,3",
-        &["stage-blocks = 2,3", "2 pieces", "add up to 4 layers", "leaving --stage-blocks out"],
+        &["stage-blocks = 2,3", "2 pieces", "the model's 4 layers", "leaving --stage-blocks out"],
     );
     pipeline("--stage-blocks 4", &["stage-blocks = 4", "2 pieces", "leaving --stage-blocks out"]);
-    pipeline("--stage-blocks 18446744073709551615,5", &["stage-blocks", "add up to 4 layers"]);
+    pipeline("--stage-blocks 18446744073709551615,5", &["stage-blocks", "the model's 4 layers"]);
     pipeline(
         "--schedule interleaved --microbatch-group 5",
         &["microbatch-group = 5", "at least pipe=2", "--microbatch-group 4 or 6"],

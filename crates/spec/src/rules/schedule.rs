@@ -3,7 +3,7 @@
 use super::pass::cut_unevenly;
 use super::{Check, Rule};
 use crate::remedy::{Broken, Change, Values, Way};
-use crate::{Axis, Field, Layout, Model, Offload, Recompute, Schedule};
+use crate::{Axis, Field, Layout, Model, Offload, Recompute, Schedule, counted};
 
 pub(super) const CHECKS: [Check; 5] = [PIECES, PASSES, SEVERAL, MICROBATCHES, GROUPS];
 
@@ -113,8 +113,8 @@ const SUM: Check = Check {
         layout.stage_blocks.len() == layout.pieces() && sum == Some(model.layers())
     },
     tell: |layout, model| {
-        let pieces = layout.pieces();
-        let rule = format!("it lists {pieces} pieces (pipe * chunks) that add up to {} layers", model.layers());
+        let (pieces, layers) = (counted(layout.pieces(), "piece"), counted(model.layers(), "layer"));
+        let rule = format!("it must list {pieces} (pipe * chunks) with the model's {layers} in all");
         Broken::new(Field::StageBlocks, listed(layout), rule, even())
     },
 };

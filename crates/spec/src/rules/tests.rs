@@ -153,9 +153,9 @@ fn pipelines_split_layers_and_order_microbatches() {
         Layout::new(&model, &request).unwrap_err().to_string()
     };
     assert!(refused(&|r| r.chunks = 2).starts_with("chunks = 2: only the interleaved schedule"));
-    assert!(refused(&|r| r.stage_blocks = Some(vec![5, 4])).contains("add up to 8 layers"));
+    assert!(refused(&|r| r.stage_blocks = Some(vec![5, 4])).contains("with the model's 8 layers in all"));
     assert!(refused(&|r| r.grid = "pipe=16".parse().unwrap()).contains("at most 10 pieces"));
-    assert!(refused(&|r| r.stage_blocks = Some(vec![8])).contains("it lists 2 pieces"));
+    assert!(refused(&|r| r.stage_blocks = Some(vec![8])).contains("it must list 2 pieces ("));
     for huge in [11, usize::MAX] {
         assert!(refused(&|r| (r.schedule, r.chunks) = (Schedule::Interleaved, huge)).contains("it must be 1 to 10"));
         assert!(refused(&|r| r.overlap_chunks = huge).contains("it must be 1 to 6"));
