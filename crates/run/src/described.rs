@@ -5,7 +5,7 @@ use std::path::Path;
 
 use quadrille_files::Document;
 use quadrille_hugging_face::CONFIGURATION;
-use quadrille_spec::{Cluster, LayoutFile, Model, SpecError};
+use quadrille_spec::{Cluster, Field, LayoutFile, Model, SpecError};
 
 use crate::documents::{CLUSTER, LAYOUT, MODEL};
 use crate::{OpenLayout, RunError};
@@ -37,10 +37,16 @@ pub fn cluster(name: &str) -> Result<Cluster, RunError> {
 /// What a layout's file says; its choices are known, and are not yet held against a model.
 ///
 /// # Errors
-/// A file that cannot be read; a choice that is not known, with its line.
+/// A file that cannot be read, or says nothing; a choice that is not known, with its line.
 pub fn layout_file(path: &Path) -> Result<LayoutFile, RunError> {
     let text = LAYOUT.text(path)?;
     let file = LayoutFile::from_toml(&text).map_err(RunError::description(path))?;
+    // Nobody names a file that is to say nothing: it is another one, or was cut short.
+    if file.iter().next().is_none() {
+        let rule = "a layout's file says at least one of its choices";
+        let error = SpecError::invalid(Field::Grid.key(), "none", rule, "add it, e.g. grid = \"x=2,pipe=2\"");
+        return Err(RunError::description(path)(error));
+    }
     match OpenLayout::with_interval(file.clone()).request() {
         Ok(_) => Ok(file),
         Err(error) => {
@@ -54,10 +60,10 @@ pub fn names_file(name: &str) -> bool {
     name.ends_with(".toml") || name.contains('/') || Path::new(name).is_file()
 }
 
-/// An error of what is called so: text that is no TOML is a file's, which is named.
+/// An error of what is called so: text that is no such thing is a file's, which is named.
 fn named(name: &str) -> impl FnOnce(SpecError) -> RunError {
     move |error| match error {
-        error @ SpecError::Syntax { .. } => RunError::description(Path::new(name))(error),
+        error @ (SpecError::Syntax { .. } | SpecError::Empty { .. }) => RunError::description(Path::new(name))(error),
         error => error.into(),
     }
 }

@@ -55,6 +55,14 @@ pub enum SpecError {
         /// Why it does not fit, with an example.
         reason: String,
     },
+    /// A text without anything in it where something is needed.
+    #[error("cannot read {what}: there is nothing in it; {reason}")]
+    Empty {
+        /// What was expected.
+        what: &'static str,
+        /// What is missed first.
+        reason: String,
+    },
     /// A text is no such number; who reads it says what it is of.
     #[error("it is {rule}; {remedy}")]
     Number {

@@ -17,7 +17,9 @@ impl Refusals {
             SpecError::Indivisible { axes, dimension, .. } => format!("{axes} does not divide {dimension}"),
             SpecError::Refused(refusal) => refusal.kind.clone(),
             SpecError::Invalid { field, .. } => field.clone(),
-            SpecError::Unknown { what, .. } | SpecError::Syntax { what, .. } => (*what).to_owned(),
+            SpecError::Unknown { what, .. } | SpecError::Syntax { what, .. } | SpecError::Empty { what, .. } => {
+                (*what).to_owned()
+            }
             SpecError::Number { .. } => "number".to_owned(),
             SpecError::NoLegalGrid { .. } => "grid".to_owned(),
         };

@@ -17,6 +17,9 @@ pub fn read<T: DeserializeOwned>(what: &'static str, text: &str) -> Result<T, Sp
         // Long lines (or a binary file taken for a description) are cut: the number finds them.
         let line = text.lines().nth(number - 1).unwrap_or_default().chars().take(80).collect();
         let message = error.message().trim();
+        if text.trim().is_empty() {
+            return SpecError::Empty { what, reason: message.to_owned() };
+        }
         let meant = meant_in_message(message);
         SpecError::Syntax { what, text: line, reason: format!("line {number}: {message}{meant}") }
     })

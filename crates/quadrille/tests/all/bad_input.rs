@@ -95,7 +95,7 @@ fn unknown_models_and_files_that_are_none() {
 fn model_files_with_faults_name_line_and_field() {
     for (text, words) in [
         ("hello world".to_owned(), ["hello world", "line 1"]),
-        (String::new(), ["a model", "missing field `name`"]),
+        (String::new(), ["m.toml: cannot read a model: there is nothing in it", "missing field `name`"]),
         (MODEL.replace("heads=3\n", ""), ["a model", "missing field `heads`"]),
         (format!("{MODEL}width=3"), ["width=3", "line 7: unknown field `width`, expected one of `name`"]),
         (MODEL.replace("=12", "='12'"), ["hidden='12'", "line 3: invalid type: string"]),
@@ -271,6 +271,18 @@ fn binary_data_are_refused_unless_they_are_meant() {
     refused("train --model vit-tiny --grid x=1 --force-binary", &["--force-binary: vit-tiny reads patches"]);
     let inspected = run(folder.path(), "data info picture.png");
     assert!(String::from_utf8_lossy(&inspected.stdout).contains("binary"));
+}
+
+#[test]
+fn what_has_nothing_in_it_is_refused() {
+    for text in ["", "\n", "# grid = 'x=2'\n"] {
+        let words = ["l.toml: grid = none: a layout's file says at least one of its choices", "grid = \"x=2,pipe=2\""];
+        refused_in(folder_with("l.toml", text).path(), "explain --layout l.toml", &words);
+    }
+    let folder = folder_with("run.json", "");
+    for line in ["train --resume .", "report ."] {
+        refused_in(folder.path(), line, &["run.json has nothing in it", "newest checkpoint: --from"]);
+    }
 }
 
 #[test]

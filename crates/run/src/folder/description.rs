@@ -72,6 +72,14 @@ impl Description {
             }
             text => text?,
         };
+        if text.trim().is_empty() {
+            let refusal =
+                Refusal::new(format!("{} has nothing in it; restore it from a copy, or begin ", file.display()));
+            return Err(refusal
+                .text("another run with the weights of this one's newest checkpoint: ")
+                .name(Setting::From)
+                .into());
+        }
         Self::of_text(&text).map_err(|reason| Refusal::new(format!("{}: {reason}", file.display())).into())
     }
 
