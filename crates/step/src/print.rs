@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use quadrille_spec::{Axis, AxisSet, Dispatch, KeepWeights, Layout, Linear, Offload, Recompute, Zero, counted};
 
-use self::table::{Table, wrapped};
+use self::table::{BELOW, Table, wrapped};
 use crate::ledger::payload_bytes;
 use crate::program::ChunkProgram;
 use crate::schedule::{Action, Pass, Step};
@@ -59,7 +59,7 @@ pub fn print_part(program: &StepProgram, shown: &Shown) -> String {
         let _ = writeln!(text, "{pruned} tensors pruned: gradients and states are of what is kept{estimated}");
     }
     if let Some(width) = shown.width {
-        text = wrapped(&text, width, "");
+        text = wrapped(&format!("{text}{BELOW}\n"), width, "");
     }
     for stage in program.stages.iter().filter(|stage| shown.stage.is_none_or(|shown| shown == stage.stage)) {
         print_stage(&mut text, stage, shown);

@@ -36,6 +36,10 @@ struct Line {
     reason: Option<String>,
 }
 
+/// What stands below an operation where a table of everything is too wide.
+pub(super) const BELOW: &str =
+    "below an operation: how its value is sharded; what is sent, and why; what is saved and freed";
+
 /// Before what stands below an operation.
 const INDENT: &str = "      ";
 
@@ -48,9 +52,10 @@ impl Table<'_> {
         let mut begin = |text: &mut String, of: Layer| {
             if layer.replace(of) != Some(of) {
                 let _ = writeln!(text, "\n{of} · {title}");
-                if self.shown.width.is_none() {
-                    *text += &Line::header().wide();
-                }
+                *text += &self
+                    .shown
+                    .width
+                    .map_or_else(|| Line::header().wide(), |width| Line::narrow_header().narrow(width));
             }
         };
         for message in section.receives.iter().filter(is_told) {
@@ -142,6 +147,12 @@ impl Line {
             ["#", "operation", "value", "local", "sharded", "collective", "payload", "FLOP", "memory"]
                 .map(str::to_owned);
         Self { number, operation, value, local, sharded, collective, payload, flops, memory, reason: None }
+    }
+
+    /// Of what [`Line::narrow`] has on its first line; [`BELOW`] says what comes below.
+    fn narrow_header() -> Self {
+        let Self { number, operation, value, local, .. } = Self::header();
+        Self { number, operation, value, local, payload: "sent, FLOP".to_owned(), ..Self::default() }
     }
 
     /// Everything on one line, the reason below it.

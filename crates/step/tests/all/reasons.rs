@@ -30,6 +30,10 @@ fn lines_fit_every_terminal() {
                 let is_word = !line.trim().contains(' ');
                 assert!(line.chars().count() <= width || is_word, "{grid}, {width} columns: {line}");
             }
+            let parts = text.lines().filter(|line| line.contains(" · forward") || line.contains(" · backward")).count();
+            let is_header = |line: &&str| line.starts_with("   #  operation ") && line.ends_with(" sent, FLOP");
+            assert!(text.lines().filter(is_header).count() >= parts, "every part has a header: {text}");
+            assert!(text.contains("below an operation: how its value is sharded"), "{text}");
         }
     }
 }
