@@ -22,6 +22,9 @@ use crate::plan::native::priced::{self, PriceArguments};
 use crate::terminal;
 use crate::timeline::MachineArguments;
 
+/// The model where none is named.
+pub const MODEL: &str = "gpt-demo";
+
 /// Columns of text: where nobody sees it, and the fewest and most of a terminal.
 const NARROW: usize = 80;
 const NARROWEST: usize = 60;
@@ -106,9 +109,9 @@ fn explained<T>(
     is_document: bool,
     tell: impl FnOnce(&Explained) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let model = arguments.model.described("gpt-demo")?;
+    let model = arguments.model.described(MODEL)?;
     let (typed, framework) = open(arguments, Framework::QUADRILLE.name)?;
-    let layout = typed.resolve(&model)?;
+    let layout = arguments.layout.held(&arguments.model, MODEL, typed.resolve(&model))?;
     let framework = framework.in_types_of(&layout);
     let program = framework.program(&model, &layout)?;
     let grid = &layout.grid;

@@ -8,6 +8,7 @@ use quadrille_spec::{ElementType, Field, LayoutRequest};
 use serde_json::json;
 
 use crate::arguments::ModelArguments;
+use crate::explain::MODEL;
 use crate::failure::Failure;
 use crate::layout_arguments::LayoutArguments;
 use crate::numbers::NumberArguments;
@@ -72,13 +73,13 @@ fn usual_node(ranks: usize) -> usize {
 
 /// Prints the text to standard output, what it leaves out to standard error.
 pub fn run(arguments: &ExportArguments) -> Result<(), Failure> {
-    let model = arguments.model.described("gpt-demo")?;
+    let model = arguments.model.described(MODEL)?;
     let said = arguments.layout.said(None);
     let numbers = Numbers { gradients: gradients(&said)?, ..arguments.numbers.said() };
     let said = SaidLayout { choices: said.choices.without(Field::Gradients), ..said };
     let open = said.open(&LayoutDefaults::USUAL)?;
     let says_nodes = open.request.per_node.is_some() || said.cluster.is_some();
-    let layout = open.resolve(&model)?;
+    let layout = arguments.layout.held(&arguments.model, MODEL, open.resolve(&model))?;
     let ranks = layout.grid.ranks();
     let assumed = (arguments.gpus_per_node.is_none() && !says_nodes && ranks > USUAL_NODE).then(|| usual_node(ranks));
     let gpus_per_node = arguments.gpus_per_node.or(assumed).unwrap_or(layout.per_node);

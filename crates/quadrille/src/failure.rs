@@ -66,6 +66,15 @@ impl Failure {
         })
     }
 
+    /// The same, and before it what it is to be read with.
+    pub(crate) fn within(self, said: String) -> Self {
+        match self {
+            Self::Usage(error) => Self::Usage(error.context(said)),
+            Self::Run(error) => Self::Run(error.context(said)),
+            stopped @ Self::Stopped(_) => stopped,
+        }
+    }
+
     /// An error of the input or of the work.
     fn of(blame: Blame, error: impl Into<anyhow::Error>) -> Self {
         match blame {

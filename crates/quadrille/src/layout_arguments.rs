@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{Arg, Args};
-use quadrille_run::{LayoutSpec, SaidLayout, StatesSpec};
+use quadrille_run::{LayoutSpec, RunError, SaidLayout, StatesSpec};
 use quadrille_spec::{ElementType, Field};
 
+use crate::arguments::ModelArguments;
+use crate::failure::Failure;
 use crate::layout_flags::LayoutFlags;
 use crate::parse::whole;
 
@@ -58,6 +60,16 @@ impl LayoutArguments {
             [("--layout", self.layout.is_some()), ("--grid", self.grid.is_some()), ("--ranks", self.ranks.is_some())];
         let own = own.into_iter().filter(|(_, typed)| *typed).map(|(flag, _)| flag.to_owned());
         own.chain(self.flags.said.iter().map(|(field, _)| format!("--{}", field.name()))).collect()
+    }
+
+    /// What came of holding the layout against a model, `usual` where none is named: why a file of another model's layout is
+    /// refused begins with that.
+    pub fn held<T>(&self, model: &ModelArguments, usual: &str, held: Result<T, RunError>) -> Result<T, Failure> {
+        let is_named = model.model.is_some() || model.from_hf.is_some();
+        held.map_err(|error| match self.layout.is_some() && !is_named {
+            true => Failure::from(error).within(format!("no --model is given, so it is {usual}")),
+            false => error.into(),
+        })
     }
 
     /// Where offloaded states lie.

@@ -70,6 +70,9 @@ fn rate_help(argument: Arg) -> Arg {
     argument.help("Peak learning rate [default: 1e-3]")
 }
 
+/// The model where none is named.
+const MODEL: &str = "gpt-tiny";
+
 const DEFAULTS: LayoutDefaults = LayoutDefaults { dtype: ElementType::F64, ..LayoutDefaults::USUAL };
 
 /// What was verified, and the grids that were left out.
@@ -107,7 +110,7 @@ pub fn document(arguments: &VerifyArguments, launch: &Launch) -> Result<Value, F
 
 /// Holds layout after layout against the serial model, in the first process.
 fn judged(arguments: &VerifyArguments, launch: &Launch) -> Result<Judged, Failure> {
-    let settings = arguments.model.settings("gpt-tiny", VerifyOptions::HYPER)?;
+    let settings = arguments.model.settings(MODEL, VerifyOptions::HYPER)?;
     let (model, seed) = (&settings.model, arguments.run.seed());
     let hyper = arguments.run.hyper(settings.optimizer, arguments.steps)?;
     let defaults = launch.defaults(&DEFAULTS)?;
@@ -160,7 +163,8 @@ fn layouts(
     defaults: &LayoutDefaults,
 ) -> Result<(Vec<Layout>, Vec<Skipped>), Failure> {
     if !arguments.all_grids {
-        return Ok((vec![arguments.layout.said(arguments.dtype).open(defaults)?.resolve(model)?], Vec::new()));
+        let layout = arguments.layout.said(arguments.dtype).open(defaults)?.resolve(model);
+        return Ok((vec![arguments.layout.held(&arguments.model, MODEL, layout)?], Vec::new()));
     }
     if arguments.layout.grid.is_some() {
         return Err(Failure::usage("--all-grids and --grid exclude each other; give --ranks with --all-grids"));

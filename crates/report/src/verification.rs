@@ -55,7 +55,7 @@ impl<'a> VerificationReport<'a> {
         Document { sparsity: self.sparsity, grids, skipped: self.skipped }
     }
 
-    /// For people: a table, then every difference, then what was left out.
+    /// For people: a table, then every difference, then what was left out; of several layouts how many are equal.
     pub fn text(&self) -> Text {
         let header = ["grid", "activations", "loss", "gradients", "norm", "weights", "evaluation", "ledger", "result"];
         let pruned = self.sparsity.map(|sparsity| format!("{sparsity} of all matrices and tables pruned by chance\n"));
@@ -72,6 +72,10 @@ impl<'a> VerificationReport<'a> {
         }
         for Skipped { grid, reason } in self.skipped {
             text += format!("skipped {grid}: {reason}\n");
+        }
+        let all = self.verified.len();
+        if all > 1 || !self.skipped.is_empty() {
+            text += format!("{} of {all} ok\n", all - self.failed());
         }
         text
     }

@@ -25,7 +25,11 @@ pub fn spec(arguments: &TrainArguments, launch: &Launch) -> Result<RunSpec, Fail
         None => arguments.model.settings(MODEL, usual)?,
     };
     let typed = arguments.layout.said(arguments.dtype).open(&launch.defaults(&LayoutDefaults::USUAL)?)?;
-    let layout = typed.spec(&settings.model, arguments.layout.cluster())?;
+    let layout = typed.spec(&settings.model, arguments.layout.cluster());
+    let layout = match arguments.from {
+        Some(_) => layout?,
+        None => arguments.layout.held(&arguments.model, MODEL, layout)?,
+    };
     let usual = RunSpec::new(settings.model, layout.layout.clone());
     let changes = RunChanges {
         layout: Some(layout),

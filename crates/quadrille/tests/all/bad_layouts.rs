@@ -57,6 +57,24 @@ fn buckets() {
     layout_refused("--grid x=2 --offload disk", &["--offload", "'disk'", "none, host"]);
 }
 
+/// A layout's file says nothing of its model, and which is taken where none is named is told with what it refuses.
+#[test]
+fn a_model_that_nobody_named_is_told_with_what_it_refuses() {
+    let folder = folder_with("l.toml", "grid = 'x=2'\nglobal_batch = 4\nseq_len = 8192\n");
+    for (command, model) in [
+        ("explain --price --cluster selene", "gpt-demo"),
+        ("explain", "gpt-demo"),
+        ("export --to megatron", "gpt-demo"),
+        ("train", "gpt-demo"),
+        ("verify", "gpt-tiny"),
+    ] {
+        let told = format!("error: no --model is given, so it is {model}: seq-len = 8192: ");
+        refused_in(folder.path(), &format!("{command} --layout l.toml"), &[&told]);
+        let line = format!("{command} --layout l.toml --model {model}");
+        refused_in(folder.path(), &line, &["error: seq-len = 8192: "]);
+    }
+}
+
 #[test]
 fn pipelines() {
     let pipeline =

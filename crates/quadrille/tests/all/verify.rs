@@ -67,6 +67,7 @@ fn people_read_a_line_per_grid() {
     let lines: Vec<_> = text.lines().filter(|line| line.starts_with("x=")).collect();
     assert_eq!(lines.len(), 4, "{text}");
     assert!(lines.iter().all(|line| line.ends_with("ok") && line.contains("equal")), "{text}");
+    assert!(text.contains("\n4 of 4 ok\n"), "{text}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is written");
 }
 

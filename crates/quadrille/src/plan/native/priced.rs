@@ -8,7 +8,7 @@ use quadrille_run::imbalance;
 use quadrille_spec::Imbalance;
 use serde_json::Value;
 
-use crate::explain::{self, ExplainArguments};
+use crate::explain::{self, ExplainArguments, MODEL};
 use crate::failure::Failure;
 use crate::numbers::NumberArguments;
 use crate::output::{print_json, print_text};
@@ -56,9 +56,9 @@ fn priced<T>(
     arguments: &ExplainArguments,
     tell: impl FnOnce(&PricedReport) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let model = arguments.model.described("gpt-demo")?;
+    let model = arguments.model.described(MODEL)?;
     let (typed, framework) = explain::open(arguments, Framework::MEGATRON.name)?;
-    let layout = typed.resolve(&model)?;
+    let layout = arguments.layout.held(&arguments.model, MODEL, typed.resolve(&model))?;
     let price = &arguments.price;
     let reserve = price.memory_reserve.unwrap_or_else(|| Reserve::usual(&framework));
     let imbalance = price.imbalance.as_deref().map_or(Ok(Imbalance::EQUAL), imbalance)?;
