@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::arguments::ModelArguments;
 use crate::failure::Failure;
 use crate::layout_arguments::LayoutArguments;
-use crate::output::{print_json, print_text, write_file};
+use crate::output::{print_json, print_text, write_file, written};
 use crate::parse::whole;
 use crate::paths;
 use crate::plan::native::priced::{self, PriceArguments};
@@ -89,7 +89,9 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
         (true, _) => priced::run(arguments),
         (false, true) => print_json(&document(arguments)?),
         (false, false) => {
-            print_text(explained(arguments, terminal::output().width, false, |explained| Ok(explained.text()?))?)
+            print_text(explained(arguments, terminal::output().width, false, |explained| Ok(explained.text()?))?)?;
+            written([&arguments.html, &arguments.machine.trace]);
+            Ok(())
         }
     }
 }
@@ -122,8 +124,8 @@ fn explained<T>(
     let chosen = Chosen::of(&program, arguments.rank, arguments.layer)
         .map_err(|error| Failure::usage(format!("--layer {error}")))?;
     let machine = &arguments.machine;
-    let written = paths::asked([("--trace", &machine.trace), ("--html", &arguments.html)]);
-    paths::check_described(&written, &arguments.model, &arguments.layout)?;
+    let files = paths::asked([("--trace", &machine.trace), ("--html", &arguments.html)]);
+    paths::check_described(&files, &arguments.model, &arguments.layout)?;
     // What hides collectives is told in a lesson, of a cluster that somebody named.
     let is_timeline = machine.is_asked() && !is_document;
     let lesson = arguments.html.is_some() || !(arguments.program || arguments.ledger || is_timeline);

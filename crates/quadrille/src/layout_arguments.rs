@@ -9,6 +9,7 @@ use quadrille_spec::{ElementType, Field};
 use crate::arguments::ModelArguments;
 use crate::failure::Failure;
 use crate::layout_flags::LayoutFlags;
+use crate::output::remark;
 use crate::parse::whole;
 
 /// How a step is spread over ranks.
@@ -35,6 +36,10 @@ pub struct LayoutArguments {
 
 /// The cluster where none is named.
 pub const DEFAULT_CLUSTER: &str = LayoutSpec::CLUSTER;
+
+/// Tokens of the sequences that most of a model's training has, at most: longer ones come at its end, as in Llama 3's, whose
+/// configurations allow 131,072.
+const USUAL_LENGTH: usize = 8192;
 
 impl LayoutArguments {
     /// The cluster's preset or file.
@@ -70,6 +75,17 @@ impl LayoutArguments {
             true => Failure::from(error).within(format!("no --model is given, so it is {usual}")),
             false => error.into(),
         })
+    }
+
+    /// Notes that sequences are as long as a configuration allows, where that is much and nobody has said it.
+    pub fn note_length(&self, model: &ModelArguments, seq_len: usize) -> Result<(), Failure> {
+        let said = self.flags.said.over(&self.said(None).read()?);
+        if model.from_hf.is_some() && seq_len > USUAL_LENGTH && said.get(Field::SeqLen).is_none() {
+            let most = format!("sequences have {seq_len} tokens, the most of the configuration");
+            let usual = format!("models are mostly trained with fewer, e.g. --seq-len {USUAL_LENGTH}");
+            remark("note", &format!("{most}; {usual}"));
+        }
+        Ok(())
     }
 
     /// Where offloaded states lie.

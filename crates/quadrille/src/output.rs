@@ -1,7 +1,7 @@
 //! All that is printed, and files that flags name and commands write, with messages that name both.
 
 use std::io::{Write, stderr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use quadrille_report::{Role, Text, plain};
 use serde::Serialize;
@@ -38,6 +38,11 @@ pub fn tell(text: &str) {
         let shown = terminal::errors().wrapped(&plain::plain(text));
         let _ = stderr().write_all(shown.as_bytes());
     }
+}
+
+/// Says which of the files that may be asked for were written, beside results that do not name them.
+pub fn written<'a>(files: impl IntoIterator<Item = &'a Option<PathBuf>>) {
+    files.into_iter().flatten().for_each(|path| tell(&format!("written to {}\n", path.display())));
 }
 
 /// Writes one message of a kind ("warning") to standard error: `warning: text`.

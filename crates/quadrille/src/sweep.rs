@@ -12,7 +12,7 @@ use quadrille_report::sweep_text;
 use crate::arguments::ModelArguments;
 use crate::failure::Failure;
 use crate::layout_arguments::LayoutArguments;
-use crate::output::{csv, print_text, write_file};
+use crate::output::{csv, print_text, write_file, written};
 use crate::parse::whole;
 use crate::plan::native::arguments::{Machines, QuestionArguments, question};
 use crate::{bars, flags, paths, terminal};
@@ -60,10 +60,12 @@ const EXAMPLES: &str = "Examples:
 pub fn run(arguments: &SweepArguments) -> Result<(), Failure> {
     let (sweep, rows) = swept(arguments, &Cancel::default())?;
     match &arguments.out {
-        Some(path) => write_file("--out", path, csv(rows)?.as_bytes()),
-        None if terminal::is_for_people() => print_text(sweep_text(&sweep)?.map(flags::spelled)),
-        None => print_text(csv(rows)?),
+        Some(path) => write_file("--out", path, csv(rows)?.as_bytes())?,
+        None if terminal::is_for_people() => print_text(sweep_text(&sweep)?.map(flags::spelled))?,
+        None => print_text(csv(rows)?)?,
     }
+    written([&arguments.out, &arguments.html]);
+    Ok(())
 }
 
 /// Searches all points until that is cancelled, and draws what was found; the table, its header first.
@@ -78,8 +80,8 @@ fn swept(arguments: &SweepArguments, cancel: &Cancel) -> Result<(Sweep, Vec<Vec<
         [first, second] => (first, Some(second)),
         _ => return Err(Failure::usage("--vary: at most two numbers vary; fix the others")),
     };
-    let written = paths::asked([("--out", &arguments.out), ("--html", &arguments.html)]);
-    paths::check_described(&written, &arguments.model, &arguments.layout)?;
+    let files = paths::asked([("--out", &arguments.out), ("--html", &arguments.html)]);
+    paths::check_described(&files, &arguments.model, &arguments.layout)?;
     let question = Question { cancel: cancel.clone(), ..fixed(arguments, &variables)? };
     let sweep = bars::counting(|watch| Sweep::watched(question, first.clone(), second.cloned(), watch))?;
     let mut rows = report::rows(&sweep)?;

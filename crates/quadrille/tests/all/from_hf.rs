@@ -28,6 +28,25 @@ fn a_configuration_is_the_model_that_its_fields_say() {
     assert_eq!(plan["model"], "small-llama");
 }
 
+/// Few train on all that a long context holds: where nobody has said how much of it is meant, that is told.
+#[test]
+fn long_contexts_that_nobody_asked_for_are_told() {
+    let long = LLAMA.replace("\"max_position_embeddings\": 16", "\"max_position_embeddings\": 131072");
+    let folder = folder_with("config.json", long);
+    let told = |line: &str| {
+        let output = run(folder.path(), line);
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let note = "note: sequences have 131072 tokens, the most of the configuration; models are mostly trained with fewer, e.g. \
+                --seq-len 8192\n";
+    let price = "explain --price --from-hf config.json --grid data=2 --cluster perlmutter";
+    assert_eq!(told(price), note);
+    for said in ["--seq-len 4096", "--seq-len 131072", "--json"] {
+        assert_eq!(told(&format!("{price} {said}")), "", "{said}");
+    }
+}
+
 /// A small GPT-2 as transformers would write it, proved like any other model.
 #[test]
 fn a_configuration_is_verified() {

@@ -91,6 +91,29 @@ fn a_reserve_leaves_room() {
     assert_eq!(json(&line("--memory-reserve 25% --top 1"))["reserved_bytes"], memory / 4);
 }
 
+/// Results name no files: that they are there is told beside them, where somebody reads it.
+#[test]
+fn files_that_were_written_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = line("--fix pipe=2 --top 1 --out layout.toml --html plan.html");
+    let explain = "explain --model gpt-tiny --grid x=2 --html explained.html";
+    let sweep = "sweep --model gpt-tiny --cluster selene --vary gpus=2 --html sweep.html --out sweep.csv";
+    for (line, files) in [
+        (plan.as_str(), ["layout.toml", "plan.html"].as_slice()),
+        (explain, &["explained.html"]),
+        (sweep, &["sweep.csv", "sweep.html"]),
+    ] {
+        let told = |more: &str| {
+            let output = run(folder.path(), &format!("{line}{more}"));
+            assert!(output.status.success(), "{line}{more}: {}", String::from_utf8_lossy(&output.stderr));
+            String::from_utf8(output.stderr).unwrap()
+        };
+        let expected: String = files.iter().map(|file| format!("written to {file}\n")).collect();
+        assert_eq!(told(""), expected, "{line}");
+        assert_eq!(told(" -q"), "", "{line}");
+    }
+}
+
 /// The layout that is written is read by every command, and priced alike.
 #[test]
 fn the_best_layout_is_written_and_read() {

@@ -9,7 +9,7 @@ use quadrille_report::plan::{self as report, page_document, rows, text};
 use serde_json::Value;
 
 use crate::failure::Failure;
-use crate::output::{csv, print_json, print_text, write_file};
+use crate::output::{csv, print_json, print_text, write_file, written};
 use crate::plan::arguments::PlanArguments;
 use crate::plan::native::arguments::Machines;
 use crate::quantities::Counts;
@@ -19,7 +19,15 @@ use crate::{bars, flags, paths};
 pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     match arguments.json {
         true => print_json(&document(arguments, &Cancel::default())?),
-        false => print_text(answered(arguments, &Cancel::default(), |answer| Ok(text(answer)?.map(flags::spelled)))?),
+        false => {
+            let PlanArguments { model, layout, results, csv, .. } = arguments;
+            print_text(answered(arguments, &Cancel::default(), |answer| {
+                layout.note_length(model, answer.question.seq_len)?;
+                Ok(text(answer)?.map(flags::spelled))
+            })?)?;
+            written([&results.out, csv, &results.html]);
+            Ok(())
+        }
     }
 }
 
@@ -50,8 +58,8 @@ fn answered<T>(
         None => devices,
     };
     let several = several.filter(|gpus: &Vec<usize>| gpus.len() > 1);
-    let written = paths::asked([("--csv", &arguments.csv), ("--out", &results.out), ("--html", &results.html)]);
-    paths::check_described(&written, &arguments.model, &arguments.layout)?;
+    let files = paths::asked([("--csv", &arguments.csv), ("--out", &results.out), ("--html", &results.html)]);
+    paths::check_described(&files, &arguments.model, &arguments.layout)?;
     match &several {
         Some(gpus) if !results.pareto && question.deadline().is_some() => question = question.smallest_in_time(gpus)?,
         Some(_) if !results.pareto => {

@@ -43,7 +43,10 @@ pub struct PriceArguments {
 pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
     match arguments.json {
         true => print_json(&document(arguments)?),
-        false => print_text(priced(arguments, |report| Ok(report.text()?))?),
+        false => print_text(priced(arguments, |report| {
+            arguments.layout.note_length(&arguments.model, report.question.seq_len)?;
+            Ok(report.text()?)
+        })?),
     }
 }
 
