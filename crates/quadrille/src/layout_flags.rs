@@ -53,6 +53,31 @@ fn typed(matches: &ArgMatches, field: Field) -> Option<FieldValue> {
     }
 }
 
+/// Fields that a search chooses where nothing is said of them.
+const SEARCHED: [Field; 11] = [
+    Field::Activations,
+    Field::Linear,
+    Field::ExpertsOver,
+    Field::Microbatch,
+    Field::Schedule,
+    Field::Chunks,
+    Field::MicrobatchGroup,
+    Field::Recompute,
+    Field::Zero,
+    Field::KeepWeights,
+    Field::OverlapChunks,
+];
+
+/// A flag of a command that searches: what is searched has no other default.
+pub fn searched(flag: Arg) -> Arg {
+    if !SEARCHED.iter().any(|field| field.key() == flag.get_id().as_str()) {
+        return flag;
+    }
+    let help = flag.get_help().map(ToString::to_string).unwrap_or_default();
+    let said = help.split(" [default: ").next().unwrap_or_default();
+    flag.help(format!("{said} [default: searched]"))
+}
+
 /// The flag of offloading of a command that runs steps: its states may lie in files.
 pub fn offload_to_folder(flag: Arg) -> Arg {
     let flag = flag.value_name("none|host|DIR").help(

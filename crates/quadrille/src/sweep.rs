@@ -12,6 +12,7 @@ use quadrille_report::sweep_text;
 use crate::arguments::ModelArguments;
 use crate::failure::Failure;
 use crate::layout_arguments::LayoutArguments;
+use crate::layout_flags::searched;
 use crate::output::{csv, print_text, write_file, written};
 use crate::parse::whole;
 use crate::plan::native::arguments::{Machines, QuestionArguments, question};
@@ -20,7 +21,7 @@ use crate::{bars, flags, paths, terminal};
 /// Searches the best layout, as `plan` does, for every value of one number, or every pair of values of two. A terminal gets a
 /// table; a pipe, or the file of --out, comma-separated values with the fields of `plan --json`.
 #[derive(Debug, Args)]
-#[command(allow_negative_numbers = true, after_help = EXAMPLES)]
+#[command(allow_negative_numbers = true, after_help = EXAMPLES, mut_args(searched))]
 pub struct SweepArguments {
     #[command(flatten)]
     pub model: ModelArguments,

@@ -10,6 +10,7 @@ use super::lbnl::LbnlArguments;
 use super::native::arguments::{DOCUMENT, QuestionArguments, ResultArguments};
 use crate::arguments::ModelArguments;
 use crate::layout_arguments::LayoutArguments;
+use crate::layout_flags::searched;
 use crate::parse::whole;
 use crate::quantities::Counts;
 
@@ -35,7 +36,8 @@ pub enum Cost {
     mut_arg("layout", layout_help),
     mut_arg("model", model_help),
     mut_arg("cluster", cluster_help),
-    mut_arg("global_batch", batch_help)
+    mut_arg("global_batch", batch_help),
+    mut_args(searched)
 )]
 pub struct PlanArguments {
     #[command(flatten)]
