@@ -11,7 +11,7 @@ use crate::arguments::ModelArguments;
 use crate::layout_arguments::LayoutArguments;
 use crate::numbers::NumberArguments;
 use crate::output;
-use crate::parse::real;
+use crate::parse::{amount, real};
 use crate::quantities::reserve;
 
 /// The model where none is named.
@@ -53,8 +53,8 @@ pub struct QuestionArguments {
     /// GPUs of --pareto share the time; in a sweep each point has so much
     #[arg(long, value_name = "SECONDS", value_parser = real)]
     pub time_limit: Option<f64>,
-    /// Tokens to train on: adds days and device-hours, e.g. --tokens 300e9
-    #[arg(long, value_name = "N", value_parser = real)]
+    /// Tokens to train on: adds days and device-hours, e.g. --tokens 300e9 or --tokens 15T
+    #[arg(long, value_name = "N", value_parser = amount)]
     pub tokens: Option<f64>,
     /// Price of a device for an hour: with --tokens adds the cost
     #[arg(long, value_name = "PRICE", requires = "tokens", value_parser = real)]
