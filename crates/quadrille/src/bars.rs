@@ -1,11 +1,13 @@
 //! How far work is, for who watches.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use quadrille_run::OnPreparation;
+use quadrille_run::units::{decimal, seconds};
 use quadrille_study::{Part, Progress};
 
 use crate::launch::Launch;
@@ -20,11 +22,22 @@ pub fn bar(target: ProgressDrawTarget, length: Option<u64>, template: &str) -> P
 }
 
 fn styled(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    // Where the terminal is gone nobody misses it.
+    style.with_key("rate", |state: &ProgressState, out: &mut dyn fmt::Write| _ = out.write_str(&rate(state.per_sec())))
+}
+
+/// How fast pieces of work are done, or where one takes longer than a second, how long each takes.
+fn rate(per_second: f64) -> String {
+    match per_second {
+        0.0 => String::new(),
+        ..1.0 => format!("{} each", seconds(1.0 / per_second)),
+        _ => format!("{}/s", decimal(per_second, "").trim_end()),
+    }
 }
 
 /// How far work is, how fast it goes and how long it still takes.
-const COUNTED: &str = "{bar:24} {pos}/{len} {msg} {per_sec} (eta {eta})";
+const COUNTED: &str = "{bar:24} {pos}/{len} {msg} {rate} (eta {eta})";
 
 /// A bar of so many pieces of work, shown to who watches the first process.
 pub fn counted(launch: &Launch, length: usize) -> ProgressBar {
@@ -143,7 +156,7 @@ impl<'a> StudyBars<'a> {
         if !self.now.as_ref().is_some_and(|(shown, at, _)| (*shown, *at) == (run, part)) {
             self.clear();
         }
-        let template = "{prefix:18} {bar:16} {pos}/{len} {msg} {per_sec} (eta {eta})";
+        let template = "{prefix:18} {bar:16} {pos}/{len} {msg} {rate} (eta {eta})";
         let named = || bar(self.launch.progress(), Some(of), template).with_prefix(format!("{run}: {part}"));
         let (.., bar) = self.now.get_or_insert_with(|| (run, part, named()));
         if let Some(loss) = loss {
@@ -157,5 +170,15 @@ impl<'a> StudyBars<'a> {
         if let Some((.., bar)) = self.now.take() {
             bar.finish_and_clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_have_few_digits() {
+        assert_eq!([0.0, 0.05, 1.2566, 45678.0].map(rate), ["", "20.00 s each", "1.26/s", "45.7 K/s"]);
     }
 }

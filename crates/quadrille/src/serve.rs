@@ -1,5 +1,6 @@
 //! `quadrille serve`: the planner as a page.
 
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 
 use clap::Args;
@@ -26,11 +27,22 @@ const EXAMPLES: &str = "Examples:
   quadrille serve --port 0
   quadrille serve --host 0.0.0.0 --port 80";
 
+/// What to type where an address cannot be listened on.
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::AddrNotAvailable => {
+            "--host takes an address of this machine: 127.0.0.1, or 0.0.0.0 for all that it has"
+        }
+        ErrorKind::PermissionDenied => "--port takes one from 1024 on, or 0 for any that is free",
+        _ => "--port 0 takes one that is free",
+    }
+}
+
 /// Says where the page is, and serves it until the process is ended.
 pub fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     let ServeArguments { host, port } = *arguments;
     let listener = TcpListener::bind((host, port)).map_err(|error| {
-        Failure::run(format!("cannot listen on --host {host} --port {port}: {error}; --port 0 takes one that is free"))
+        Failure::run(format!("cannot listen on --host {host} --port {port}: {error}; {}", remedy(&error)))
     })?;
     let mut address = listener.local_addr().map_err(|error| Failure::run(format!("cannot listen: {error}")))?;
     if !host.is_loopback() {
