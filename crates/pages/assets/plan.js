@@ -33,7 +33,7 @@ function drawPlan(plan, draws = null) {
   const advised = plan.advised.index === null ? plan.advised.plan : plan.plans[plan.advised.index];
   const isAdvised = (entry) => entry === advised;
   const entries = [advised, ...plan.plans.filter((entry) => entry !== advised)];
-  const rank = (entry) => (plan.plans.includes(entry) ? plan.plans.indexOf(entry) + 1 : null);
+  const place = (entry) => (plan.plans.includes(entry) ? plan.plans.indexOf(entry) + 1 : null);
   const usable = plan.device_memory_bytes === null ? null : plan.device_memory_bytes - plan.reserved_bytes;
 
   function headline() {
@@ -68,7 +68,7 @@ function drawPlan(plan, draws = null) {
     const band = { title: "Beside the fastest", value: later, shown: beside };
     const columns = [
       { title: "Layout", value: (entry) => layoutOf(entry) + (isAdvised(entry) ? " (advised)" : "") },
-      { title: "Rank", value: rank },
+      { title: "Place", value: place },
       { title: "Step", value: (entry) => entry.time_s, text: (time) => seconds(time, 4) },
       ...(plan.error_band ? [band] : []),
       { title: "MFU", value: (entry) => entry.mfu, text: (share) => percent(share) },
@@ -127,7 +127,7 @@ function drawPlan(plan, draws = null) {
   function detail(entry) {
     // The chosen one beside the advised one and the fastest.
     const beside = [...new Set([entry, advised, plan.plans[0]])].filter(Boolean);
-    const name = (each) => (isAdvised(each) ? "advised" : `rank ${rank(each)}`);
+    const name = (each) => (isAdvised(each) ? "advised" : `place ${place(each)}`);
     const bars = (of) => beside.map((each) => ({ name: name(each), parts: of(each) }));
     const limit = usable === null ? [] : [Plot.ruleX([usable / GIB], { strokeDasharray: "4 3" })];
     return element(

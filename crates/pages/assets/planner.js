@@ -7,8 +7,8 @@ const choices = JSON.parse(document.getElementById("data").textContent);
 const FIELDS = [
   { name: "model", title: "Model", options: choices.models, start: "gpt3-175b" },
   { name: "cluster", title: "Cluster", options: choices.clusters, start: "selene" },
-  { name: "gpus", title: "Devices", kind: "numeric", start: "1024", keys: ["search.devices", "run.ranks", "search.nodes"] },
-  { name: "global_batch", title: "Sequences a step", kind: "numeric", start: "1536", keys: ["layout.global_batch"] },
+  { name: "gpus", title: "Devices", kind: "numeric", start: "1024", hint: "1024", keys: ["search.devices", "run.ranks", "search.nodes"] },
+  { name: "global_batch", title: "Sequences a step", kind: "numeric", start: "1536", hint: "2 for each device", keys: ["layout.global_batch"] },
   { name: "seq_len", title: "Tokens a sequence", kind: "numeric", hint: "the model's", keys: ["layout.seq_len", "model.seq_len"] },
   { name: "framework", title: "Framework", options: choices.frameworks, start: "megatron", keys: ["search.framework"] },
   { name: "products", title: "Products in", options: ["", ...choices.products], none: "16 bits", keys: ["search.products"] },
