@@ -9,7 +9,7 @@ use quadrille_plan::native::{Answer, Bound, Cancel, Question, TOLERANCE, Wanted}
 use quadrille_report::plan::{asked_document, drawing};
 use quadrille_run::{BudgetSpec, SaidLayout, SearchSpec, layout_of_json};
 use quadrille_spec::{Cluster, Field, LayoutFile, Model};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 /// Sequences of a step at most: a layout of more passes takes seconds to price, and nobody can end that.
@@ -21,7 +21,8 @@ const MOMENT: Duration = Duration::from_millis(40);
 /// Layouts that the page shows.
 const TOP: usize = 10;
 
-/// The fields of the page's question, as they were typed; those that say nothing are left out.
+/// The fields of the page's question, as they were typed; those that say nothing are left out. Who writes them without the page may
+/// write numbers as numbers.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Asked {
@@ -29,22 +30,45 @@ pub(crate) struct Asked {
     /// The text of a `config.json`, in place of `model`.
     config: Option<String>,
     cluster: Option<String>,
+    #[serde(default, deserialize_with = "typed")]
     gpus: Option<String>,
+    #[serde(default, deserialize_with = "typed")]
     global_batch: Option<String>,
+    #[serde(default, deserialize_with = "typed")]
     seq_len: Option<String>,
     framework: Option<String>,
     products: Option<String>,
+    #[serde(default, deserialize_with = "typed")]
     max_x: Option<String>,
+    #[serde(default, deserialize_with = "typed")]
     max_pipe: Option<String>,
     reserve: Option<String>,
+    #[serde(default, deserialize_with = "typed")]
     tokens: Option<String>,
+    #[serde(default, deserialize_with = "typed")]
     days: Option<String>,
+    #[serde(default, deserialize_with = "typed")]
     price_per_hour: Option<String>,
     /// By how much longer than the fastest step that of a simpler layout may be which is advised.
     slower: Option<String>,
     /// Whether the best that a moment finds is wanted now: the whole answer where that is all there is to find.
     #[serde(default)]
     first: bool,
+}
+
+/// Reads a number as it is typed, or as JSON has it.
+fn typed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "write a number, e.g. 64 or \"64\"")]
+    enum Typed {
+        Text(String),
+        Number(serde_json::Number),
+    }
+    let typed = Option::<Typed>::deserialize(deserializer)?;
+    Ok(typed.map(|typed| match typed {
+        Typed::Text(text) => text,
+        Typed::Number(number) => number.to_string(),
+    }))
 }
 
 /// A layout of an answer, which is to be drawn.
@@ -193,6 +217,20 @@ mod tests {
         assert!(best["cost"].as_f64().unwrap() > 0.0 && document["reserved_bytes"].as_u64().unwrap() > 4_000_000_000);
         assert_eq!(document["exports"].as_array().unwrap().len(), 5);
         assert!(document["explanation"]["sensitivities"].is_array());
+    }
+
+    #[test]
+    fn numbers_are_read_as_text_and_as_numbers() {
+        let text = r#"{"model":"gpt2-124m","gpus":"8","global_batch":"64","tokens":"3e11","days":"2.5","max_x":"2"}"#;
+        let numbers = r#"{"model":"gpt2-124m","gpus":8,"global_batch":64,"tokens":300000000000,"days":2.5,"max_x":2}"#;
+        let [text, numbers] = [text, numbers].map(|said| {
+            let question = asked(said).question().unwrap();
+            (question.devices, question.global_batch, question.tokens)
+        });
+        assert_eq!(text, numbers);
+        assert_eq!(asked(r#"{"gpus":null}"#), Asked::default());
+        let refused = serde_json::from_str::<Asked>(r#"{"gpus":[8]}"#).unwrap_err().to_string();
+        assert!(refused.contains("write a number, e.g. 64"), "{refused}");
     }
 
     #[test]

@@ -68,6 +68,8 @@ fn router(bound: IpAddr) -> Router {
         .route("/", get(planner))
         .route("/plan", post(plan))
         .route("/layout", post(layout))
+        .method_not_allowed_fallback(other_method)
+        .fallback(nowhere)
         .layer(from_fn_with_state(bound, host::check))
         .layer(map_response(careful))
         .layer(DefaultBodyLimit::max(LONGEST))
@@ -113,6 +115,17 @@ async fn layout(State(searches): State<Arc<Searches>>, chosen: Result<Json<Chose
         Ok(Json(chosen)) => searches.run(move |cancel| Ok(chosen.drawn(&cancel)?.to_string())).await,
         Err(rejection) => unread(&rejection),
     }
+}
+
+/// The answer where nothing is.
+async fn nowhere() -> Response {
+    refusal(StatusCode::NOT_FOUND, "there is nothing here: the page is at /, and questions go to /plan and /layout")
+}
+
+/// The answer to what is asked in another way than it is answered.
+async fn other_method() -> Response {
+    let reason = "the page at / is read by GET, and questions to /plan and /layout are asked by POST";
+    refusal(StatusCode::METHOD_NOT_ALLOWED, reason)
 }
 
 /// A question that is none.

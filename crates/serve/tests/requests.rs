@@ -136,8 +136,8 @@ fn what_is_no_question_is_refused_with_a_reason() {
             "413",
             "262144 bytes",
         ),
-        ("GET /plan", JSON, String::new(), "405", ""),
-        ("GET /Cargo.toml", JSON, String::new(), "404", ""),
+        ("GET /plan", JSON, String::new(), "405", "asked by POST"),
+        ("GET /Cargo.toml", JSON, String::new(), "404", "the page is at /"),
     ] {
         let answer = sent(address, request, kind, &body);
         assert!(
