@@ -156,18 +156,16 @@ pub fn refused(answer: &Answer) -> Text {
 /// A reserve of more than a device has.
 pub fn headline(question: &Question, setting: &Setting) -> Result<String, SpecError> {
     let device = question.cluster.device.as_ref().map_or("devices", |device| device.name.as_str());
-    let reserved = match question.reserved()? {
-        0 => String::new(),
-        reserved => match question.reserve {
-            Reserve::Runs(part) => {
-                format!(
-                    ", {} of each kept free so that {}% of runs fit",
-                    bytes(reserved),
-                    (1000.0 * part).round() / 10.0
-                )
+    let reserved = match (question.cluster.device_memory, question.reserved()?) {
+        (None, _) => String::new(),
+        (Some(memory), 0) => format!(", with {} of memory each", bytes(memory)),
+        (Some(memory), reserved) => {
+            let kept = format!(", {} of the {} of each kept free", bytes(reserved), bytes(memory));
+            match question.reserve {
+                Reserve::Runs(part) => kept + &format!(" so that {}% of runs fit", (1000.0 * part).round() / 10.0),
+                _ => kept,
             }
-            _ => format!(", {} of each kept free", bytes(reserved)),
-        },
+        }
     };
     let pruned = |sparsity| format!(", {sparsity} of its blocks' matrices pruned, as if every tile kept as many");
     let pruned = setting.framework.sparsity.map(pruned);
