@@ -28,12 +28,13 @@ const EXAMPLES: &str = "Examples:
   quadrille serve --host 0.0.0.0 --port 80";
 
 /// What to type where an address cannot be listened on.
-fn remedy(error: &io::Error) -> &'static str {
+fn remedy(error: &io::Error, port: u16) -> &'static str {
     match error.kind() {
         ErrorKind::AddrNotAvailable => {
             "--host takes an address of this machine: 127.0.0.1, or 0.0.0.0 for all that it has"
         }
         ErrorKind::PermissionDenied => "--port takes one from 1024 on, or 0 for any that is free",
+        _ if port == 0 => "try another --host",
         _ => "--port 0 takes one that is free",
     }
 }
@@ -42,7 +43,7 @@ fn remedy(error: &io::Error) -> &'static str {
 pub fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     let ServeArguments { host, port } = *arguments;
     let listener = TcpListener::bind((host, port)).map_err(|error| {
-        Failure::run(format!("cannot listen on --host {host} --port {port}: {error}; {}", remedy(&error)))
+        Failure::run(format!("cannot listen on --host {host} --port {port}: {error}; {}", remedy(&error, port)))
     })?;
     let mut address = listener.local_addr().map_err(|error| Failure::run(format!("cannot listen: {error}")))?;
     if !host.is_loopback() {

@@ -99,9 +99,9 @@ fn files_that_were_written_are_told() {
     let explain = "explain --model gpt-tiny --grid x=2 --html explained.html";
     let sweep = "sweep --model gpt-tiny --cluster selene --vary gpus=2 --html sweep.html --out sweep.csv";
     for (line, files) in [
-        (plan.as_str(), ["layout.toml", "plan.html"].as_slice()),
-        (explain, &["explained.html"]),
-        (sweep, &["sweep.csv", "sweep.html"]),
+        (plan.as_str(), vec!["layout.toml", "plan.html"]),
+        (explain, vec!["explained.html"]),
+        (sweep, vec!["sweep.csv", "sweep.html"]),
     ] {
         let told = |more: &str| {
             let output = run(folder.path(), &format!("{line}{more}"));
