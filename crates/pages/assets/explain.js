@@ -96,7 +96,8 @@ function memoryBars({ passes, peak_bytes: peak }) {
 
 /** The elements that show a layout, the document of `explain --html`. */
 function drawExplained(document) {
-  const { lesson, ledger, layout, model } = document;
+  const { lesson, ledger, layout, model, numbers, device_memory_bytes: room } = document;
+  const peak = lesson.memory.peak_bytes;
   const layers = [...new Set(lesson.moves.flatMap(({ layers }) => layers))];
   const passes = ["forward", "backward", "weight gradients", "update", "before each pass"];
   const sent = lesson.moves.reduce((sum, { wire_bytes: bytes, layers }) => sum + bytes * layers.length, 0);
@@ -159,13 +160,13 @@ function drawExplained(document) {
 
   return [
     element("h1", {}, `${model.name} on ${plain(lesson.mesh.ranks)} ${lesson.mesh.ranks === 1 ? "rank" : "ranks"}`),
-    element("p", { class: "soft" }, lesson.mesh.axes.length ? `grid ${lesson.mesh.axes.map(({ axis, size }) => `${axis}=${size}`).join(", ")}; ${layout.schedule} schedule; ${layout.activations} activations; overlap ${layout.overlap}; ${layout.dtype}` : "serial"),
+    element("p", { class: "soft" }, lesson.mesh.axes.length ? `grid ${lesson.mesh.axes.map(({ axis, size }) => `${axis}=${size}`).join(", ")}; ${layout.schedule} schedule; ${layout.activations} activations; overlap ${layout.overlap}; ${numbers}` : "serial"),
     element(
       "div",
       { class: "facts" },
       fact("Looked at", `rank ${lesson.rank}`, `stage ${lesson.stage}, ${lesson.layer}`),
       fact("Sent in a step", bytes(sent), "by this rank"),
-      fact("Memory", bytes(lesson.memory.peak_bytes), "at most"),
+      fact("Memory", bytes(peak), room && peak > room ? `at most: more than the ${bytes(room)} of a device` : "at most"),
       fact("Work", short(Object.values(ledger.flops).reduce((sum, each) => sum + each, 0)), "FLOP of products and attention"),
       lesson.timeline ? fact("Step", seconds(lesson.timeline.step_s), "simulated") : null,
     ),

@@ -69,13 +69,13 @@ pub struct ExplainArguments {
     pub price: PriceArguments,
 }
 
-/// The layout that is said, and what runs it, `usual` where nothing is said. What gradients of other frameworks than this program's
+/// The layout that is said, and what runs it: what the layout file was planned for, or `usual`, where nothing is said. What gradients of other frameworks than this program's
 /// engine are summed in is theirs, and no choice of a layout.
 pub fn open(arguments: &ExplainArguments, usual: &str) -> Result<(OpenLayout, Framework), Failure> {
     let said = arguments.layout.said(arguments.dtype);
     let choices = said.choices.over(&said.read()?);
-    let (name, numbers) = (arguments.price.framework.as_deref().unwrap_or(usual), arguments.price.numbers.said());
-    let framework = framework(Some(name), arguments.dtype, arguments.sparsity, numbers, &choices)?;
+    let (name, numbers) = (arguments.price.framework.as_deref(), arguments.price.numbers.said());
+    let framework = framework(name, usual, arguments.dtype, arguments.sparsity, numbers, &choices)?;
     let said = match framework.is_own() {
         true => said,
         false => SaidLayout { choices: said.choices.without(Field::Gradients), ..said },
@@ -149,6 +149,7 @@ fn explained<T>(
         },
         width: columns.map_or(NARROW, |columns| columns.clamp(NARROWEST, WIDEST)),
         simulation: simulation.as_ref(),
+        device_memory: typed.cluster.device_memory.filter(|_| named),
         timeline: machine.is_asked(),
     };
     if let Some(path) = &arguments.html {

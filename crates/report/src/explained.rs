@@ -3,12 +3,13 @@
 use quadrille_cost::native::Framework;
 use quadrille_cost::simulation::Simulation;
 use quadrille_run::layout_json;
+use quadrille_run::units::bytes;
 use quadrille_step::{Shown, StepError, StepProgram, predict, predict_rank, print_part};
 use serde_json::{Map, Value, json};
 
 use crate::lesson::{Chosen, Lesson};
 use crate::recomputation::Recomputation;
-use crate::summary::summary;
+use crate::summary::{numbers, summary};
 use crate::{Text, crowds::crowds, ledger, simulation};
 
 /// A program, and what is told of it.
@@ -31,6 +32,8 @@ pub struct Explained<'a> {
     pub width: usize,
     /// Its step on a machine.
     pub simulation: Option<&'a Simulation>,
+    /// Bytes of a device of the machine that was named, if one was.
+    pub device_memory: Option<u64>,
     /// Whether the simulated step is told by itself; else what is hidden in it.
     pub timeline: bool,
 }
@@ -75,7 +78,9 @@ impl Explained<'_> {
     /// What a page shows: the lesson with what is explained, and the rank's ledger.
     pub fn page_document(&self) -> Value {
         let mut document = self.head();
-        document.insert("summary".to_owned(), json!(summary(self.program).lines().collect::<Vec<_>>()));
+        document.insert("summary".to_owned(), json!(summary(self.program, self.framework).lines().collect::<Vec<_>>()));
+        document.insert("numbers".to_owned(), json!(numbers(self.framework)));
+        document.insert("device_memory_bytes".to_owned(), json!(self.device_memory));
         document.insert("ledger".to_owned(), json!(predict_rank(self.program, self.chosen.rank)));
         document.insert("lesson".to_owned(), json!(self.lesson()));
         Value::Object(document)
@@ -83,7 +88,19 @@ impl Explained<'_> {
 
     fn head(&self) -> Map<String, Value> {
         let StepProgram { model, layout, .. } = self.program;
-        [("model".to_owned(), json!(model)), ("layout".to_owned(), layout_json(layout))].into_iter().collect()
+        let head =
+            [("framework", json!(self.framework.name)), ("model", json!(model)), ("layout", layout_json(layout))];
+        head.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+    }
+
+    /// A note, where so many bytes are more than a device of the machine has.
+    fn excess(&self, peak: u64) -> String {
+        match self.device_memory {
+            Some(has) if peak > has => {
+                format!("note: {} are more than the {} that a device has\n", bytes(peak), bytes(has))
+            }
+            _ => String::new(),
+        }
     }
 
     /// What can be learned from it.
@@ -106,13 +123,17 @@ impl Explained<'_> {
             text.extend(chosen.map(|rank| self.ledger(rank)));
         }
         if !self.operations && !self.ledgers {
-            text += summary(self.program);
+            text += summary(self.program, self.framework);
             if !self.timeline {
                 let lesson = self.lesson();
                 text += lesson.mesh_text(self.width);
                 text += lesson.layer_text(self.width);
+                if self.shown.layer.is_none() {
+                    text += lesson.others_text(self.width);
+                }
                 text += self.ledger(self.chosen.rank);
                 text += lesson.memory_text(self.width);
+                text += self.excess(lesson.memory.peak_bytes);
                 text.extend(self.recomputation()?.map(|memory| memory.text()));
             }
         }

@@ -35,7 +35,7 @@ pub fn text(simulation: &Simulation, layout: &Layout, width: usize) -> Text {
     let header = ["stage", "computes", "waits for collectives"].into_iter().chain(copies);
     let header: Vec<&str> = header.chain(["waits for stages", "of it the update"]).collect();
     let head = format!(
-        "\nsimulated step {}, bubble {:.1}% of all other time\n",
+        "\nsimulated step {}, bubble {:.1}% of all other time, in the mean of all stages\n",
         seconds(simulation.step_seconds),
         100.0 * simulation.bubble(),
     );

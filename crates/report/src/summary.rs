@@ -1,5 +1,6 @@
 //! Models and layouts in a few lines.
 
+use quadrille_cost::native::Framework;
 use quadrille_run::Prepared;
 use quadrille_run::units::decimal;
 use quadrille_spec::{
@@ -11,7 +12,7 @@ use quadrille_step::{Parameter, StageProgram, StepProgram};
 /// What a run that is ready to begin will train, on what, and from where.
 pub fn announcement(run: &Prepared) -> String {
     let source = run.source();
-    let mut text = summary(&run.program);
+    let mut text = summary(&run.program, &Framework::QUADRILLE.in_types_of(&run.program.layout));
     if let Some(device) = run.device() {
         text += &format!("{:<8}{device}\n", "device");
     }
@@ -28,8 +29,8 @@ pub fn announcement(run: &Prepared) -> String {
     text
 }
 
-/// Model and layout in a few lines.
-pub fn summary(program: &StepProgram) -> String {
+/// Model and layout in a few lines, as the framework runs it.
+pub fn summary(program: &StepProgram, framework: &Framework) -> String {
     let (model, layout) = (&program.model, &program.layout);
     let rows = [
         ("model", Some(sizes(model))),
@@ -56,12 +57,22 @@ pub fn summary(program: &StepProgram) -> String {
                 layout.microbatch
             )),
         ),
-        ("layout", Some(format!("{} activations, overlap {}, {}", layout.activations, layout.overlap, layout.dtype))),
+        (
+            "layout",
+            Some(format!("{} activations, overlap {}, {}", layout.activations, layout.overlap, numbers(framework))),
+        ),
         ("also", unusual(model, layout)),
         ("pruned", pruned(program)),
     ];
     let told = rows.into_iter().filter_map(|(name, text)| Some(format!("{name:<8}{}\n", text?)));
     told.collect()
+}
+
+/// What values are stored in, and of other frameworks than this program's engine by which.
+pub fn numbers(framework: &Framework) -> String {
+    let products = framework.numbers.products.map_or(String::new(), |format| format!(" with products in {format}"));
+    let whose = if framework.is_own() { String::new() } else { format!(", by {}", framework.name) };
+    format!("{}{products}{whose}", framework.dtype)
 }
 
 /// The order of the axes of several ranks, if there are some.

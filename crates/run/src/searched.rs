@@ -80,7 +80,9 @@ impl SearchSpec {
         if per_node == Some(0) {
             return Err(SpecError::invalid("per-node", 0, "it must be at least 1", "give a positive number").into());
         }
-        let framework = framework(self.framework.as_deref(), layout.dtype, self.sparsity, self.numbers, &said)?;
+        let usual = Framework::MEGATRON.name;
+        let name = self.framework.as_deref();
+        let framework = framework(name, usual, layout.dtype, self.sparsity, self.numbers, &said)?;
         let mut space = self.space(&said)?;
         if space.bucket.is_some() && !framework.is_own() {
             return Err(Refusal::new(format!(
@@ -167,18 +169,22 @@ impl SearchSpec {
     }
 }
 
-/// What trains, in the types that were said, a model that is pruned so; Megatron-LM where nothing else was.
+/// What trains, in the types that were said, a model that is pruned so. Where nobody names it, it is what the layout was planned for,
+/// else the `usual` one.
 ///
 /// # Errors
 /// No such framework; types that it does not take; one that knows of no pruned models.
 pub fn framework(
     name: Option<&str>,
+    usual: &str,
     dtype: Option<ElementType>,
     sparsity: Option<Sparsity>,
     numbers: Numbers,
     said: &LayoutFile,
 ) -> Result<Framework, RunError> {
-    let framework = Framework::by_name(name.unwrap_or(Framework::MEGATRON.name))?;
+    let planned = said.planned().filter(|_| name.is_none());
+    let framework = Framework::by_name(name.or(planned.map(|planned| planned.framework.as_str())).unwrap_or(usual))?;
+    let numbers = numbers.over(planned.map_or(Ok(Numbers::default()), Numbers::planned)?);
     let gradients = said.get(Field::Gradients);
     if framework.is_own() {
         check_stored(numbers)?;
@@ -208,7 +214,7 @@ pub fn framework(
     }
     let mut request = LayoutRequest::new("x=1".parse()?, 1);
     gradients.map_or(Ok(()), |gradients| Field::Gradients.set(&mut request, gradients))?;
-    let gradients = request.gradients;
+    let gradients = request.gradients.or(numbers.gradients);
     if let Some(gradients) = gradients.filter(|gradients| *gradients == ElementType::F64) {
         let rule = format!("{} sums gradients of weights in f32 or in 16 bits", framework.name);
         return Err(SpecError::invalid("`layout.gradients`", gradients, rule, "give f32 or bf16").into());

@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::{Error, MapAccess, Visitor};
+use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
-    Axis, Dispatch, ElementType, Field, FieldValue, Layout, LayoutRequest, Linear, Model, Offload, Schedule, SpecError,
-    toml_text,
+    Axis, Dispatch, ElementType, Field, FieldValue, Layout, LayoutRequest, Linear, Model, Offload, Planned, Schedule,
+    SpecError, toml_text,
 };
 
 /// The fields of a layout that a file says. Each is written as on the command line, and may be left out; unknown fields
-/// are errors.
+/// are errors. A table `planned` says what the layout was planned for.
 ///
 /// ```
 /// use quadrille_spec::{Field, LayoutFile};
@@ -27,6 +28,7 @@ use crate::{
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LayoutFile {
     said: BTreeMap<Field, FieldValue>,
+    planned: Option<Planned>,
 }
 
 impl LayoutFile {
@@ -51,7 +53,7 @@ impl LayoutFile {
             Field::Gradients => layout.gradients != layout.dtype.real().into(),
             _ => true,
         });
-        Self { said: said.map(|field| (field, field.of(layout))).collect() }
+        Self { said: said.map(|field| (field, field.of(layout))).collect(), planned: None }
     }
 
     /// What is said of a field.
@@ -70,6 +72,17 @@ impl LayoutFile {
     /// Every field of which something is said, with it.
     pub fn iter(&self) -> impl Iterator<Item = (Field, &FieldValue)> {
         self.said.iter().map(|(field, value)| (*field, value))
+    }
+
+    /// What the layout was planned for, where the file says it.
+    pub fn planned(&self) -> Option<&Planned> {
+        self.planned.as_ref()
+    }
+
+    /// The same, planned for this.
+    #[must_use]
+    pub fn planned_for(self, planned: Planned) -> Self {
+        Self { planned: Some(planned), ..self }
     }
 
     /// The same, and a field has this value.
@@ -94,6 +107,7 @@ impl LayoutFile {
             [Field::Bucket, Field::OptimizerOverlap].iter().for_each(|field| _ = both.said.remove(field));
         }
         both.said.extend(self.said.clone());
+        both.planned = self.planned.clone().or(both.planned);
         both
     }
 
@@ -140,7 +154,10 @@ impl LayoutFile {
 
 impl Serialize for LayoutFile {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.iter().map(|(field, value)| (field.key(), value)))
+        let mut map = serializer.serialize_map(None)?;
+        self.iter().try_for_each(|(field, value)| map.serialize_entry(field.key(), value))?;
+        self.planned.iter().try_for_each(|planned| map.serialize_entry(Planned::KEY, planned))?;
+        map.end()
     }
 }
 
@@ -157,6 +174,12 @@ impl<'de> Deserialize<'de> for LayoutFile {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<LayoutFile, A::Error> {
                 let mut file = LayoutFile::default();
                 while let Some(Key(field)) = map.next_key()? {
+                    let Some(field) = field else {
+                        if file.planned.replace(map.next_value()?).is_some() {
+                            return Err(A::Error::duplicate_field(Planned::KEY));
+                        }
+                        continue;
+                    };
                     let Some(value) = map.next_value_seed(field.kind())? else { continue };
                     if file.said.insert(field, value).is_some() {
                         return Err(A::Error::duplicate_field(field.key()));
@@ -169,14 +192,17 @@ impl<'de> Deserialize<'de> for LayoutFile {
     }
 }
 
-/// A field by its key.
-struct Key(Field);
+/// A field by its key; `None`: the table of what was planned for.
+struct Key(Option<Field>);
 
 impl<'de> Deserialize<'de> for Key {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let key = String::deserialize(deserializer)?;
+        if key == Planned::KEY {
+            return Ok(Self(None));
+        }
         let field = Field::ALL.into_iter().find(|field| field.key() == key);
-        field.map(Self).ok_or_else(|| D::Error::unknown_field(&key, &Field::KEYS))
+        field.map(|field| Self(Some(field))).ok_or_else(|| D::Error::unknown_field(&key, &Field::KEYS))
     }
 }
 
@@ -203,6 +229,28 @@ mod tests {
             assert_eq!(read(&LayoutFile::of(&layout).to_toml().unwrap()), layout);
             assert_eq!(LayoutFile::of(&layout).validate(&model).unwrap(), layout);
         }
+    }
+
+    #[test]
+    fn what_was_planned_for_is_kept_beside_the_layout() {
+        let text = "grid = 'x=2'\nglobal_batch = 4\n[planned]\nframework = 'megatron'\nproducts = 'fp8'";
+        let file = LayoutFile::from_toml(text).unwrap();
+        let planned =
+            Planned { framework: "megatron".to_owned(), products: Some("fp8".to_owned()), ..Planned::default() };
+        assert_eq!(file.planned(), Some(&planned));
+        assert_eq!(LayoutFile::from_toml(&file.to_toml().unwrap()).unwrap(), file);
+        let model = Model::gpt(8, 48, 4, 101, 32);
+        let layout = file.validate(&model).unwrap();
+        assert_eq!(LayoutFile::of(&layout).planned(), None);
+        // What is said last wins, and choices alone leave it.
+        let flags = LayoutFile::from_toml("microbatch = 1").unwrap();
+        assert_eq!(flags.over(&file).planned(), Some(&planned));
+        let other = Planned { framework: "fsdp".to_owned(), ..Planned::default() };
+        assert_eq!(flags.planned_for(other.clone()).over(&file).planned(), Some(&other));
+        let message = |text| LayoutFile::from_toml(text).unwrap_err().to_string();
+        let unknown = message("[planned]\nframework = 'fsdp'\nfloors = 2");
+        assert!(unknown.contains("unknown field `floors`"), "{unknown}");
+        assert!(message("[planned]\nproducts = 'fp8'").contains("missing field `framework`"));
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod measured;
 mod memory;
 mod narrow;
 mod network;
+mod planned;
 mod practiced;
 mod price;
 mod problem;

@@ -121,3 +121,9 @@ impl fmt::Display for NarrowFormat {
         f.write_str(Self::ALL.iter().find(|(_, format)| format == self).map_or("", |(name, _)| name))
     }
 }
+
+impl fmt::Display for Moments {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(Self::ALL.iter().find(|(_, moments)| moments == self).map_or("", |(name, _)| name))
+    }
+}

@@ -305,12 +305,12 @@ impl Question {
         self.setting()?.layout(&ranked.candidate)
     }
 
-    /// The same as a file, [`LayoutFile`].
+    /// The same as a file, [`LayoutFile`], which keeps what it was planned for.
     ///
     /// # Errors
     /// None for what a search of this question has found.
     pub fn layout_file(&self, ranked: &Ranked) -> Result<String, SpecError> {
-        LayoutFile::of(&self.layout(ranked)?).to_toml()
+        LayoutFile::of(&self.layout(ranked)?).planned_for(self.framework.planned()).to_toml()
     }
 }
 

@@ -28,20 +28,39 @@ impl Lesson {
         if all.is_empty() {
             return text + "no communication\n";
         }
-        let mut passes: Vec<&'static str> = Vec::new();
-        for told in &all {
-            if !passes.contains(&told.pass) {
-                passes.push(told.pass);
+        text + stories(&self.layer, &all, width)
+    }
+
+    /// The collectives of the rank's other layers, with their reasons: those of layers that move all the same once, and nothing of
+    /// those that move what the layer does.
+    pub fn others_text(&self, width: usize) -> Text {
+        let of = |layer: &str| -> Vec<&Move> {
+            self.moves.iter().filter(|told| told.layers.iter().any(|each| each == layer)).collect()
+        };
+        let mut layers: Vec<&str> = Vec::new();
+        for layer in self.moves.iter().flat_map(|told| &told.layers) {
+            if !layers.contains(&layer.as_str()) {
+                layers.push(layer);
             }
         }
-        for pass in passes {
-            text += "\n";
-            text += Text::heading(&format!("{} · {pass}: what is sent in a step, and why", self.layer));
-            let of_pass: Vec<&Move> = all.iter().copied().filter(|told| told.pass == pass).collect();
-            for same in alike(&of_pass) {
-                text += told(&same, width);
+        let mut groups: Vec<(Vec<&Move>, Vec<&str>)> = vec![(of(&self.layer), Vec::new())];
+        for layer in layers {
+            let moves = of(layer);
+            let is_same = |(others, _): &&mut (Vec<&Move>, _)| {
+                others.len() == moves.len() && others.iter().zip(&moves).all(|(a, b)| std::ptr::eq(*a, *b))
+            };
+            match groups.iter_mut().find(is_same) {
+                Some((_, same)) => same.push(layer),
+                None => groups.push((moves, vec![layer])),
             }
         }
+        let others = groups[1..].iter().map(|(moves, layers)| match layers.as_slice() {
+            [one] => stories(one, moves, width),
+            [first, more @ ..] => stories(&format!("{first} and {} more", more.len()), moves, width),
+            [] => Text::new(),
+        });
+        let mut text = Text::new();
+        text.extend(others);
         text
     }
 
@@ -49,6 +68,26 @@ impl Lesson {
     pub fn memory_text(&self, width: usize) -> Text {
         Text::from("\n") + self.memory.text(NAMES, width)
     }
+}
+
+/// What layers move in each pass, and why.
+fn stories(layers: &str, moves: &[&Move], width: usize) -> Text {
+    let mut passes: Vec<&'static str> = Vec::new();
+    for told in moves {
+        if !passes.contains(&told.pass) {
+            passes.push(told.pass);
+        }
+    }
+    let mut text = Text::new();
+    for pass in passes {
+        text += "\n";
+        text += Text::heading(&format!("{layers} · {pass}: what is sent in a step, and why"));
+        let of_pass: Vec<&Move> = moves.iter().copied().filter(|told| told.pass == pass).collect();
+        for same in alike(&of_pass) {
+            text += told(&same, width);
+        }
+    }
+    text
 }
 
 /// Moves that are told together: of one kind over the same ranks in a pass, for one reason.

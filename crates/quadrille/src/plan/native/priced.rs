@@ -24,7 +24,7 @@ pub struct PriceArguments {
     /// would give
     #[arg(long, conflicts_with_all = OTHERS)]
     pub price: bool,
-    /// What trains, as in `plan` [default: megatron with --price, else quadrille]
+    /// What trains, as in `plan` [default: what the layout file was planned for, else megatron with --price and quadrille without]
     #[arg(long, value_name = "NAME")]
     pub framework: Option<String>,
     #[command(flatten)]
