@@ -31,6 +31,31 @@ pub struct Change {
     pub memory: Memory,
 }
 
+/// What is changed.
+enum What {
+    /// In words.
+    Said(String),
+    /// The size of microbatches: the best of all.
+    Microbatch,
+    /// The schedule, with the best number of chunks.
+    Schedule,
+}
+
+impl What {
+    /// In words, from a layout to another.
+    fn told(self, from: &Candidate, to: &Candidate) -> String {
+        let schedule = |candidate: &Candidate| match candidate.chunks {
+            1 => candidate.schedule.to_string(),
+            chunks => format!("{} with {chunks} chunks", candidate.schedule),
+        };
+        match self {
+            Self::Said(what) => what,
+            Self::Microbatch => format!("microbatch {} instead of {}", to.microbatch, from.microbatch),
+            Self::Schedule => format!("{} instead of {}", schedule(to), schedule(from)),
+        }
+    }
+}
+
 /// A layout that a change can mean, with a lower bound of its seconds.
 struct Variant {
     least: f64,
@@ -80,15 +105,16 @@ impl Setting<'_> {
             let legal = variants.into_iter().filter(|variant| runs(variant) && rules.check(variant).is_ok());
             (what, legal.collect())
         });
-        self.best_of_each(&Pool::new(&problem), variants.collect(), cancel)
+        self.best_of_each(candidate, &Pool::new(&problem), variants.collect(), cancel)
     }
 
     /// The fastest changes, each the best of the layouts that it can mean: those that bounds say are fastest are priced, until
     /// the others cannot be among them.
     fn best_of_each(
         &self,
+        from: &Candidate,
         pool: &Pool,
-        meant: Vec<(String, Vec<Candidate>)>,
+        meant: Vec<(What, Vec<Candidate>)>,
         cancel: &Cancel,
     ) -> Result<Vec<Change>, PriceError> {
         let priced = |candidates: &[Candidate]| {
@@ -128,38 +154,40 @@ impl Setting<'_> {
             }
         }
         let found = meant.into_iter().zip(best.0);
-        let mut found: Vec<(String, Ranked)> =
+        let mut found: Vec<(What, Ranked)> =
             found.filter_map(|((what, _), ranked)| ranked.map(|ranked| (what, ranked))).collect();
         found.sort_by(|(_, a), (_, b)| a.order(b));
-        let change = |(what, Ranked { candidate, price })| {
+        let change = |(what, Ranked { candidate, price }): (What, Ranked)| {
             let Price { seconds, memory, .. } = price;
-            Change { what, candidate, seconds, memory }
+            Change { what: what.told(from, &candidate), candidate, seconds, memory }
         };
         Ok(found.into_iter().take(PRICED).map(change).collect())
     }
 
-    /// Changes in words, each with the layouts that it can mean.
-    fn variants(&self, from: &Candidate) -> Vec<(String, Vec<Candidate>)> {
-        let mut all = self.moved_factors(from);
-        all.extend(self.other_places(from));
+    /// Changes, each with the layouts that it can mean.
+    fn variants(&self, from: &Candidate) -> Vec<(What, Vec<Candidate>)> {
+        let said = |(what, variants)| (What::Said(what), variants);
+        let mut all: Vec<(What, Vec<Candidate>)> = self.moved_factors(from).into_iter().map(said).collect();
+        all.extend(self.other_places(from).into_iter().map(said));
+        let space = Space::default();
+        let others = |variants: &mut dyn Iterator<Item = Candidate>| -> Vec<Candidate> {
+            variants.filter(|variant| variant != from).collect()
+        };
+        let microbatches = divisors(self.global_batch / from.batch_shares()).into_iter();
+        let of_microbatch = |microbatch| Candidate { microbatch, ..*from };
+        all.push((What::Microbatch, others(&mut microbatches.map(of_microbatch))));
+        let schedules = space.schedules(self.model.layers(), from.size(Axis::Pipe));
+        for kind in &space.schedules {
+            let of_kind = schedules.iter().filter(|(schedule, _)| schedule == kind);
+            let with =
+                |(schedule, chunks): &(Schedule, usize)| Candidate { schedule: *schedule, chunks: *chunks, ..*from };
+            all.push((What::Schedule, others(&mut of_kind.map(with))));
+        }
         let mut add = |what: String, variant: Candidate| {
             if variant != *from {
-                all.push((what, vec![variant]));
+                all.push((What::Said(what), vec![variant]));
             }
         };
-        let space = Space::default();
-        for microbatch in divisors(self.global_batch / from.batch_shares()) {
-            let what = format!("microbatch {} instead of {}", microbatch, from.microbatch);
-            add(what, Candidate { microbatch, ..*from });
-        }
-        for (schedule, chunks) in space.schedules(self.model.layers(), from.size(Axis::Pipe)) {
-            let name = |schedule, chunks| match chunks {
-                1 => format!("{schedule}"),
-                _ => format!("{schedule} with {chunks} chunks"),
-            };
-            let what = format!("{} instead of {}", name(schedule, chunks), name(from.schedule, from.chunks));
-            add(what, Candidate { schedule, chunks, ..*from });
-        }
         for recompute in &space.recompute {
             let keep_communicated = from.keep_communicated && *recompute != Recompute::None;
             let what = format!("recompute {recompute} instead of {}", from.recompute);
