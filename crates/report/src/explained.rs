@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::lesson::{Chosen, Lesson};
 use crate::recomputation::Recomputation;
-use crate::summary::{numbers, summary};
+use crate::summary::{numbers, summary_by};
 use crate::{Text, crowds::crowds, ledger, simulation};
 
 /// A program, and what is told of it.
@@ -78,7 +78,7 @@ impl Explained<'_> {
     /// What a page shows: the lesson with what is explained, and the rank's ledger.
     pub fn page_document(&self) -> Value {
         let mut document = self.head();
-        document.insert("summary".to_owned(), json!(summary(self.program, self.framework).lines().collect::<Vec<_>>()));
+        document.insert("summary".to_owned(), json!(summary_by(self.program, self.framework).lines().collect::<Vec<_>>()));
         document.insert("numbers".to_owned(), json!(numbers(self.framework)));
         document.insert("device_memory_bytes".to_owned(), json!(self.device_memory));
         document.insert("ledger".to_owned(), json!(predict_rank(self.program, self.chosen.rank)));
@@ -123,7 +123,7 @@ impl Explained<'_> {
             text.extend(chosen.map(|rank| self.ledger(rank)));
         }
         if !self.operations && !self.ledgers {
-            text += summary(self.program, self.framework);
+            text += summary_by(self.program, self.framework);
             if !self.timeline {
                 let lesson = self.lesson();
                 text += lesson.mesh_text(self.width);

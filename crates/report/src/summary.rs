@@ -12,7 +12,7 @@ use quadrille_step::{Parameter, StageProgram, StepProgram};
 /// What a run that is ready to begin will train, on what, and from where.
 pub fn announcement(run: &Prepared) -> String {
     let source = run.source();
-    let mut text = summary(&run.program, &Framework::QUADRILLE.in_types_of(&run.program.layout));
+    let mut text = summary(&run.program);
     if let Some(device) = run.device() {
         text += &format!("{:<8}{device}\n", "device");
     }
@@ -29,8 +29,13 @@ pub fn announcement(run: &Prepared) -> String {
     text
 }
 
-/// Model and layout in a few lines, as the framework runs it.
-pub fn summary(program: &StepProgram, framework: &Framework) -> String {
+/// Model and layout in a few lines, as this program's engine runs it.
+pub fn summary(program: &StepProgram) -> String {
+    summary_by(program, &Framework::QUADRILLE.in_types_of(&program.layout))
+}
+
+/// The same as a framework runs it.
+pub fn summary_by(program: &StepProgram, framework: &Framework) -> String {
     let (model, layout) = (&program.model, &program.layout);
     let rows = [
         ("model", Some(sizes(model))),
