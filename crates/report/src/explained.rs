@@ -78,7 +78,8 @@ impl Explained<'_> {
     /// What a page shows: the lesson with what is explained, and the rank's ledger.
     pub fn page_document(&self) -> Value {
         let mut document = self.head();
-        document.insert("summary".to_owned(), json!(summary_by(self.program, self.framework).lines().collect::<Vec<_>>()));
+        document
+            .insert("summary".to_owned(), json!(summary_by(self.program, self.framework).lines().collect::<Vec<_>>()));
         document.insert("numbers".to_owned(), json!(numbers(self.framework)));
         document.insert("device_memory_bytes".to_owned(), json!(self.device_memory));
         document.insert("ledger".to_owned(), json!(predict_rank(self.program, self.chosen.rank)));

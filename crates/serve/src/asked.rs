@@ -102,14 +102,14 @@ impl Asked {
     }
 
     /// Searches for at most so long, and until that is cancelled; what was found as a page shows it, or why nothing was. A first
-    /// answer that is not the whole one has few layouts and is not explained.
+    /// answer that is not the whole one has few layouts and is not explained, nor is a layout whose prices take long.
     pub(crate) fn answer(&self, limit: Duration, cancel: Cancel) -> Result<Value, String> {
         let limit = if self.first { limit.min(MOMENT) } else { limit };
         let question = Question { time_limit: Some(limit), cancel, ..self.question()? };
         let tolerance = Some(self.tolerance()?);
         let wanted = Wanted { top: TOP, tolerance, brief: self.first, ..Wanted::default() };
         let mut answer = Answer::new(&question, &wanted).map_err(text)?;
-        if !(self.first && answer.found.stopped) {
+        if !(answer.is_long() || self.first && answer.found.stopped) {
             answer.explain().map_err(text)?;
         }
         asked_document(&answer).map_err(text)

@@ -53,7 +53,7 @@ pub struct Answer<'a> {
     /// Seconds that it took.
     pub seconds: f64,
     /// What a tenth more of each number of the hardware gives the advised layout. Unless that is explained nothing of a brief answer, nor
-    /// of a layout with so many passes that its prices take long when the time is up.
+    /// where time is limited of a layout whose prices take long.
     pub sensitivities: Vec<Sensitivity>,
     /// Of the advised layout, where it was asked for, or after [`Self::explain`].
     pub explanation: Option<Explanation>,
@@ -116,8 +116,8 @@ impl<'a> Answer<'a> {
         let seconds = start.elapsed().as_secs_f64();
         let advised = found.simplest.unwrap_or(best);
         let felt = || sensitivities(&search.setting, &question.layout(&advised)?, &question.cancel);
-        // Each of some thirty takes a simulation.
-        let late = found.stopped && search.is_long(&advised.candidate);
+        // Each of some thirty is a price.
+        let late = question.time_limit.is_some() && search.is_long(&advised.candidate);
         let sensitivities = if wanted.brief || late { Vec::new() } else { felt()? };
         let (front, explanation) = (front(&layouts, grain(search.setting.capacity)), None);
         let mut answer =
@@ -126,6 +126,11 @@ impl<'a> Answer<'a> {
             answer.explain()?;
         }
         Ok(answer)
+    }
+
+    /// Whether an explanation takes long, for each of its prices does.
+    pub fn is_long(&self) -> bool {
+        self.search.is_long(&self.advised.candidate)
     }
 
     /// Explains the advised layout.

@@ -91,7 +91,7 @@ pub struct Found {
     pub refused: BTreeMap<Rule, Refused>,
     /// Whether the search was stopped before it had looked at everything.
     pub stopped: bool,
-    /// Layouts that a search which was stopped has found and left out, for their steps have so many passes that a price takes seconds.
+    /// Layouts that a search which was stopped has found and left out, for their steps are so large that a price takes seconds.
     pub too_long: usize,
 }
 
@@ -109,6 +109,9 @@ const BRIEF: usize = 3;
 
 /// Passes of a step that takes long to price. A price simulates them twice, by times alone: a core takes about a second for that.
 const LONG: usize = 1 << 20;
+
+/// So many passes take as long as the operations of a block do which a price makes.
+const BLOCK: usize = 128;
 
 /// Cuts that are searched side by side: few at first, so that the others know a good time.
 const WAVES: [usize; 3] = [4, 28, 224];
@@ -218,10 +221,11 @@ impl Search<'_> {
         Ok((found, smallest))
     }
 
-    /// Whether a candidate's step has more passes than are priced once nobody should wait any more.
+    /// Whether a candidate's step has more passes, or its model more blocks, than are priced once nobody should wait any more.
     pub(super) fn is_long(&self, candidate: &Candidate) -> bool {
         let microbatches = candidate.microbatches(self.setting.global_batch);
-        candidate.schedule.passes(candidate.size(Axis::Pipe), candidate.chunks, microbatches) > LONG
+        let passes = candidate.schedule.passes(candidate.size(Axis::Pipe), candidate.chunks, microbatches);
+        passes.saturating_add(BLOCK * self.setting.model.layers()) >= LONG
     }
 
     /// Visits cuts in waves, those of one side by side, and adds what they find; whether `stop` ended it early.

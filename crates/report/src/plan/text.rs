@@ -40,7 +40,7 @@ fn stopped(answer: &Answer) -> String {
     if answer.found.too_long > 0 {
         let layouts = counted(answer.found.too_long, "layout");
         text += &format!(
-            "left out: {layouts} of so many passes that a price takes seconds; without a limit they have one\n"
+            "left out: {layouts} of so many passes or blocks that a price takes seconds; without a limit they have one\n"
         );
     }
     if !answer.search.front {

@@ -246,7 +246,7 @@ Fields of --json (times in seconds, sizes in bytes):
                 legal = priced + too_large + too_slow unless stopped
   refusals      rule, grids, configurations, example
   seconds       of the search; stopped: whether --time-limit ended it; too_long: layouts that it
-                left without a price, for they have so many passes
+                left without a price, for they have so many passes or blocks
   plans         fastest first: layout (the fields of a layout file), devices, time_s, parts_s,
                 memory_bytes, memory (of the rank that needs most, by class, and its stage),
                 model_flops, executed_flops, mfu, hfu, tokens_per_s; with --imbalance that of
