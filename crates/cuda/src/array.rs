@@ -93,7 +93,7 @@ impl Number for u32 {
 }
 
 /// Elements of one kind, one after the other, in a device's memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Array {
     /// Where they begin.
     pub at: Address,

@@ -7,6 +7,7 @@
 use quadrille_tensor::ProductShape;
 
 use crate::array::{Array, Element, Format};
+use crate::graph::Graphs;
 use crate::nccl::Functions;
 
 /// What a library of the device says went wrong.
@@ -108,7 +109,7 @@ pub const ALIGNED: usize = 256;
 
 /// C = op(A) op(B), or with `accumulate` C += op(A) op(B), row-major. Operands are of one element, `f64`, `f32` or
 /// `bf16`; C is of the same, or `f32` of `bf16` operands. Sums are in `f64`, or else in `f32`, never in less.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Product {
     /// How A and B are stored, and the sizes.
     pub shape: ProductShape,
@@ -151,7 +152,7 @@ pub struct Memory {
 }
 
 /// A device.
-pub trait Driver: Send + Sync + 'static {
+pub trait Driver: Graphs + Send + Sync + 'static {
     /// So many bytes, aligned to [`ALIGNED`], of any contents.
     fn allocate(&self, bytes: usize) -> Result<Address, Fault>;
     /// Gives memory back.

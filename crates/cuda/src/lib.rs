@@ -15,6 +15,7 @@ mod driver;
 #[cfg(emulated)]
 mod emulator;
 mod gpu;
+mod graph;
 mod memory;
 pub mod nccl;
 mod ops;
@@ -32,8 +33,9 @@ pub use driver::{
     THREADS,
 };
 #[cfg(emulated)]
-pub use emulator::{Emulator, Tally, Trouble};
+pub use emulator::{Emulator, GraphTally, Tally, Trouble};
 pub use gpu::{Compiled, Gpu, compile};
+pub use graph::{Graph, Graphs, Node};
 pub use ops::*;
 pub use queue::{Done, Queue};
 pub use sources::{HEADERS, SOURCES, Source};

@@ -60,7 +60,8 @@ impl<B: Backend> RankEngine<'_, B> {
             }
         }
         assert!(self.biased.is_empty(), "a bias that a product has added belongs to an operation of its section");
-        self.sum_if(action, |_| true)
+        self.sum_if(action, |_| true)?;
+        self.backend.start()
     }
 
     /// Sums the squares that wait, unless the operation leaves them as they are: it sums others, or moves what is none of them.
@@ -94,6 +95,9 @@ impl<B: Backend> RankEngine<'_, B> {
     ) -> Result<R, EngineError> {
         let start = Instant::now();
         let result = work(self)?;
+        if self.spans.is_some() {
+            self.backend.start()?; // each operation by itself
+        }
         let end = Instant::now();
         *self.breakdown.entry(name).or_default() += (end - start).as_secs_f64();
         if let Some(spans) = &mut self.spans {

@@ -54,7 +54,7 @@ where
         let wanted: Vec<Wanted> =
             products.iter().map(|(product, result)| Wanted { product: *product, operands, result: *result }).collect();
         self.settled()?;
-        let (driver, device) = (self.lanes.driver().as_ref(), self.lanes.driver().library()?);
+        let (driver, device) = (self.lanes.at_once()?, self.lanes.driver().library()?);
         let mut records = RECORDS.lock().unwrap_or_else(PoisonError::into_inner);
         let at = records.iter().position(|record| record.device() == device).unwrap_or_else(|| {
             records

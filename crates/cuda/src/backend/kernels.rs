@@ -143,6 +143,10 @@ where
         Ok(self.settled()?)
     }
 
+    fn start(&self) -> Done {
+        Ok(self.lanes.start()?)
+    }
+
     fn begin_step(&self) -> Done {
         Ok(self.totals.clear()?)
     }

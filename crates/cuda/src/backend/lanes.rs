@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use quadrille_comm::transport::Carrier;
 
+use super::batching::Batching;
 use super::samples::bytes_of;
 use crate::array::{Array, Number};
 use crate::driver::{Address, Driver, Event, Fault, Place, Stream};
@@ -15,6 +16,8 @@ use crate::nccl::Wire;
 /// looks at beside them.
 pub struct Lanes {
     driver: Arc<dyn Driver>,
+    /// Where kernels are collected and sent in graphs: the driver that everybody here has, and the device itself behind it.
+    graphs: Option<(Arc<Batching>, Arc<dyn Driver>)>,
     compute: Stream,
     traffic: Stream,
     host: Mutex<Stream>,
@@ -33,13 +36,30 @@ pub struct Lanes {
 impl Lanes {
     /// New streams of a device.
     pub fn new(driver: Arc<dyn Driver>) -> Result<Arc<Self>, Fault> {
-        let (compute, traffic) = (driver.stream(false)?, driver.stream(true)?);
+        let compute = driver.stream(false)?;
+        Self::of(driver, None, compute)
+    }
+
+    /// The same, where kernels are sent in graphs.
+    pub fn with_graphs(device: Arc<dyn Driver>) -> Result<Arc<Self>, Fault> {
+        let compute = device.stream(false)?;
+        let batching = Arc::new(Batching::new(device.clone(), compute));
+        Self::of(batching.clone(), Some((batching, device)), compute)
+    }
+
+    fn of(
+        driver: Arc<dyn Driver>,
+        graphs: Option<(Arc<Batching>, Arc<dyn Driver>)>,
+        compute: Stream,
+    ) -> Result<Arc<Self>, Fault> {
+        let traffic = driver.stream(true)?;
         let host = Mutex::new(driver.stream(true)?);
         let taken = Arc::default();
         let room = || Room::new(&driver, traffic, &taken);
         let (scratch, staging) = (room(), room());
         Ok(Arc::new(Self {
             driver,
+            graphs,
             compute,
             traffic,
             host,
@@ -55,6 +75,17 @@ impl Lanes {
     /// The device.
     pub fn driver(&self) -> &Arc<dyn Driver> {
         &self.driver
+    }
+
+    /// All that was put into the stream of kernels is on its way: none of it is held back to be sent with what comes.
+    pub fn start(&self) -> Result<(), Fault> {
+        self.graphs.as_ref().map_or(Ok(()), |(batching, _)| batching.start())
+    }
+
+    /// The device for work that is sent command by command, and done before anything else comes.
+    pub fn at_once(&self) -> Result<&dyn Driver, Fault> {
+        self.start()?;
+        Ok(self.graphs.as_ref().map_or(&self.driver, |(_, device)| device).as_ref())
     }
 
     /// So many bytes of any contents, beside the rank's buffers.

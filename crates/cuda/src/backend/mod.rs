@@ -5,9 +5,12 @@
 
 mod algorithms;
 mod arena;
+mod batch;
+mod batching;
 mod buffer;
 mod convert;
 mod devices;
+mod graphs;
 mod kernels;
 mod kind;
 mod lanes;
@@ -93,7 +96,8 @@ where
 {
     fn new(rank: usize, threads: usize) -> Result<Self, Fault> {
         let switches = Switches::told()?;
-        let lanes = Lanes::new(devices::of_rank(rank)?)?;
+        let device = devices::of_rank(rank)?;
+        let lanes = if switches.graphs { Lanes::with_graphs(device)? } else { Lanes::new(device)? };
         // Now: to pin memory may wait for what runs on the device, and a message's receive may run there long.
         let pinned = if switches.staging { lanes.driver().piece() } else { 0 };
         Ok(Self {

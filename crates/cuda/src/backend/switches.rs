@@ -14,11 +14,13 @@ pub struct Switches {
     pub squares: bool,
     /// Samples, and numbers that the host looks at, go through pinned memory.
     pub staging: bool,
+    /// Kernels are sent in graphs.
+    pub graphs: bool,
 }
 
 impl Default for Switches {
     fn default() -> Self {
-        Self { bias: false, squares: true, staging: true }
+        Self { bias: false, squares: true, staging: true, graphs: false }
     }
 }
 
@@ -40,6 +42,7 @@ impl Switches {
                 "bias" => switches.bias = on,
                 "squares" => switches.squares = on,
                 "staging" => switches.staging = on,
+                "graphs" => switches.graphs = on,
                 _ => return Err(refused(one)),
             }
         }
@@ -49,7 +52,7 @@ impl Switches {
 
 fn refused(one: &str) -> Fault {
     let text = format!(
-        "{VARIABLE} has '{one}', which is no switch: give bias, squares or staging, each with =on or =off, with commas between"
+        "{VARIABLE} has '{one}', which is no switch: give bias, squares, staging or graphs, each with =on or =off, with commas between"
     );
     Fault { library: "quadrille", code: -1, text }
 }
@@ -61,12 +64,15 @@ mod tests {
     #[test]
     fn switches_are_read_in_their_order_and_others_refused() {
         assert_eq!(Switches::parse("").unwrap(), Switches::default());
-        let told = Switches { bias: true, squares: false, staging: true };
+        let told = Switches { bias: true, squares: false, ..Switches::default() };
         assert_eq!(Switches::parse("bias=on,squares=off").unwrap(), told);
         assert_eq!(Switches::parse("staging=off,staging=on,bias=off").unwrap(), Switches::default());
         for wrong in ["bias", "bias=1", "biases=on", "bias=on;squares=on", " bias=on"] {
             let fault = Switches::parse(wrong).unwrap_err().to_string();
-            assert!(fault.contains(&format!("'{wrong}'")) && fault.contains("bias, squares or staging"), "{fault}");
+            assert!(
+                fault.contains(&format!("'{wrong}'")) && fault.contains("bias, squares, staging or graphs"),
+                "{fault}"
+            );
         }
     }
 }

@@ -99,6 +99,11 @@ impl Allocations {
         }
     }
 
+    /// How many bytes were allocated at an address; of none none.
+    pub fn bytes(&self, at: Address) -> usize {
+        self.used.get(&at).map_or(0, |allocation| allocation.bytes)
+    }
+
     /// Bytes in use.
     pub fn used(&self) -> usize {
         self.used.values().map(|allocation| allocation.bytes).sum()

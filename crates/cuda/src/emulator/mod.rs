@@ -4,6 +4,7 @@
 //! which stream's command is next. Nothing is done before the host waits. Memory is not a number before it is written
 //! and after it is freed. So what is missing, a barrier or an event, gives a wrong result.
 
+mod graphs;
 mod machine;
 mod memory;
 mod native;
@@ -21,6 +22,8 @@ use crate::driver::{
 };
 use crate::nccl::Functions;
 use crate::sources::entry_point;
+pub use graphs::GraphTally;
+use graphs::Kept;
 use machine::Place as Slot;
 use memory::Allocations;
 pub use nccl::{Tally, Trouble};
@@ -51,6 +54,7 @@ pub(super) struct State {
     /// The host's that is pinned.
     pinned: Allocations,
     streams: Streams,
+    graphs: Kept,
     /// Of communicators.
     tally: Tally,
     trouble: Option<Trouble>,
@@ -65,6 +69,7 @@ impl Emulator {
             memory: Allocations::default(),
             pinned: Allocations::default(),
             streams: Streams::default(),
+            graphs: Kept::default(),
             tally: Tally::default(),
             trouble: None,
         };
@@ -175,20 +180,44 @@ impl Emulator {
     }
 
     fn push(&self, on: Stream, command: Command) -> Result<(), Fault> {
-        self.state().streams.push(on, command)
+        let state = &mut *self.state();
+        match state.graphs.keep(on, command)? {
+            Some(command) => state.streams.push(on, command),
+            None => Ok(()),
+        }
+    }
+
+    /// The device, of a thread that asks what none asks while it makes a graph.
+    fn asked(&self, what: &str) -> Result<MutexGuard<'_, State>, Fault> {
+        let state = self.state();
+        state.graphs.refuse_making(what)?;
+        Ok(state)
+    }
+
+    /// A kernel uses what it reaches alone.
+    fn check_reach(&self, entry: &str, words: &[u64]) -> Result<(), Fault> {
+        match words.iter().find(|word| !self.slot.reaches(Address(**word))) {
+            None => Ok(()),
+            Some(word) => {
+                let text = format!("kernel {entry} uses {word:#x}, in the memory of a device that it does not reach");
+                Err(fault(text))
+            }
+        }
     }
 }
 
 impl Driver for Emulator {
     fn allocate(&self, bytes: usize) -> Result<Address, Fault> {
-        let at = self.state().memory.allocate(bytes)?;
+        let at = self.asked("memory taken")?.memory.allocate(bytes)?;
         self.slot.own(at, bytes);
         Ok(at)
     }
 
     unsafe fn free(&self, at: Address) -> Result<(), Fault> {
+        let state = &mut *self.asked("memory freed")?;
         self.slot.disown(at);
-        self.state().memory.free(at)
+        state.graphs.freed(at, state.memory.bytes(at));
+        state.memory.free(at)
     }
 
     fn guard(&self, at: Address, bytes: usize) {
@@ -254,15 +283,19 @@ impl Driver for Emulator {
     }
 
     fn record(&self, event: Event, on: Stream) -> Result<(), Fault> {
-        self.state().streams.record(event, on)
+        let mut state = self.state();
+        state.graphs.refuse_on(on, "an event recorded in a stream")?;
+        state.streams.record(event, on)
     }
 
     fn wait(&self, on: Stream, event: Event) -> Result<(), Fault> {
-        self.state().streams.wait(on, event)
+        let mut state = self.state();
+        state.graphs.refuse_on(on, "an event waited for in a stream")?;
+        state.streams.wait(on, event)
     }
 
     fn query(&self, event: Event) -> Result<bool, Fault> {
-        let mut state = self.state();
+        let mut state = self.asked("an event asked for")?;
         // Whoever asks again and again gets on, by a command at a time.
         if !state.streams.is_reached(event)? {
             self.run_one(&mut state)?;
@@ -271,10 +304,12 @@ impl Driver for Emulator {
     }
 
     fn await_event(&self, event: Event) -> Result<(), Fault> {
+        drop(self.asked("an event waited for")?);
         self.run_until(|streams| streams.is_reached(event)).map(drop)
     }
 
     fn synchronize(&self, stream: Stream) -> Result<(), Fault> {
+        self.asked("a stream waited for")?.graphs.refuse_on(stream, "a stream waited for")?;
         let mut state = self.run_until(|streams| streams.is_done(stream))?;
         state.memory.check()?;
         state.pinned.check()
@@ -285,11 +320,11 @@ impl Driver for Emulator {
     }
 
     fn pin(&self, bytes: usize) -> Result<*mut u8, Fault> {
-        Ok(self.state().pinned.allocate(bytes.max(1))?.0 as *mut u8)
+        Ok(self.asked("memory pinned")?.pinned.allocate(bytes.max(1))?.0 as *mut u8)
     }
 
     unsafe fn unpin(&self, at: *mut u8) -> Result<(), Fault> {
-        self.state().pinned.free(Address(at as u64))
+        self.asked("pinned memory given back")?.pinned.free(Address(at as u64))
     }
 
     unsafe fn copy(&self, on: Stream, from: Place, to: Place, bytes: usize) -> Result<(), Fault> {
@@ -311,11 +346,7 @@ impl Driver for Emulator {
             let text = format!("kernel {entry} takes {} words, not {}", kernel.words(), launch.words.len());
             return Err(fault(text));
         }
-        if let Some(word) = launch.words.iter().find(|word| !self.slot.reaches(Address(**word))) {
-            return Err(fault(format!(
-                "kernel {entry} uses {word:#x}, in the memory of a device that it does not reach"
-            )));
-        }
+        self.check_reach(&entry, launch.words)?;
         let (blocks, shared) = (launch.blocks.max(1), launch.shared);
         self.push(on, Command::Kernel { kernel: entry, blocks, shared, words: launch.words.into() })
     }

@@ -5,6 +5,7 @@
 
 mod cache;
 mod compile;
+mod graphs;
 pub(crate) mod libraries;
 mod modules;
 mod products;
@@ -139,6 +140,31 @@ fn handle(of: Stream) -> sys::CUstream {
 
 fn mark(of: Event) -> sys::CUevent {
     of.0 as sys::CUevent
+}
+
+/// A kernel's words, as the driver takes them in one piece.
+struct Packed<'w> {
+    words: &'w [u64],
+    bytes: usize,
+    list: [*mut c_void; 5],
+}
+
+impl<'w> Packed<'w> {
+    fn new(words: &'w [u64]) -> Self {
+        Self { words, bytes: size_of_val(words), list: [std::ptr::null_mut(); 5] }
+    }
+
+    /// The list by which the driver finds them, for as long as this lies where it is.
+    fn list(&mut self) -> &mut [*mut c_void; 5] {
+        self.list = [
+            sys::CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT as usize as *mut c_void,
+            self.words.as_ptr() as *mut c_void,
+            sys::CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT as usize as *mut c_void,
+            (&raw mut self.bytes).cast(),
+            sys::CU_LAUNCH_PARAM_END_AS_INT as usize as *mut c_void,
+        ];
+        &mut self.list
+    }
 }
 
 impl Driver for Gpu {
@@ -326,18 +352,11 @@ impl Driver for Gpu {
             let allowed = unsafe { sys::cuFuncSetAttribute(function, SHARED, launch.shared as i32) };
             allowed.result().asked(&format!("sharing {} bytes in {}", launch.shared, launch.kernel))?;
         }
-        let mut bytes = size_of_val(launch.words);
-        let mut packed: [*mut c_void; 5] = [
-            sys::CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT as usize as *mut c_void,
-            launch.words.as_ptr() as *mut c_void,
-            sys::CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT as usize as *mut c_void,
-            (&raw mut bytes).cast(),
-            sys::CU_LAUNCH_PARAM_END_AS_INT as usize as *mut c_void,
-        ];
+        let mut packed = Packed::new(launch.words);
         let (blocks, none) = (launch.blocks.max(1), std::ptr::null_mut());
         // SAFETY: the caller's promise of the words, which the call copies.
         let launched = unsafe {
-            let (stream, packed) = (handle(on), packed.as_mut_ptr());
+            let (stream, packed) = (handle(on), packed.list().as_mut_ptr());
             sys::cuLaunchKernel(function, blocks, 1, 1, THREADS, 1, 1, launch.shared, stream, none, packed)
         };
         launched.result().asked(&format!("launching {}", entry_point(launch.kernel, launch.format)))

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use quadrille_cuda::nccl::Functions;
 use quadrille_cuda::{
-    Address, Algorithm, Candidate, Driver, Emulator, Event, Fault, Launch, Memory, Place, Product, ProductKind, Stream,
-    emulate_by, keep_apart,
+    Address, Algorithm, Candidate, Driver, Emulator, Event, Fault, Graph, Graphs, Launch, Memory, Node, Place, Product,
+    ProductKind, Stream, emulate_by, keep_apart,
 };
 
 /// The variable that says what is left out, in the tests of a process.
-const LEAVES_OUT: &str = "QUADRILLE_TEST_LEAVES_OUT";
+pub const LEAVES_OUT: &str = "QUADRILLE_TEST_LEAVES_OUT";
 
 /// The variable that keeps ranks of a process apart, as if they were processes.
 const APART: &str = "QUADRILLE_TEST_APART";
@@ -47,6 +47,10 @@ pub enum Part {
     Reach,
     /// Events are taken for reached before they are.
     Queries,
+    /// Kernels of a graph do not get other words.
+    Words,
+    /// Graphs do nothing.
+    Graphs,
 }
 
 /// What orders streams.
@@ -235,6 +239,36 @@ impl Driver for Careless {
     }
 }
 
+impl Graphs for Careless {
+    fn begin_graph(&self, on: Stream) -> Result<(), Fault> {
+        self.device.begin_graph(on)
+    }
+
+    fn last_node(&self, on: Stream) -> Result<Node, Fault> {
+        self.device.last_node(on)
+    }
+
+    fn end_graph(&self, on: Stream) -> Result<Graph, Fault> {
+        self.device.end_graph(on)
+    }
+
+    fn update_node(&self, graph: Graph, node: Node, launch: &Launch<'_>) -> Result<(), Fault> {
+        if self.leaves_out == Part::Words { Ok(()) } else { self.device.update_node(graph, node, launch) }
+    }
+
+    unsafe fn run_graph(&self, graph: Graph, on: Stream) -> Result<(), Fault> {
+        if self.leaves_out == Part::Graphs {
+            return Ok(());
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.device.run_graph(graph, on) }
+    }
+
+    fn forget_graph(&self, graph: Graph) {
+        self.device.forget_graph(graph);
+    }
+}
+
 /// Ranks of this process get a careless device if the variable says so.
 pub fn install() {
     static DEVICES: OnceLock<Vec<Arc<dyn Driver>>> = OnceLock::new();
@@ -246,7 +280,7 @@ pub fn install() {
         let leaves_out = *PARTS
             .iter()
             .chain(&AT_ONCE)
-            .chain([&Part::Reach, &Part::Queries])
+            .chain([&Part::Reach, &Part::Queries, &Part::Words, &Part::Graphs])
             .find(|part| format!("{part:?}") == told)
             .expect("a part");
         let device = |number| -> Arc<dyn Driver> {
@@ -267,20 +301,25 @@ const MOST_SECONDS: u64 = 120;
 
 /// Whether the test of a name passes in a process with so many devices, which leave a part out.
 pub fn passes(test: &str, leaves_out: Part, devices: usize) -> bool {
-    passes_by(test, leaves_out, devices, Command::new(std::env::current_exe().unwrap()))
+    passes_by(test, leaves_out, devices, "bias=on", Command::new(std::env::current_exe().unwrap()))
+}
+
+/// The same where kernels are sent in graphs.
+pub fn passes_in_graphs(test: &str, leaves_out: Part, devices: usize) -> bool {
+    passes_by(test, leaves_out, devices, "bias=on,graphs=on", Command::new(std::env::current_exe().unwrap()))
 }
 
 /// The same where ranks are kept apart, each on a device of its own.
-pub fn passes_apart(test: &str, leaves_out: Part) -> bool {
+pub fn passes_apart(test: &str, leaves_out: Part, switches: &str) -> bool {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.env(APART, "1");
-    passes_by(test, leaves_out, MOST_RANKS, command)
+    passes_by(test, leaves_out, MOST_RANKS, switches, command)
 }
 
-fn passes_by(test: &str, leaves_out: Part, devices: usize, mut command: Command) -> bool {
+fn passes_by(test: &str, leaves_out: Part, devices: usize, switches: &str, mut command: Command) -> bool {
     command.args(["--exact", test]).env("QUADRILLE_SEED", "3").env("QUADRILLE_CASES", "2");
     // What fails is not looked into.
-    command.env("QUADRILLE_EMULATED_DEVICES", devices.to_string()).env("QUADRILLE_DEVICE_SWITCHES", "bias=on");
+    command.env("QUADRILLE_EMULATED_DEVICES", devices.to_string()).env("QUADRILLE_DEVICE_SWITCHES", switches);
     command.env("PROPTEST_MAX_SHRINK_ITERS", "0").env(LEAVES_OUT, format!("{leaves_out:?}"));
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let start = Instant::now();

@@ -6,6 +6,7 @@
 #![cfg(emulated)]
 
 mod careless;
+mod graphs;
 mod switched;
 
 use careless::Part;
@@ -114,10 +115,10 @@ fn ranks_kept_apart_equal_the_serial_model_and_careless_devices_are_found() {
         return;
     }
     for test in ["layouts_equal_the_serial_model", "experts_equal_the_serial_model"] {
-        assert!(careless::passes_apart(test, Part::Nothing), "{test}");
+        assert!(careless::passes_apart(test, Part::Nothing, "bias=on"), "{test}");
     }
     for part in [Part::Nothing, Part::Waits, Part::Records, Part::Queries] {
-        let passed = careless::passes_apart("combined_layouts_equal_the_serial_model", part);
+        let passed = careless::passes_apart("combined_layouts_equal_the_serial_model", part, "bias=on");
         assert_eq!(passed, part == Part::Nothing, "{part:?} is left out");
     }
 }

@@ -3,11 +3,14 @@
 use std::collections::BTreeSet;
 use std::env;
 use std::process::Command;
+use std::sync::Arc;
 
-use quadrille_cuda::DeviceKind;
+use quadrille_cuda::{DeviceKind, Driver, Emulator, GraphTally, emulate_by};
 use quadrille_engine::{Device, Hyper, RunEvent, TrainOptions, random_batch};
 use quadrille_spec::{ElementType, Layout, LayoutRequest, Model};
 use quadrille_step::StepProgram;
+
+use crate::careless::{self, LEAVES_OUT, Part};
 
 /// The variable that switches.
 const SWITCHES: &str = "QUADRILLE_DEVICE_SWITCHES";
@@ -15,13 +18,15 @@ const SWITCHES: &str = "QUADRILLE_DEVICE_SWITCHES";
 const RUN: &str = "QUADRILLE_TEST_RUN";
 /// What its lines with numbers begin with.
 const TOLD: &str = "step told: ";
+/// What the line of its graphs begins with.
+const GRAPHS: &str = "graphs told: ";
 
 /// Three steps of several microbatches; what each gives is told in all bits.
 #[test]
 fn a_run_is_trained_and_told() {
     let Ok(run) = env::var(RUN) else { return };
     let [dtype, grid, recompute] = run.split(' ').collect::<Vec<_>>().try_into().unwrap();
-    let model = Model::gpt(2, 8, 2, 32, 6);
+    let model = Model::gpt(2, 8, 2, 32, 6).reshaped(|m| m.dropout = 0.2);
     let mut request = LayoutRequest::new(grid.parse().unwrap(), 16);
     (request.microbatch, request.recompute) = (Some(2), recompute.parse().unwrap());
     let formats = [ElementType::F64, ElementType::F32, ElementType::Bf16];
@@ -36,21 +41,54 @@ fn a_run_is_trained_and_told() {
         Ok(())
     };
     let options = TrainOptions::new(3, hyper, 1);
+    careless::install();
+    let device = Arc::new(Emulator::new(1));
+    if env::var_os(LEAVES_OUT).is_none() {
+        let driver: Arc<dyn Driver> = device.clone();
+        emulate_by(0, &driver);
+    }
     let outcome = DeviceKind::Emulated.train(&program, &options, &batch, None, &mut tell).unwrap();
     assert_eq!(outcome.difference, None, "ledgers are counted as they were predicted");
+    let GraphTally { made, runs, updates, .. } = device.graphs();
+    println!("{GRAPHS}{made} {runs} {updates}");
 }
 
 /// The lines of such a run in a process with these switches.
 fn told(switches: &str, run: &str) -> Vec<String> {
-    let mut command = Command::new(env::current_exe().unwrap());
-    command.args(["--exact", "switched::a_run_is_trained_and_told", "--nocapture"]);
-    let output = command.env(SWITCHES, switches).env(RUN, run).output().unwrap();
+    told_with_graphs(switches, run).0
+}
+
+/// The same, with how many graphs were made, run and changed in parts.
+pub fn told_with_graphs(switches: &str, run: &str) -> (Vec<String>, [u64; 3]) {
+    let output = command(switches, run).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{switches} {run}: {text}{}", String::from_utf8_lossy(&output.stderr));
-    let lines: Vec<String> =
-        text.lines().filter_map(|line| line.split_once(TOLD)).map(|(_, line)| line.to_owned()).collect();
+    let lines = lines(&text, TOLD);
     assert_eq!(lines.len(), 3, "{text}");
-    lines
+    let graphs: Vec<u64> =
+        lines_of(&text, GRAPHS).flat_map(|line| line.split(' ')).map(|n| n.parse().unwrap()).collect();
+    (lines, graphs.try_into().unwrap())
+}
+
+/// The lines on a device that leaves a part out; none if the run fails.
+pub fn told_without(leaves_out: Part, switches: &str, run: &str) -> Option<Vec<String>> {
+    let output = command(switches, run).env(LEAVES_OUT, format!("{leaves_out:?}")).output().unwrap();
+    output.status.success().then(|| lines(&String::from_utf8_lossy(&output.stdout), TOLD))
+}
+
+fn command(switches: &str, run: &str) -> Command {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["--exact", "switched::a_run_is_trained_and_told", "--nocapture"]);
+    command.env(SWITCHES, switches).env(RUN, run);
+    command
+}
+
+fn lines_of<'t>(text: &'t str, begin: &str) -> impl Iterator<Item = &'t str> {
+    text.lines().filter_map(move |line| line.split_once(begin)).map(|(_, line)| line)
+}
+
+fn lines(text: &str, begin: &str) -> Vec<String> {
+    lines_of(text, begin).map(str::to_owned).collect()
 }
 
 /// Half as much at once, or all of it, gives the same steps; so do passes that are recomputed.

@@ -143,6 +143,10 @@ pub trait Backend: Sized + 'static {
     fn load_samples(&self, from: &mut OwnSamples, to: &mut Self::Samples) -> Done;
     /// Waits until all work is done.
     fn settle(&self) -> Done;
+    /// The rank is about to wait for others, or through with a section: what is held back, to be begun with more, is to begin.
+    fn start(&self) -> Done {
+        Ok(())
+    }
 
     // Totals of a step.
 

@@ -113,6 +113,7 @@ impl<B: Backend> RankEngine<'_, B> {
     }
 
     fn land(&mut self, input: StorageId, output: StorageId, flight: Flight<B>) -> Done {
+        self.backend.start()?; // what hides the flight
         match flight {
             Flight::InPlace(pending) => {
                 let buffer = pending.wait()?;

@@ -1,0 +1,293 @@
+//! Graphs of the emulated device, and what a real one would refuse of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::thread::{ThreadId, current};
+
+use super::streams::Command;
+use super::{Emulator, fault};
+use crate::driver::{Address, Fault, Launch, Stream};
+use crate::graph::{Graph, Graphs, Node};
+
+/// What was done with graphs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct GraphTally {
+    /// That were made.
+    pub made: u64,
+    /// How often one was run.
+    pub runs: u64,
+    /// Launches that got other words.
+    pub updates: u64,
+    /// That were forgotten.
+    pub forgotten: u64,
+}
+
+/// Commands that are kept until the graph ends.
+struct Open {
+    thread: ThreadId,
+    commands: Vec<Command>,
+}
+
+/// A graph that is ready.
+struct Made {
+    commands: Vec<Command>,
+    /// Memory that one of its commands uses was freed.
+    stale: bool,
+}
+
+/// All graphs of a device.
+#[derive(Default)]
+pub struct Kept {
+    open: BTreeMap<u64, Open>,
+    made: BTreeMap<u64, Made>,
+    /// Kernels that were launched: what they need is loaded.
+    loaded: BTreeSet<String>,
+    tally: GraphTally,
+}
+
+impl Kept {
+    /// A command of a stream, unless it is kept.
+    pub fn keep(&mut self, on: Stream, command: Command) -> Result<Option<Command>, Fault> {
+        if let Command::Kernel { kernel, .. } = &command
+            && !self.loaded.contains(kernel)
+        {
+            if self.open.contains_key(&on.0) {
+                return Err(fault(format!("kernel {kernel} would be loaded while a graph is made")));
+            }
+            self.loaded.insert(kernel.clone());
+        }
+        let Some(open) = self.open.get_mut(&on.0) else { return Ok(Some(command)) };
+        open.commands.push(command);
+        Ok(None)
+    }
+
+    /// A thread that makes a graph asks nothing else of the device.
+    pub fn refuse_making(&self, what: &str) -> Result<(), Fault> {
+        let own = self.open.values().any(|open| open.thread == current().id());
+        if own { Err(fault(format!("{what} while the thread makes a graph"))) } else { Ok(()) }
+    }
+
+    /// Nobody asks anything of a stream whose commands are kept.
+    pub fn refuse_on(&self, stream: Stream, what: &str) -> Result<(), Fault> {
+        let is_open = self.open.contains_key(&stream.0);
+        if is_open { Err(fault(format!("{what} while a graph is made of it"))) } else { Ok(()) }
+    }
+
+    /// Memory is freed: graphs that use it are not to be run any more.
+    pub fn freed(&mut self, at: Address, bytes: usize) {
+        let range = at.0..at.0 + bytes.max(1) as u64;
+        let uses = |command: &Command| places(command).iter().any(|place| range.contains(place));
+        self.made.values_mut().for_each(|made| made.stale |= made.commands.iter().any(uses));
+    }
+
+    fn made(&mut self, graph: Graph) -> Result<&mut Made, Fault> {
+        self.made.get_mut(&graph.0[0]).ok_or_else(|| fault("there is no such graph any more"))
+    }
+}
+
+/// Where memory begins that is a command's for good: kernels say theirs with every launch.
+fn places(command: &Command) -> Vec<u64> {
+    match command {
+        Command::Kernel { .. } | Command::Remote(_) => Vec::new(),
+        Command::Copy { from, to, bytes } => {
+            (*bytes > 0).then_some([*from as u64, *to as u64]).into_iter().flatten().collect()
+        }
+        Command::Clear { at, bytes } => (*bytes > 0).then_some(at.0).into_iter().collect(),
+        Command::Product(product) => {
+            let operands = [Some(product.a), Some(product.b), Some(product.c), product.bias];
+            operands.into_iter().flatten().filter(|array| array.len > 0).map(|array| array.at.0).collect()
+        }
+    }
+}
+
+/// The command once more; none of what is done with others.
+fn again(command: &Command) -> Option<Command> {
+    Some(match command {
+        Command::Kernel { kernel, blocks, shared, words } => {
+            Command::Kernel { kernel: kernel.clone(), blocks: *blocks, shared: *shared, words: words.clone() }
+        }
+        Command::Copy { from, to, bytes } => Command::Copy { from: *from, to: *to, bytes: *bytes },
+        Command::Clear { at, bytes } => Command::Clear { at: *at, bytes: *bytes },
+        Command::Product(product) => Command::Product(*product),
+        Command::Remote(_) => return None,
+    })
+}
+
+impl Emulator {
+    /// What was done with graphs until now.
+    pub fn graphs(&self) -> GraphTally {
+        self.state().graphs.tally
+    }
+}
+
+impl Graphs for Emulator {
+    fn begin_graph(&self, on: Stream) -> Result<(), Fault> {
+        let mut state = self.state();
+        state.graphs.refuse_making("another graph begun")?;
+        state.graphs.refuse_on(on, "another graph begun")?;
+        state.streams.is_done(on)?; // there is such a stream
+        state.graphs.open.insert(on.0, Open { thread: current().id(), commands: Vec::new() });
+        Ok(())
+    }
+
+    fn last_node(&self, on: Stream) -> Result<Node, Fault> {
+        let state = self.state();
+        let open = state.graphs.open.get(&on.0).ok_or_else(|| fault("no graph is made of the stream"))?;
+        match open.commands.last() {
+            Some(Command::Kernel { .. }) => Ok(Node(open.commands.len() as u64 - 1)),
+            _ => Err(fault("the last command of the graph is no launch")),
+        }
+    }
+
+    fn end_graph(&self, on: Stream) -> Result<Graph, Fault> {
+        let graphs = &mut self.state().graphs;
+        let open = graphs.open.remove(&on.0).ok_or_else(|| fault("no graph is made of the stream"))?;
+        if open.thread != current().id() {
+            return Err(fault("a graph is ended by another thread than began it"));
+        }
+        graphs.tally.made += 1;
+        let number = graphs.tally.made;
+        graphs.made.insert(number, Made { commands: open.commands, stale: false });
+        Ok(Graph([number, 0]))
+    }
+
+    fn update_node(&self, graph: Graph, node: Node, launch: &Launch<'_>) -> Result<(), Fault> {
+        let (entry, _) = self.kernel(launch)?;
+        self.check_reach(&entry, launch.words)?;
+        let graphs = &mut self.state().graphs;
+        graphs.refuse_making("a graph changed")?;
+        let command = graphs.made(graph)?.commands.get_mut(node.0 as usize);
+        let Some(Command::Kernel { kernel, blocks, shared, words }) = command else {
+            return Err(fault(format!("{node:?} of the graph is no launch")));
+        };
+        let same = *kernel == entry && (*blocks, *shared) == (launch.blocks.max(1), launch.shared);
+        if !same || words.len() != launch.words.len() {
+            return Err(fault(format!("a launch of {kernel} in a graph cannot become another of {entry}")));
+        }
+        words.copy_from_slice(launch.words);
+        graphs.tally.updates += 1;
+        Ok(())
+    }
+
+    unsafe fn run_graph(&self, graph: Graph, on: Stream) -> Result<(), Fault> {
+        let state = &mut *self.state();
+        state.graphs.refuse_on(on, "a graph run in a stream")?;
+        let made = state.graphs.made(graph)?;
+        if made.stale {
+            return Err(fault("a graph uses memory that was freed"));
+        }
+        let commands: Option<Vec<Command>> = made.commands.iter().map(again).collect();
+        let commands = commands.ok_or_else(|| fault("a graph has what is done with others"))?;
+        state.graphs.tally.runs += 1;
+        commands.into_iter().try_for_each(|command| state.streams.push(on, command))
+    }
+
+    fn forget_graph(&self, graph: Graph) {
+        let graphs = &mut self.state().graphs;
+        if graphs.made.remove(&graph.0[0]).is_some() {
+            graphs.tally.forgotten += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::Format;
+    use crate::driver::{Driver, Place};
+
+    fn launch<'w>(kernel: &'static str, words: &'w [u64]) -> Launch<'w> {
+        Launch { kernel, format: Format::F64, blocks: 1, shared: 0, words }
+    }
+
+    /// A stream, numbers, and a graph that doubles the first of them and copies it to the second.
+    fn doubled() -> (Emulator, Stream, Address, Graph, Node) {
+        let device = Emulator::new(1);
+        let (stream, at) = (device.stream(false).unwrap(), device.allocate(16).unwrap());
+        let words = [at.0, 2.0_f64.to_bits(), 1];
+        let doubles = launch("scale", &words);
+        // SAFETY: the numbers are there as long as the device.
+        unsafe {
+            device.clear(stream, at, 16).unwrap();
+            device.launch(stream, &doubles).unwrap();
+            device.begin_graph(stream).unwrap();
+            device.launch(stream, &doubles).unwrap();
+        }
+        let node = device.last_node(stream).unwrap();
+        // SAFETY: as above.
+        unsafe { device.copy(stream, Place::Device(at), Place::Device(at.offset(8)), 8) }.unwrap();
+        assert!(device.last_node(stream).is_err(), "a copy is no launch");
+        let graph = device.end_graph(stream).unwrap();
+        (device, stream, at, graph, node)
+    }
+
+    fn told<T>(outcome: Result<T, Fault>) -> String {
+        outcome.err().map(|fault| fault.text).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_graph_runs_with_the_words_that_it_had_then() {
+        let (device, stream, at, graph, node) = doubled();
+        let one = [1.0_f64];
+        let mut numbers = [0.0_f64; 2];
+        // SAFETY: the numbers are there until the stream is done.
+        unsafe {
+            device.copy(stream, Place::Host(one.as_ptr().cast()), Place::Device(at), 8).unwrap();
+            device.run_graph(graph, stream).unwrap();
+            device.update_node(graph, node, &launch("scale", &[at.0, 5.0_f64.to_bits(), 1])).unwrap();
+            device.run_graph(graph, stream).unwrap();
+            device.forget_graph(graph);
+            device.copy(stream, Place::Device(at), Place::HostMut(numbers.as_mut_ptr().cast()), 16).unwrap();
+        }
+        device.synchronize(stream).unwrap();
+        assert_eq!(numbers, [10.0; 2]);
+        assert_eq!(device.graphs(), GraphTally { made: 1, runs: 2, updates: 1, forgotten: 1 });
+    }
+
+    #[test]
+    fn what_a_device_refuses_of_graphs_is_refused() {
+        let (device, stream, at, graph, node) = doubled();
+        // SAFETY: what is refused is not done.
+        let run = |graph| unsafe { device.run_graph(graph, stream) };
+        let other = device.update_node(graph, node, &launch("control_sound", &[at.0, at.0]));
+        assert!(told(other).contains("cannot become another"));
+        let words = [at.0, 0, 1];
+        let wider = Launch { blocks: 2, ..launch("scale", &words) };
+        assert!(told(device.update_node(graph, node, &wider)).contains("cannot become another"));
+        assert!(told(device.update_node(graph, Node(1), &launch("scale", &words))).contains("is no launch"));
+        // SAFETY: the graph is not run any more.
+        unsafe { device.free(at) }.unwrap();
+        assert!(told(run(graph)).contains("memory that was freed"));
+        device.forget_graph(graph);
+        assert!(told(run(graph)).contains("no such graph"));
+        assert!(told(device.update_node(graph, node, &launch("scale", &words))).contains("no such graph"));
+    }
+
+    #[test]
+    fn nobody_asks_for_more_while_a_graph_is_made() {
+        let (device, stream, at, graph, _) = doubled();
+        let event = device.event().unwrap();
+        device.begin_graph(stream).unwrap();
+        let while_it_is_made = [
+            told(device.begin_graph(stream)),
+            told(device.allocate(8)),
+            told(device.synchronize(stream)),
+            told(device.query(event)),
+            told(device.record(event, stream)),
+            told(device.wait(stream, event)),
+            // SAFETY: it is refused.
+            told(unsafe { device.run_graph(graph, stream) }),
+        ];
+        assert!(while_it_is_made.iter().all(|text| text.contains("graph")), "{while_it_is_made:?}");
+        // SAFETY: it is refused.
+        let unloaded = told(unsafe { device.launch(stream, &launch("control_sound", &[at.0, at.0])) });
+        assert!(unloaded.contains("would be loaded"), "{unloaded}");
+        // Another thread goes on, but for this stream.
+        let (others, own) = std::thread::scope(|scope| {
+            let others = scope.spawn(|| device.allocate(8).and_then(|at| unsafe { device.free(at) })).join().unwrap();
+            (others, scope.spawn(|| told(device.synchronize(stream))).join().unwrap())
+        });
+        assert!(others.is_ok() && own.contains("graph"), "{others:?} {own}");
+        device.end_graph(stream).unwrap();
+        device.synchronize(stream).unwrap();
+    }
+}
