@@ -9,7 +9,8 @@ use cudarc::driver::result::{graph, stream};
 use cudarc::driver::sys;
 
 use super::libraries::DRIVER;
-use super::{Asked, Gpu, Packed, handle};
+use super::packed::Packed;
+use super::{Asked, Gpu, handle};
 use crate::driver::{Fault, Launch, Stream, THREADS};
 use crate::graph::{Graph, Graphs, Node};
 use crate::sources::entry_point;

@@ -8,11 +8,11 @@ mod compile;
 mod graphs;
 pub(crate) mod libraries;
 mod modules;
+mod packed;
 mod products;
 mod reach;
 
 use std::collections::HashMap;
-use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError, RwLock};
 
 use cudarc::driver::result::{DriverError, ctx, device, event, primary_ctx, stream};
@@ -26,6 +26,7 @@ use crate::nccl;
 use crate::sources::entry_point;
 pub use compile::{Compiled, compile};
 use libraries::DRIVER;
+use packed::Packed;
 use products::{Products, WORKSPACE};
 
 /// Bytes of a piece by which numbers come to the host: enough for the full speed of a bus.
@@ -140,31 +141,6 @@ fn handle(of: Stream) -> sys::CUstream {
 
 fn mark(of: Event) -> sys::CUevent {
     of.0 as sys::CUevent
-}
-
-/// A kernel's words, as the driver takes them in one piece.
-struct Packed<'w> {
-    words: &'w [u64],
-    bytes: usize,
-    list: [*mut c_void; 5],
-}
-
-impl<'w> Packed<'w> {
-    fn new(words: &'w [u64]) -> Self {
-        Self { words, bytes: size_of_val(words), list: [std::ptr::null_mut(); 5] }
-    }
-
-    /// The list by which the driver finds them, for as long as this lies where it is.
-    fn list(&mut self) -> &mut [*mut c_void; 5] {
-        self.list = [
-            sys::CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT as usize as *mut c_void,
-            self.words.as_ptr() as *mut c_void,
-            sys::CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT as usize as *mut c_void,
-            (&raw mut self.bytes).cast(),
-            sys::CU_LAUNCH_PARAM_END_AS_INT as usize as *mut c_void,
-        ];
-        &mut self.list
-    }
 }
 
 impl Driver for Gpu {

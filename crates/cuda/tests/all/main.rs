@@ -19,6 +19,8 @@ mod emulator;
 #[cfg(emulated)]
 mod experts;
 #[cfg(emulated)]
+mod graphs;
+#[cfg(emulated)]
 mod norms;
 mod nvrtc;
 #[cfg(emulated)]
