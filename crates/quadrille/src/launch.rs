@@ -1,6 +1,7 @@
 //! How this process was started: by itself, with ranks as threads, or by `mpirun` or `srun` as one rank of many.
 
 use std::ffi::OsString;
+use std::io::{Write, stdout};
 use std::ops::Deref;
 use std::time::Duration;
 
@@ -66,7 +67,10 @@ fn refuse(error: &clap::Error) -> ! {
     // Help is laid out by who made it.
     let is_help = !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if is_help {
-        error.exit();
+        let printed = error.print().and_then(|()| stdout().flush());
+        // Help that was asked for is the output.
+        let printed = if error.use_stderr() { Ok(()) } else { output::printed(printed) };
+        std::process::exit(printed.map_or_else(|failure| report(Err(failure)).into(), |()| error.exit_code()))
     }
     output::refused(&error.to_string());
     std::process::exit(error.exit_code())

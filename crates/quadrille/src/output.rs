@@ -24,7 +24,12 @@ pub fn print_text(text: impl Into<Text>) -> Result<(), Failure> {
 
 /// Prints text as it is to standard output, whatever is in it; a closed pipe ends the output, not the program.
 pub fn print_exactly(text: &str) -> Result<(), Failure> {
-    match std::io::stdout().write_all(text.as_bytes()) {
+    printed(std::io::stdout().write_all(text.as_bytes()))
+}
+
+/// What came of printing to standard output; a closed pipe is no failure.
+pub fn printed(result: std::io::Result<()>) -> Result<(), Failure> {
+    match result {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
             Err(Failure::run(format!("cannot write to standard output: {error}")))
         }

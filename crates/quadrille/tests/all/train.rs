@@ -218,7 +218,11 @@ fn full_disks_are_reported_where_output_was_asked_for() {
         (command("--json").stdout(full()).output().unwrap(), "standard output"),
         (command("--log /dev/full").output().unwrap(), "the log /dev/full"),
     ];
-    for (output, what) in outputs {
+    let help = ["--help", "train --help", "--version"].map(|words| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_quadrille"));
+        (command.args(words.split_whitespace()).stdout(full()).output().unwrap(), "standard output")
+    });
+    for (output, what) in outputs.into_iter().chain(help) {
         let message = String::from_utf8(output.stderr).unwrap();
         assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{message}");
         assert!(
