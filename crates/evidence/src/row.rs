@@ -1,5 +1,7 @@
 //! Measured runs as their CSV file says them: one [`Row`] a line, cells read and held against their columns' rules.
 
+use quadrille_spec::csv_line;
+
 use crate::CsvError;
 
 /// One measured (or derived) number of one run of a public source. Empty cells are `None`: the source does not say it.
@@ -191,19 +193,24 @@ const MAX_SIZE: usize = 1 << 24;
 /// A missing or doubled column, a line of other length than the header, a cell that breaks its column's rule.
 pub fn read(text: &str) -> Result<Vec<Row>, CsvError> {
     let mut reader = csv::ReaderBuilder::new().from_reader(text.as_bytes());
-    let places = places(reader.headers().map_err(|error| line_error(&error))?)?;
+    let places = places(reader.headers().map_err(|error| line_error(text, &error))?)?;
     reader
         .records()
         .map(|record| {
-            let record = record.map_err(|error| line_error(&error))?;
-            let line = record.position().map_or(0, csv::Position::line);
+            let record = record.map_err(|error| line_error(text, &error))?;
+            let line = line_of(text, record.position());
             Cells { record: &record, places: &places, line }.row()
         })
         .collect()
 }
 
-fn line_error(error: &csv::Error) -> CsvError {
-    let line = error.position().map_or(1, csv::Position::line);
+/// The line of a record that begins there.
+fn line_of(text: &str, position: Option<&csv::Position>) -> u64 {
+    position.map_or(1, |position| csv_line(text.as_bytes(), position.byte(), position.line()))
+}
+
+fn line_error(text: &str, error: &csv::Error) -> CsvError {
+    let line = line_of(text, error.position());
     let reason = match error.kind() {
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
             format!("it has {len} cells, the header {expected_len}")
@@ -416,6 +423,10 @@ mod tests {
         let short = file(&LINE[..LINE.len() - 6]);
         assert!(message(&short).starts_with("line 2: it has 31 cells, the header 32"), "{}", message(&short));
         assert!(message("").contains("is missing"));
+        let [good, bad] = [file(LINE), with("tp", "0")].map(|text| text.lines().nth(1).unwrap().to_owned());
+        let crlf = [COLUMNS.join(",").as_str(), &good, "", &bad, ""].join("\r\n");
+        assert!(message(&crlf).starts_with("line 4, column 'tp'"), "{}", message(&crlf));
+        assert!(message(&crlf.replace('\r', "")).starts_with("line 4, column 'tp'"));
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod classic;
 mod cluster;
 mod cluster_file;
 mod counted;
+mod csv_line;
 mod device;
 mod devices;
 mod error;
@@ -86,6 +87,7 @@ pub use choices::{
 pub use classic::Classic;
 pub use cluster::{Cluster, GroupBandwidth, Network, Tier};
 pub use counted::counted;
+pub use csv_line::csv_line;
 pub use device::{Device, Efficiency, MeasuredRate, Peaks};
 pub use error::{SpecError, nearest_divisors};
 pub use experts::{Capacity, ExpertGroups, Experts, Router};

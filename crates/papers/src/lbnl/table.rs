@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use csv::{ErrorKind, ReaderBuilder, StringRecord, Trim};
-use quadrille_spec::SpecError;
+use quadrille_spec::{SpecError, csv_line};
 
 use super::{Configuration, Cut, Group, PUBLISHED_BATCH, Price, Shape, System, price};
 
@@ -68,25 +68,29 @@ pub enum TableError {
 /// What is no such table; the first line that has no price.
 pub fn price_table(table: &[u8]) -> Result<Vec<PricedLine>, TableError> {
     let mut reader = ReaderBuilder::new().trim(Trim::All).from_reader(table);
-    let header = reader.headers().map_err(unreadable)?.clone();
+    let header = reader.headers().map_err(|error| unreadable(table, &error))?.clone();
     let columns = Columns::new(&header).map_err(|error| TableError::Line { line: 1, error })?;
     let mut shapes = HashMap::new();
     let mut priced = Vec::new();
     for record in reader.records() {
-        let record = record.map_err(unreadable)?;
+        let record = record.map_err(|error| unreadable(table, &error))?;
         let row = Row { columns: &columns, record: &record };
-        let price = row.price(&mut shapes).map_err(|error| {
-            let line = record.position().map_or(0, csv::Position::line);
-            TableError::Line { line, error }
-        })?;
+        let price = row
+            .price(&mut shapes)
+            .map_err(|error| TableError::Line { line: line_of(table, record.position()), error })?;
         priced.push(PricedLine { inputs: INPUTS.map(|column| row.text(column).to_owned()), price });
     }
     Ok(priced)
 }
 
+/// The line of a record that begins there.
+fn line_of(table: &[u8], position: Option<&csv::Position>) -> u64 {
+    position.map_or(0, |position| csv_line(table, position.byte(), position.line()))
+}
+
 /// Why the reader stopped, with the line.
-fn unreadable(error: csv::Error) -> TableError {
-    let line = error.position().map_or(0, csv::Position::line);
+fn unreadable(table: &[u8], error: &csv::Error) -> TableError {
+    let line = line_of(table, error.position());
     TableError::Unreadable(match error.kind() {
         ErrorKind::UnequalLengths { expected_len, len, .. } => {
             format!("line {line} has {len} cells, the header {expected_len}; give every line a cell for every column")
