@@ -29,6 +29,7 @@ mod placement;
 mod pool;
 mod question;
 mod ranking;
+mod refusal;
 mod request;
 mod search;
 mod setting;

@@ -1,7 +1,7 @@
 //! Why a search found nothing, and what would help.
 
 use quadrille_cost::native::PriceError;
-use quadrille_spec::{Axis, SpecError};
+use quadrille_spec::{Axis, SpecError, counted};
 
 use super::constraint::Range;
 use super::count::Tally;
@@ -109,6 +109,12 @@ fn more_memory(enough: Option<usize>) -> String {
     }
 }
 
+/// `1 grid is`, `2 grids are`.
+fn are(number: u64, name: &str) -> String {
+    let number = usize::try_from(number).unwrap_or(usize::MAX);
+    counted(number, name) + if number == 1 { " is" } else { " are" }
+}
+
 /// Which other numbers have a legal layout.
 fn near(Feasible { devices, batches }: &Feasible) -> String {
     let listed = |numbers: &[usize]| numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(" or ");
@@ -169,10 +175,14 @@ impl Search<'_> {
             let example =
                 most.and_then(|(_, refused)| self.refusal(refused)).map_or_else(String::new, |e| e.to_string());
             let refused = match (legal_grids, found.counts) {
-                (false, counts) => format!("{} grids are refused", counts.grids),
+                (false, counts) => format!("{} refused", are(counts.grids, "grid")),
                 (true, counts) => {
-                    let [legal, all, configurations] = [counts.legal_grids, counts.grids, counts.enumerated];
-                    format!("{legal} of {all} grids are legal, and their {configurations} configurations are refused")
+                    let configurations = are(counts.enumerated, "configuration");
+                    format!(
+                        "{} of {} legal, and of them {configurations} refused",
+                        counts.legal_grids,
+                        are(counts.grids, "grid")
+                    )
                 }
             };
             let feasible = Box::new(Feasible::near(self, stop));

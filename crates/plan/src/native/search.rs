@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use quadrille_cost::native::{Candidate, Price, PriceError};
 use quadrille_cost::simulation::SimulationError;
-use quadrille_spec::{Axis, Layout, Rule, SpecError};
+use quadrille_spec::{Axis, Rule};
 use rayon::prelude::*;
 
 use super::budget::Deadline;
@@ -120,12 +120,6 @@ const WAVES: [usize; 3] = [4, 28, 224];
 type Ordered<'a> = Vec<(f32, &'a Cut)>;
 
 impl Search<'_> {
-    /// The message of the rule that a refused layout breaks.
-    pub fn refusal(&self, refused: &Refused) -> Option<SpecError> {
-        let Setting { model, global_batch, seq_len, .. } = self.setting;
-        refused.example.request(global_batch, seq_len).and_then(|request| Layout::new(model, &request)).err()
-    }
-
     /// Searches until everything was looked at, `stop` says so or it is cancelled; a few usual layouts are looked at unless it is.
     ///
     /// # Errors

@@ -438,7 +438,7 @@ fn what_leaves_nothing_is_blamed() {
         (&[(Min, "chunks=9"), (Max, "chunks=11")], &["chunks = 9..=11"]),
         (&[(Fix, "cac=true"), (Fix, "recompute=none")], &["recomputed blocks", "cac = on", "nothing is recomputed"]),
         (&[(Fix, "recompute=full:100")], &["recomputed blocks", "every 100-th block", "`layout.recompute` full:8"]),
-        (&[(Min, "overlap-chunks=32")], &["no legal layout", "grids are legal, and their", "overlap-chunks = 32"]),
+        (&[(Min, "overlap-chunks=32")], &["no legal layout", " legal, and of them ", "overlap-chunks = 32"]),
         (&[(Fix, "x=8")], &["no legal layout", "x=8 does not divide heads = 4"]),
         (&[(Min, "pipe=16")], &["pipe = at least 16:", "divides the 8 devices", "try pipe=8"]),
     ] {

@@ -306,7 +306,7 @@ fn frameworks_differ() {
 fn bad_constraints_name_value_rule_and_remedy() {
     for (flags, words) in [
         ("--fix x=3", &["x = 3", "divides the 8 devices", "x=2 or x=4"][..]),
-        ("--fix x=8", &["no legal layout", "x=8 does not divide heads = 12", "try x=6"]),
+        ("--fix x=8", &["no legal layout", "1 grid is refused", "x=8 does not divide heads = 12; try x=4"]),
         ("--fix w=2", &["'w'", "known: x, y, z"]),
         ("--fix x", &["'x'", "key=value"]),
         ("--fix x=2 --max x=1", &["--max x = 1", "x=2", "leave one of them out"]),
