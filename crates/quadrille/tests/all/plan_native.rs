@@ -434,6 +434,10 @@ fn numbers_of_devices_share_the_time() {
     assert_eq!(document["stopped"], true);
     assert_eq!(document["stopped_gpus"], serde_json::json!([1, 2, 4, 8]));
     assert!(!plans(&document).is_empty() && !document["pareto"].as_array().unwrap().is_empty());
+    let output = run(std::path::Path::new("."), &line("--any-layout --time-limit 0.000001"));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("\nso far ") && text.contains("are not counted here\n"), "{text}");
+    assert!(text.contains("advised: the fastest so far; ") || text.contains("advised (*)"), "{text}");
     let document = json(&line("--pareto --time-limit 1000"));
     assert_eq!((&document["stopped"], &document["stopped_gpus"]), (&Value::Bool(false), &serde_json::json!([])));
 }

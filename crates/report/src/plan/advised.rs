@@ -9,9 +9,12 @@ use super::entry;
 
 /// What says so on a line; nothing where the fastest was asked for.
 pub(super) fn advised_text(answer: &Answer) -> String {
-    let Answer { best, advised, search, .. } = answer;
+    let Answer { best, advised, search, found, .. } = answer;
     let Some(tolerance) = search.tolerance.map(percent) else { return String::new() };
     match advised == best {
+        true if found.stopped => {
+            format!("advised: the fastest so far; nothing simpler that was looked at is within {tolerance} of it\n")
+        }
         true => format!("advised: the fastest, since nothing simpler is within {tolerance} of it\n"),
         false => format!(
             "advised (*): the simplest within {tolerance} of the fastest, which predictions do not tell apart;\n\

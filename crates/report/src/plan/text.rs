@@ -37,6 +37,9 @@ fn stopped(answer: &Answer) -> String {
     let mut text = String::from(
         "stopped by `search.time_limit` before everything was looked at: the best so far, which may differ from run to run\n",
     );
+    if answer.found.counts.priced < answer.found.ranked.len() as u64 {
+        text += "the usual layouts, which are priced before all others, are not counted here\n";
+    }
     if answer.found.too_long > 0 {
         let layouts = counted(answer.found.too_long, "layout");
         text += &format!(
@@ -120,8 +123,9 @@ pub fn looked_at(answer: &Answer) -> String {
         _ => decimal(number as f64, "").trim_end().to_owned(),
     };
     format!(
-        "{} of {} grids and {} of {} configurations are legal: {} priced, {} of them fit; {} too large and {} too slow by \
+        "{}{} of {} grids and {} of {} configurations are legal: {} priced, {} of them fit; {} too large and {} too slow by \
          bounds ({} of searching)\n",
+        if answer.found.stopped { "so far " } else { "" },
         counts.legal_grids,
         counts.grids,
         count(counts.legal),
