@@ -125,7 +125,7 @@ fn explained<T>(
         .map_err(|error| Failure::usage(format!("--layer {error}")))?;
     let machine = &arguments.machine;
     let files = paths::asked([("--trace", &machine.trace), ("--html", &arguments.html)]);
-    paths::check_described(&files, &arguments.model, &arguments.layout)?;
+    paths::check_ready(&files, &arguments.model, &arguments.layout)?;
     // What hides collectives is told in a lesson, of a cluster that somebody named.
     let is_timeline = machine.is_asked() && !is_document;
     let lesson = arguments.html.is_some() || !(arguments.program || arguments.ledger || is_timeline);

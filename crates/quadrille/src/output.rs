@@ -1,6 +1,6 @@
 //! All that is printed, and files that flags name and commands write, with messages that name both.
 
-use std::io::{Write, stderr};
+use std::io::{ErrorKind, Write, stderr};
 use std::path::{Path, PathBuf};
 
 use quadrille_report::{Role, Text, plain};
@@ -30,7 +30,7 @@ pub fn print_exactly(text: &str) -> Result<(), Failure> {
 /// What came of printing to standard output; a closed pipe is no failure.
 pub fn printed(result: std::io::Result<()>) -> Result<(), Failure> {
     match result {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(Failure::run(format!("cannot write to standard output: {error}")))
         }
         _ => Ok(()),
@@ -97,7 +97,16 @@ pub fn check_writable(flag: &str, path: &Path) -> Result<(), Failure> {
 
 /// Names the flag and the file that was asked for: errors of temporary files name those.
 fn unwritable(flag: &str, path: &Path, error: &std::io::Error) -> String {
-    format!("cannot write {flag} {}: {}", path.display(), quadrille_files::reason(error))
+    let folder = quadrille_files::folder_of(path);
+    let remedy = match error.kind() {
+        ErrorKind::NotFound if !folder.exists() => {
+            format!("; make the folder {} first, or name a file elsewhere", folder.display())
+        }
+        ErrorKind::IsADirectory => "; name a file in it".to_owned(),
+        ErrorKind::NotADirectory | ErrorKind::PermissionDenied => "; name a file elsewhere".to_owned(),
+        _ => String::new(),
+    };
+    format!("cannot write {flag} {}: {}{remedy}", path.display(), quadrille_files::reason(error))
 }
 
 /// Writes what a flag asked for to a file, in place of what it holds; whole or not at all.
@@ -133,6 +142,8 @@ mod tests {
             let Err(Failure::Usage(error)) = check_writable("--csv", path) else { panic!("{}", path.display()) };
             let message = error.to_string();
             assert!(message.starts_with(&format!("cannot write --csv {}: ", path.display())), "{message}");
+            let remedy = if path == missing { "; make the folder " } else { "; name a file in it" };
+            assert!(message.contains(remedy), "{message}");
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }

@@ -10,6 +10,7 @@ use quadrille_run::written_over;
 use crate::arguments::ModelArguments;
 use crate::failure::Failure;
 use crate::layout_arguments::LayoutArguments;
+use crate::output::check_writable;
 
 /// A file with the flag that names it.
 pub type Named<'a> = (&'static str, &'a Path);
@@ -54,6 +55,12 @@ pub fn described<'a>(model: &'a ModelArguments, layout: &'a LayoutArguments) -> 
 /// Refuses to write over or into what describes model, layout and cluster, or two files into one.
 pub fn check_described(written: &[Named], model: &ModelArguments, layout: &LayoutArguments) -> Result<(), Failure> {
     check(written, &described(model, layout).collect::<Vec<_>>())
+}
+
+/// The same of files that a search fills, which may take long: they can be written, or nothing is begun.
+pub fn check_ready(written: &[Named], model: &ModelArguments, layout: &LayoutArguments) -> Result<(), Failure> {
+    check_described(written, model, layout)?;
+    written.iter().try_for_each(|(flag, path)| check_writable(flag, path))
 }
 
 /// Refuses to write over or into what is read, or two files into one.

@@ -82,7 +82,7 @@ fn swept(arguments: &SweepArguments, cancel: &Cancel) -> Result<(Sweep, Vec<Vec<
         _ => return Err(Failure::usage("--vary: at most two numbers vary; fix the others")),
     };
     let files = paths::asked([("--out", &arguments.out), ("--html", &arguments.html)]);
-    paths::check_described(&files, &arguments.model, &arguments.layout)?;
+    paths::check_ready(&files, &arguments.model, &arguments.layout)?;
     let question = Question { cancel: cancel.clone(), ..fixed(arguments, &variables)? };
     let sweep = bars::counting(|watch| Sweep::watched(question, first.clone(), second.cloned(), watch))?;
     let mut rows = report::rows(&sweep)?;

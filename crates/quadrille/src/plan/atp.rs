@@ -12,7 +12,7 @@ use quadrille_spec::{ElementType, Field};
 
 use super::flags::{LayoutFlags, devices};
 use crate::failure::Failure;
-use crate::output::{print_json, print_text, write_rows};
+use crate::output::{check_writable, print_json, print_text, write_rows};
 use crate::plan::arguments::PlanArguments;
 use crate::{documents, paths};
 
@@ -63,6 +63,7 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     let interconnect = arguments.atp.interconnect.iter().map(|name| ("--interconnect", name.as_ref()));
     let read: Vec<_> = paths::described(&arguments.model, &arguments.layout).chain(interconnect).collect();
     paths::check(&written, &read)?;
+    written.iter().try_for_each(|(flag, path)| check_writable(flag, path))?;
     let has = search.devices();
     if let Some(asked) = devices(arguments)?.filter(|asked| *asked != has) {
         return Err(Failure::usage(format!(

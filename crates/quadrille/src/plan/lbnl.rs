@@ -41,7 +41,7 @@ pub struct LbnlArguments {
 pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     let (model, search) = search(arguments)?;
     let written = paths::asked([("--csv", &arguments.csv)]);
-    paths::check_described(&written, &arguments.model, &arguments.layout)?;
+    paths::check_ready(&written, &arguments.model, &arguments.layout)?;
     let start = Instant::now();
     let found = search.run(arguments.top as usize);
     let seconds = start.elapsed().as_secs_f64();

@@ -30,7 +30,7 @@ const FLAGS: LayoutFlags = LayoutFlags {
 /// Advises and prints.
 pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     let written = paths::asked([("--csv", &arguments.csv)]);
-    paths::check_described(&written, &arguments.model, &arguments.layout)?;
+    paths::check_ready(&written, &arguments.model, &arguments.layout)?;
     let (plan, cluster) = plan(arguments)?;
     let report = MegatronReport { plan: &plan, cluster: &cluster };
     write_rows("--csv", arguments.csv.as_deref(), || report.rows())?;

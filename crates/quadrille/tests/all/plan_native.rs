@@ -385,7 +385,17 @@ fn what_does_not_fit_tells_the_smallest() {
         ],
     );
     let folder = tempfile::tempdir().unwrap();
-    refused_in(folder.path(), &line("--out nowhere/layout.toml"), &["--out", "nowhere"]);
+    // Files are looked at before layouts.
+    for (flags, words) in [
+        (
+            "--fix x=8 --out nowhere/layout.toml",
+            ["cannot write --out nowhere/layout.toml", "make the folder nowhere first"],
+        ),
+        ("--fix x=8 --csv nowhere/rows.csv", ["cannot write --csv nowhere/rows.csv", "make the folder nowhere first"]),
+        ("--fix x=8 --html .", ["cannot write --html .", "name a file in it"]),
+    ] {
+        refused_in(folder.path(), &line(flags), &words);
+    }
 }
 
 #[test]

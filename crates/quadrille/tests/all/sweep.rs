@@ -89,6 +89,8 @@ fn points_are_the_best_of_plan() {
     assert!((first - best["time_s"].as_f64().unwrap()).abs() <= 1e-9 * first, "{first} and {best}");
     assert_eq!(column(&header, &rows, "grid")[0], best["layout"]["grid"].as_str().unwrap());
     refused_in(folder.path(), "sweep --vary gpus=2 --cluster other.toml --out other.toml", &["--out", "--cluster"]);
+    let nowhere = "sweep --vary gpus=2 --cluster other.toml --out no/rows.csv";
+    refused_in(folder.path(), nowhere, &["cannot write --out no/rows.csv", "make the folder no first"]);
 }
 
 #[test]

@@ -59,7 +59,7 @@ fn answered<T>(
     };
     let several = several.filter(|gpus: &Vec<usize>| gpus.len() > 1);
     let files = paths::asked([("--csv", &arguments.csv), ("--out", &results.out), ("--html", &results.html)]);
-    paths::check_described(&files, &arguments.model, &arguments.layout)?;
+    paths::check_ready(&files, &arguments.model, &arguments.layout)?;
     match &several {
         Some(gpus) if !results.pareto && question.deadline().is_some() => question = question.smallest_in_time(gpus)?,
         Some(_) if !results.pareto => {
