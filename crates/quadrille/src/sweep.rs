@@ -96,7 +96,7 @@ fn swept(arguments: &SweepArguments, cancel: &Cancel) -> Result<(Sweep, Vec<Vec<
     Ok((sweep, rows))
 }
 
-/// What does not vary. Numbers of GPUs that vary are known first, since the default batch follows from the largest.
+/// What does not vary. Numbers of GPUs that vary are known first, since the default batch follows from the largest, unless it varies.
 fn fixed(arguments: &SweepArguments, variables: &[Variable]) -> Result<Question, Failure> {
     let SweepArguments { model, layout, .. } = arguments;
     let typed = |number: Option<u32>| number.map(|number| vec![number as usize]);
@@ -109,6 +109,9 @@ fn fixed(arguments: &SweepArguments, variables: &[Variable]) -> Result<Question,
         let values = varied.values().iter().map(|value| *value as usize).collect();
         if varied.is_nodes() { nodes = Some(values) } else { devices = Some(values) }
     }
-    let machines = Machines { devices, nodes, fast_domain: arguments.nvs };
+    // Of a batch that varies the largest is held against the rules.
+    let batch = variables.iter().find(|variable| variable.is_batch());
+    let batch = batch.and_then(|varied| varied.values().last().map(|batch| *batch as usize));
+    let machines = Machines { devices, nodes, fast_domain: arguments.nvs, batch };
     Ok(question(model, layout, &arguments.question, None, machines)?)
 }

@@ -77,6 +77,18 @@ fn every_kind_of_number_varies() {
     assert!(numbers(&header, &rows, "time_s").is_sorted_by(|a, b| a > b));
 }
 
+/// Twice as many sequences as there are devices would be more than a step can have.
+#[test]
+fn a_batch_that_varies_has_no_usual_value() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = format!(
+        "sweep --model gpt2-124m --cluster {CLUSTER} --vary gpus=16777216 --vary batch=64 --fix x=3 --time-limit 1"
+    );
+    let output = run(folder.path(), &line);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && text.contains("\n16777216,64,"), "{text}");
+}
+
 #[test]
 fn points_are_the_best_of_plan() {
     let (header, rows, _) = sweep("--vary tiers.1.bandwidth=2e9,2e10 --gpus 8");

@@ -85,6 +85,11 @@ impl Variable {
         matches!(self.quantity, Quantity::Devices | Quantity::Nodes)
     }
 
+    /// Whether it is the number of sequences in a step.
+    pub fn is_batch(&self) -> bool {
+        self.quantity == Quantity::Batch
+    }
+
     /// Whether it is the number of nodes: it follows from the size of a node, which may vary, too.
     pub fn is_nodes(&self) -> bool {
         self.quantity == Quantity::Nodes

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use quadrille_plan::native::{Bound, Question, Reserve, Space};
 use quadrille_run::{BudgetSpec, RunError, SearchSpec};
-use quadrille_spec::{ElementType, Sparsity};
+use quadrille_spec::{ElementType, Field, Sparsity};
 
 use crate::arguments::ModelArguments;
 use crate::layout_arguments::LayoutArguments;
@@ -128,12 +128,14 @@ impl QuestionArguments {
     }
 }
 
-/// Where layouts are searched for: on numbers of devices or of nodes, ascending, in fast domains of so many devices.
+/// Where layouts are searched for: on numbers of devices or of nodes, ascending, in fast domains of so many devices; and how many
+/// sequences a step has if not as many as are usual there.
 #[derive(Debug, Clone, Default)]
 pub struct Machines {
     pub devices: Option<Vec<usize>>,
     pub nodes: Option<Vec<usize>>,
     pub fast_domain: Option<u32>,
+    pub batch: Option<usize>,
 }
 
 /// The question that is asked of a search.
@@ -144,7 +146,7 @@ pub fn question(
     dtype: Option<ElementType>,
     machines: Machines,
 ) -> Result<Question, RunError> {
-    let Machines { devices, nodes, fast_domain } = machines;
+    let Machines { devices, nodes, fast_domain, batch } = machines;
     let budget = BudgetSpec {
         currency: question.currency.clone(),
         days: question.days,
@@ -173,7 +175,11 @@ pub fn question(
         price_per_hour: question.price_per_hour,
         budget,
     };
-    let question = spec.question(model.described(MODEL)?, &layout.said(dtype))?;
+    let mut said = layout.said(dtype);
+    if let Some(batch) = batch {
+        said.choices = said.choices.with(Field::GlobalBatch, batch.into());
+    }
+    let question = spec.question(model.described(MODEL)?, &said)?;
     let configuration = model.from_hf.as_deref().map(|path| path.display().to_string());
     output::source("model", configuration.as_deref().or(model.model.as_deref()).unwrap_or(MODEL));
     output::source("cluster", layout.cluster.as_deref().unwrap_or(&question.cluster.name));

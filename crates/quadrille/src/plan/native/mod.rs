@@ -49,7 +49,7 @@ fn answered<T>(
     let PlanArguments { model, layout, question, dtype, nvs, .. } = arguments;
     let numbers = |counts: &Option<Counts>| counts.as_ref().map(|counts| counts.values().to_vec());
     let (devices, nodes) = (numbers(&arguments.gpus), numbers(&arguments.nodes));
-    let machines = Machines { devices: devices.clone(), nodes: nodes.clone(), fast_domain: *nvs };
+    let machines = Machines { devices: devices.clone(), nodes: nodes.clone(), fast_domain: *nvs, batch: None };
     let mut question = arguments::question(model, layout, question, *dtype, machines)?;
     question.cancel = cancel.clone();
     let results = &arguments.results;
