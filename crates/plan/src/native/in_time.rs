@@ -25,7 +25,28 @@ pub struct InDays {
 
 impl fmt::Display for InDays {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} devices take {:.1} days", self.devices, self.days)
+        write!(f, "{} devices take {}", self.devices, rounded_days(self.days))
+    }
+}
+
+/// From here on days are told by their exponents.
+const MANY_DAYS: f64 = 1e15;
+
+/// Days that somebody has said: `30 days`, `1 day`, `1e300 days`.
+pub fn said_days(days: f64) -> String {
+    match days {
+        1.0 => "1 day".to_owned(),
+        1e-4..MANY_DAYS => format!("{days} days"),
+        _ => format!("{days:e} days"),
+    }
+}
+
+/// Days that a training takes: `12.3 days`, `1.234e300 days`, or for ever where devices fail too often for it to end.
+pub(super) fn rounded_days(days: f64) -> String {
+    match days {
+        ..MANY_DAYS => format!("{days:.1} days"),
+        f64::INFINITY => "for ever".to_owned(),
+        _ => format!("{days:.3e} days"),
     }
 }
 

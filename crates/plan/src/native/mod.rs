@@ -47,7 +47,7 @@ pub use count::{Counts, Refused};
 pub use derived::Derived;
 pub use explanation::Explanation;
 pub use feasible::Feasible;
-pub use in_time::InDays;
+pub use in_time::{InDays, said_days};
 pub use legal::Rules;
 pub use nothing::Nothing;
 pub use placement::devices_of_nodes;

@@ -7,7 +7,7 @@ use super::constraint::Range;
 use super::count::Tally;
 use super::cuts::{Cut, cuts};
 use super::feasible::Feasible;
-use super::in_time::InDays;
+use super::in_time::{InDays, rounded_days, said_days};
 use super::placement::node;
 use super::ranking::Ranked;
 use super::search::{Found, Search};
@@ -67,8 +67,8 @@ pub enum Nothing {
     },
     /// Every layout takes longer than the training may.
     #[error(
-        "no layout is done within {days} days: the fastest of {} devices takes {:.1} days; {}",
-        fastest.devices, fastest.days, more_devices(enough.as_ref(), tried)
+        "no layout is done within {}: the fastest of {} devices takes {}; {}",
+        said_days(*days), fastest.devices, rounded_days(fastest.days), more_devices(enough.as_ref(), tried)
     )]
     TooSlow {
         /// Days that the training may take.

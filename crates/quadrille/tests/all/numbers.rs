@@ -44,6 +44,16 @@ fn numbers_are_short_however_large_they_are() {
 }
 
 #[test]
+fn what_never_ends_is_told_in_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let output =
+        run(folder.path(), "plan --model gpt2-124m --gpus 2 --tokens 1e9 --price-per-hour 2 --top 1 --mtbf 1e-300");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && text.contains("one in 1.00e-300 device-hours"), "{text}");
+    assert!(text.contains(" for ever ") && !text.contains(" inf "), "{text}");
+}
+
+#[test]
 fn a_file_has_a_name() {
     let folder = tempfile::tempdir().unwrap();
     for line in [

@@ -110,6 +110,8 @@ fn plans_are_done_in_time_or_are_none() {
         &line("--gpus 8 --tokens 1e12 --days 1e-3"),
         &["within 0.001 days", "nor does one of 16, 32, 64", "more days"],
     );
+    // Numbers are short however large they are.
+    refused(&line("--gpus 8 --tokens 1e300 --days 1"), &["within 1 day: the fastest of 8 devices takes ", "e289 days"]);
     refused(&line("--gpus 8 --days 30"), &["--days 30", "depends on its tokens", "--tokens"]);
     refused(&line("--gpus 8 --tokens 1e9 --days 0"), &["--days 0", "positive"]);
     refused(&line("--gpus 4,8"), &["several numbers of GPUs", "--pareto", "--days"]);

@@ -1,7 +1,7 @@
 //! The whole training: its days, what it costs, and what failures leave of its time.
 
 use quadrille_plan::goodput::{CHECKPOINT_BANDWIDTH, CheckpointTime, Failures, MTBF_HOURS, RESTART_SECONDS};
-use quadrille_plan::native::{Answer, Derived, Question};
+use quadrille_plan::native::{Answer, Derived, Question, said_days};
 use quadrille_run::units::{decimal, long, percent, seconds};
 use serde_json::{Value, json};
 
@@ -22,10 +22,20 @@ pub(super) fn row(question: &Question, derived: &Derived) -> Vec<String> {
         let every = format!("{} {steps} ({})", goodput.interval_steps, long(goodput.interval_seconds));
         [percent(goodput.share), every]
     }));
-    row.extend(derived.days.map(|days| if days < MANY { format!("{days:.2}") } else { format!("{days:.3e}") }));
-    row.extend(derived.device_hours.map(|hours| decimal(hours, "").trim_end().to_owned()));
-    row.extend(derived.cost.map(|cost| format!("{} {}", grouped(cost), question.budget.currency)));
+    row.extend(derived.days.map(|days| match days {
+        ..MANY => format!("{days:.2}"),
+        f64::INFINITY => "for ever".to_owned(),
+        _ => format!("{days:.3e}"),
+    }));
+    row.extend(derived.device_hours.map(|hours| finite(hours, |hours| decimal(hours, "").trim_end().to_owned())));
+    let currency = question.budget.currency;
+    row.extend(derived.cost.map(|cost| finite(cost, |cost| format!("{} {currency}", grouped(cost)))));
     row
+}
+
+/// A number as it is told, if it is one: what is too large for that has none.
+fn finite(number: f64, told: impl Fn(f64) -> String) -> String {
+    if number.is_finite() { told(number) } else { "-".to_owned() }
 }
 
 /// What days are reckoned with, on lines of their own.
@@ -33,8 +43,7 @@ pub(super) fn reckoned(answer: &Answer) -> String {
     let Answer { question, search, front, .. } = answer;
     let mut text = String::new();
     if let Some(deadline) = &search.deadline {
-        let days = deadline.days();
-        text += &format!("within {days} days");
+        text += &format!("within {}", said_days(deadline.days()));
         if let Some(fewest) = front.iter().map(|ranked| ranked.candidate.devices()).min() {
             text += &format!(": {fewest} devices are the fewest that do, of those that were searched");
         }
@@ -69,6 +78,9 @@ const MANY: f64 = 1e15;
 
 /// `12,345`, fewer digits of what is small, an exponent of what nobody counts.
 fn grouped(number: f64) -> String {
+    if number != 0.0 && number.abs() < 0.01 {
+        return format!("{number:.2e}");
+    }
     if number.abs() < 100.0 {
         return format!("{number:.2}");
     }
@@ -140,8 +152,10 @@ mod tests {
 
     #[test]
     fn digits_come_in_groups_of_three() {
-        let of = [0.0, 1.234, 99.5, 123.4, 1234.5, 12_345.0, 1_234_567.0, -4321.0, 1e300].map(grouped);
-        assert_eq!(of, ["0.00", "1.23", "99.50", "123", "1,234", "12,345", "1,234,567", "-4,321", "1.000e300"]);
+        let of = [0.0, 1.234, 99.5, 123.4, 1234.5, 12_345.0, 1_234_567.0, -4321.0, 1e300, 1e-300].map(grouped);
+        let told = ["0.00", "1.23", "99.50", "123", "1,234", "12,345", "1,234,567", "-4,321", "1.000e300", "1.00e-300"];
+        assert_eq!(of, told);
+        assert_eq!([f64::INFINITY, 1e3].map(|number| finite(number, grouped)), ["-", "1,000"]);
     }
 
     #[test]
