@@ -57,7 +57,7 @@ pub fn candidate(row: &Row, facts: &Facts, model: &Model, cluster: &Cluster) -> 
     }
     let order = "x,y,context,z,expert,data,pipe".parse().map_err(|_| Unmapped::Layout)?;
     let grid = Grid::of_sizes(axes).map_err(|_| Unmapped::Layout)?.with_order(order);
-    let domain = cluster.tiers.first().and_then(|tier| tier.devices).unwrap_or(node);
+    let domain = cluster.fast_domain().unwrap_or(node);
     // Of a rack that is one domain, runs use a power of two.
     let domain = if machine::is_rack(row) { 1 << domain.ilog2() } else { domain.min(node) };
     let chunks = sizes.vpp.unwrap_or(facts.chunks);

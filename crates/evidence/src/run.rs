@@ -94,7 +94,7 @@ impl Run {
 
     /// Whether it has several nodes, or domains of the innermost network.
     pub fn has_several_nodes(&self) -> bool {
-        let domain = self.cluster.tiers.first().and_then(|tier| tier.devices);
+        let domain = self.cluster.fast_domain();
         domain.is_some_and(|domain| self.candidate.devices() > domain)
     }
 

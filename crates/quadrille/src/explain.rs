@@ -114,6 +114,7 @@ fn explained<T>(
     let model = arguments.model.described(MODEL)?;
     let (typed, framework) = open(arguments, Framework::QUADRILLE.name)?;
     let layout = arguments.layout.held(&arguments.model, MODEL, typed.resolve(&model))?;
+    typed.check_node(&layout)?;
     let framework = framework.in_types_of(&layout);
     let program = framework.program(&model, &layout)?;
     let grid = &layout.grid;

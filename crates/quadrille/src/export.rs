@@ -80,6 +80,7 @@ pub fn run(arguments: &ExportArguments) -> Result<(), Failure> {
     let open = said.open(&LayoutDefaults::USUAL)?;
     let says_nodes = open.request.per_node.is_some() || said.cluster.is_some();
     let layout = arguments.layout.held(&arguments.model, MODEL, open.resolve(&model))?;
+    open.check_node(&layout)?;
     let ranks = layout.grid.ranks();
     let assumed = (arguments.gpus_per_node.is_none() && !says_nodes && ranks > USUAL_NODE).then(|| usual_node(ranks));
     let gpus_per_node = arguments.gpus_per_node.or(assumed).unwrap_or(layout.per_node);

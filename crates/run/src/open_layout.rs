@@ -1,9 +1,11 @@
 //! Layouts of which not everything is said: the rest follows from what is, from the machine and from the number of ranks.
 
+use quadrille_cost::native::Candidate;
 use quadrille_plan::best;
 use quadrille_plan::local::machine;
 use quadrille_spec::{
-    Cluster, ElementType, Field, FieldValue, Grid, Layout, LayoutFile, LayoutRequest, Model, Recompute,
+    Change, Cluster, ElementType, Field, FieldValue, Grid, Layout, LayoutFile, LayoutRequest, Model, Recompute, Remedy,
+    SpecError,
 };
 use quadrille_step::least_interval;
 
@@ -143,6 +145,36 @@ impl OpenLayout {
         }
     }
 
+    /// Makes sure that nobody has asked for more ranks in a node than those of the cluster have devices.
+    ///
+    /// # Errors
+    /// What was said, the devices of a node, and the most ranks that a node can have of the layout.
+    pub fn check_node(&self, layout: &Layout) -> Result<(), SpecError> {
+        match (self.request.per_node, self.cluster.fast_domain()) {
+            (Some(said), Some(devices)) if said.min(layout.grid.ranks()) > devices => {
+                let rule = format!("a node of {} has {devices} devices", self.cluster.name);
+                let remedy = format!("use `layout.per_node` {}", Candidate::fullest_node(layout, devices));
+                Err(SpecError::invalid("per-node", said, rule, remedy))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The same refusal without remedies of more ranks in a node than the cluster's have devices.
+    fn in_nodes(&self, error: SpecError) -> SpecError {
+        let (SpecError::Refused(mut refusal), Some(devices)) = (error.clone(), self.cluster.fast_domain()) else {
+            return error;
+        };
+        let exists = |remedy: &Remedy| match remedy.change {
+            Change::Set(Field::PerNode, FieldValue::Size(ranks)) => ranks <= devices,
+            _ => true,
+        };
+        if refusal.remedies.iter().any(exists) {
+            refusal.remedies.retain(exists);
+        }
+        SpecError::Refused(refusal)
+    }
+
     fn with_grid(&self, model: &Model) -> Result<Layout, RunError> {
         let Self { usual_batch, said, cluster, .. } = self;
         let request = &self.request_of(model);
@@ -160,10 +192,11 @@ impl OpenLayout {
         };
         // Nodes that nobody has asked for hide no other fault.
         Layout::completed(model, request, with_batch)?;
-        Ok(Layout::completed(model, request, |other| LayoutRequest {
+        let on_cluster = Layout::completed(model, request, |other| LayoutRequest {
             per_node: other.per_node.or_else(|| Some(cluster.per_node(other.grid.ranks()))),
             ..with_batch(other)
-        })?)
+        });
+        Ok(on_cluster.map_err(|error| self.in_nodes(error))?)
     }
 
     fn best(&self, model: &Model) -> Result<Layout, RunError> {

@@ -80,6 +80,13 @@ impl SearchSpec {
         if per_node == Some(0) {
             return Err(SpecError::invalid("per-node", 0, "it must be at least 1", "give a positive number").into());
         }
+        if let (Some(said), Some(node)) = (per_node, cluster.fast_domain())
+            && said.min(devices) > node
+        {
+            let rule = format!("a node of {} has {node} devices", cluster.name);
+            let remedy = format!("use `layout.per_node` {node}, or leave it out");
+            return Err(SpecError::invalid("per-node", said, rule, remedy).into());
+        }
         let usual = Framework::MEGATRON.name;
         let name = self.framework.as_deref();
         let framework = framework(name, usual, layout.dtype, self.sparsity, self.numbers, &said)?;

@@ -107,6 +107,11 @@ impl Cluster {
         }
     }
 
+    /// Devices of a domain of the innermost tier, which is a node or a rack of them; `None` where no tier says it, or one joins all.
+    pub fn fast_domain(&self) -> Option<usize> {
+        self.tiers.first().and_then(|tier| tier.devices)
+    }
+
     /// How many of `ranks` ranks share a node.
     pub fn per_node(&self, ranks: usize) -> usize {
         self.network.map_or(ranks, |network| network.devices_per_node.min(ranks))

@@ -74,7 +74,7 @@ impl Candidate {
 
     /// What a layout on a cluster is for the native model.
     pub fn of(layout: &Layout, cluster: &Cluster) -> Self {
-        Self::on_domains(layout, cluster.tiers.first().and_then(|tier| tier.devices).unwrap_or(usize::MAX))
+        Self::on_domains(layout, cluster.fast_domain().unwrap_or(usize::MAX))
     }
 
     /// The same where the domains of the innermost tier have so many devices.
@@ -100,6 +100,14 @@ impl Candidate {
             expert_rows: layout.expert_rows,
             vocab_multiple: layout.vocab_multiple,
         }
+    }
+
+    /// The most ranks of a node of at most so many devices that all nodes have alike, and whose end no group of the layout's ranks
+    /// straddles.
+    pub fn fullest_node(layout: &Layout, devices: usize) -> usize {
+        let ranks = layout.grid.ranks();
+        let is_full = |node: &usize| inside(&layout.grid, *node).iter().product::<usize>() == *node;
+        (1..=devices.min(ranks)).rev().filter(|node| ranks.is_multiple_of(*node)).find(is_full).unwrap_or(1)
     }
 
     /// The axes above 1 over which experts are spread.

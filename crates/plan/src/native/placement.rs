@@ -4,7 +4,7 @@ use quadrille_spec::{Axis, Cluster, SpecError};
 
 /// Devices that share a node, at most `per_node` of them, where `devices` are used.
 pub(super) fn node(cluster: &Cluster, per_node: Option<usize>, devices: usize) -> usize {
-    let innermost = cluster.tiers.first().and_then(|tier| tier.devices).unwrap_or(devices);
+    let innermost = cluster.fast_domain().unwrap_or(devices);
     innermost.min(per_node.unwrap_or(devices)).min(devices)
 }
 
@@ -13,7 +13,7 @@ pub(super) fn node(cluster: &Cluster, per_node: Option<usize>, devices: usize) -
 /// # Errors
 /// A cluster whose nodes have no size.
 pub fn devices_of_nodes(cluster: &Cluster, per_node: Option<usize>, nodes: usize) -> Result<usize, SpecError> {
-    let Some(devices) = cluster.tiers.first().and_then(|tier| tier.devices) else {
+    let Some(devices) = cluster.fast_domain() else {
         let rule = format!("nodes of {} have no size", cluster.name);
         let remedy = "give `search.devices`, or the innermost of the cluster's tiers its devices";
         return Err(SpecError::invalid("`search.nodes`", nodes, rule, remedy));

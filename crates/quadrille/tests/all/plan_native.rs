@@ -351,8 +351,27 @@ fn bad_models_and_clusters_name_value_rule_and_remedy() {
     // Groups of y in nodes of 8 would straddle them.
     refused(
         "explain --price --cluster selene --model gpt2-124m --set hidden=768 --grid y=3,data=16 --global-batch 48",
-        &["per-node = 8", "straddle nodes", "use --per-node 1"],
+        &["per-node = 8", "straddle nodes", "use --per-node 6 or another --order"],
     );
+    // Nodes have as many devices as they have.
+    let of_selene = |command: &str, more: &str| format!("{command} --model gpt2-124m --cluster selene {more}");
+    let [priced, explained] = ["explain --price", "explain"];
+    for (command, more, words) in [
+        (priced, "--grid data=64 --global-batch 64 --per-node 64", ["per-node = 64", "use --per-node 8"]),
+        (explained, "--grid data=64 --global-batch 64 --per-node 16", ["per-node = 16", "use --per-node 8"]),
+        (priced, "--grid x=3,data=4 --global-batch 12 --per-node 12", ["per-node = 12", "use --per-node 6"]),
+        (
+            "export --to megatron",
+            "--grid data=64 --global-batch 64 --per-node 64",
+            ["per-node = 64", "use --per-node 8"],
+        ),
+        ("plan", "--gpus 16 --global-batch 16 --per-node 64", ["per-node = 64", "use --per-node 8"]),
+    ] {
+        refused(&of_selene(command, more), &[words[0], "a node of selene has 8 devices", words[1]]);
+    }
+    let twelve = of_selene(priced, "--grid x=3,data=4 --global-batch 12");
+    refused(&twelve, &["per-node=8 does not divide the number of ranks = 12; try --per-node 6\n"]);
+    assert_eq!(json(&format!("{twelve} --per-node 6"))["plan"]["layout"]["per_node"], 6);
     let cluster = fs::read_to_string(CLUSTER).unwrap().replace("links = 4", "devices = 16");
     let folder = folder_with("small.toml", cluster);
     refused_in(

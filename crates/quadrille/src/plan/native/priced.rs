@@ -62,6 +62,7 @@ fn priced<T>(
     let model = arguments.model.described(MODEL)?;
     let (typed, framework) = explain::open(arguments, Framework::MEGATRON.name)?;
     let layout = arguments.layout.held(&arguments.model, MODEL, typed.resolve(&model))?;
+    typed.check_node(&layout)?;
     let price = &arguments.price;
     let reserve = price.memory_reserve.unwrap_or_else(|| Reserve::usual(&framework));
     let imbalance = price.imbalance.as_deref().map_or(Ok(Imbalance::EQUAL), imbalance)?;
