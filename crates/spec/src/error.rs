@@ -112,7 +112,7 @@ impl SpecError {
 }
 
 /// A number with its exponent where it would be as long as a sentence.
-fn shortened(value: String) -> String {
+pub(crate) fn shortened(value: String) -> String {
     match value.parse::<f64>() {
         Ok(number) if value.len() > 24 => format!("{number:e}"),
         _ => value,

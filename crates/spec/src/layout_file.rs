@@ -270,7 +270,7 @@ mod tests {
             unknown.contains("line 2: unknown field `pipes`, expected one of `grid`, `order`, `per_node`"),
             "{unknown}"
         );
-        assert!(message("chunks = 'two'").contains("line 1: invalid type: string \"two\", expected usize"));
+        assert!(message("chunks = 'two'").contains("line 1: invalid type: string \"two\", expected a whole number"));
         let read = serde_json::from_str::<LayoutFile>("{\"summa_panels\": null, \"chunks\": 2}").unwrap();
         assert_eq!(read, LayoutFile::default().with(Field::Chunks, 2.into()));
         let twice = serde_json::from_str::<LayoutFile>("{\"chunks\": 2, \"chunks\": 3}").unwrap_err().to_string();

@@ -58,7 +58,7 @@ pub struct BlockTable {
 
 /// A value of a field.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a field of some blocks is a number, text in quotes, true or false")]
 pub(super) enum Scalar {
     Flag(bool),
     Size(u64),

@@ -323,6 +323,9 @@ fn faults_of_a_file_name_their_line() {
     assert!(missing.contains("missing field `heads`"), "{missing}");
     let wrong = message(&SMALL.replace("= 12", "= \"wide\""));
     assert!(wrong.contains("'hidden = \"wide\"': line 3: invalid type"), "{wrong}");
+    let listed = message(&format!("{SMALL}[[blocks]]\nat = [1]\nwindow = [3]\n"));
+    assert!(listed.contains("a number, text in quotes, true or false"), "{listed}");
+    assert_eq!(Model::from_toml(&SMALL.replace("= 12", "= 12.0"), &[]), Model::from_toml(SMALL, &[]));
 }
 
 #[test]
