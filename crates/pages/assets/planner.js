@@ -12,8 +12,8 @@ const FIELDS = [
   { name: "seq_len", title: "Tokens a sequence", kind: "numeric", hint: "the model's", keys: ["layout.seq_len", "model.seq_len"] },
   { name: "framework", title: "Framework", options: choices.frameworks, start: "megatron", keys: ["search.framework"] },
   { name: "products", title: "Products in", options: ["", ...choices.products], none: "16 bits", keys: ["search.products"] },
-  { name: "max_x", title: "TP at most", steps: ["1", "2", "4", "8", "16", "32", ""], none: "any" },
-  { name: "max_pipe", title: "PP at most", steps: ["1", "2", "4", "8", "16", "32", "64", ""], none: "any" },
+  { name: "max_x", title: "TP at most", steps: ["1", "2", "4", "8", "16", "32", ""], none: "any", keys: ["space.max.x"] },
+  { name: "max_pipe", title: "PP at most", steps: ["1", "2", "4", "8", "16", "32", "64", ""], none: "any", keys: ["space.max.pipe"] },
   { name: "reserve", title: "Memory kept free", steps: ["", "0", "2%", "5%", "10%", "15%", "20%", "30%", "40%"], none: "as usual", keys: ["search.memory_reserve"] },
   { name: "slower", title: "Slower if simpler", steps: ["0%", "1%", "2%", "", "5%", "10%", "20%", "50%", "100%"], none: "3%" },
   { name: "tokens", title: "Tokens to train on", hint: "e.g. 300e9", keys: ["search.tokens"] },
@@ -109,8 +109,8 @@ function changed(after) {
 /** Titles of fields by the keys that name them in messages. */
 const titles = Object.fromEntries(FIELDS.flatMap(({ keys = [], title }) => keys.map((key) => [key, title])));
 
-/** A message of the server, with the titles of fields, or words, in place of its keys. */
-const inWords = (message) => message.replaceAll(/`((?:search|layout|run|space|model)\.([a-z0-9_.]+))`/g, (_, key, name) => (key in titles ? `“${titles[key]}”` : name.replaceAll(/[_.]/g, " ")));
+/** A message of the server, with the titles of fields, or words, in place of its keys; bounds name their axis behind the key. */
+const inWords = (message) => message.replaceAll(/`space\.max` (x|pipe)\b/g, "`space.max.$1`").replaceAll(/`((?:search|layout|run|space|model)\.([a-z0-9_.]+))`/g, (_, key, name) => (key in titles ? `“${titles[key]}”` : name.replaceAll(/[_.]/g, " ")));
 
 async function ask() {
   waiting?.abort();
