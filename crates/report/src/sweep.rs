@@ -5,7 +5,7 @@ use quadrille_plan::native::sweep::{Point, Sweep, Variable};
 use quadrille_spec::SpecError;
 use serde_json::{Value, json};
 
-use crate::plan::{columns, entry};
+use crate::plan::{cells, columns, entry, names};
 
 /// What varies and what does not, and for every point the entry of `plan`, or why there is none.
 ///
@@ -55,22 +55,13 @@ pub fn rows(sweep: &Sweep) -> Result<Vec<Vec<String>>, SpecError> {
         Err(_) => Ok(Vec::new()),
     };
     let priced = sweep.points.iter().map(columns).collect::<Result<Vec<_>, SpecError>>()?;
-    // Layouts with SUMMA have a field more.
-    let mut names: Vec<String> = Vec::new();
-    for (name, _) in priced.iter().flatten() {
-        if !names.contains(name) {
-            names.push(name.clone());
-        }
-    }
+    let names = names(&priced);
     let variables = sweep.variables().map(|variable| format!("vary_{variable}"));
     let header = variables.chain(names.iter().cloned()).chain(["stopped".to_owned(), "reason".to_owned()]).collect();
     let row = |(point, columns): (&Point, &Vec<(String, String)>)| {
-        let cell = |name: &String| {
-            columns.iter().find(|(known, _)| known == name).map_or_else(String::new, |(_, value)| value.clone())
-        };
         let values = point.values.iter().take(sweep.variables().count()).map(ToString::to_string);
         let reason = point.best.as_ref().err().map_or_else(String::new, ToString::to_string);
-        values.chain(names.iter().map(cell)).chain([point.stopped.to_string(), reason]).collect()
+        values.chain(cells(&names, columns)).chain([point.stopped.to_string(), reason]).collect()
     };
     Ok(std::iter::once(header).chain(sweep.points.iter().zip(&priced).map(row)).collect())
 }

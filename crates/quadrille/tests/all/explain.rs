@@ -299,7 +299,6 @@ fn documents_name_every_choice_of_the_layout() {
         ("linear", value!("pmm")),
         ("schedule", value!("1f1b")),
         ("chunks", value!(1)),
-        ("microbatch_group", value!(1)),
         ("stage_blocks", value!([4])),
         ("recompute", value!("none")),
         ("cac", value!(false)),
@@ -311,7 +310,7 @@ fn documents_name_every_choice_of_the_layout() {
     ] {
         assert_eq!(usual[field], expected, "{field}");
     }
-    assert!(usual.get("summa_panels").is_none());
+    assert!(usual.get("summa_panels").is_none() && usual.get("microbatch_group").is_none());
     let pipeline = fields(
         "--grid data=2,pipe=2 --schedule interleaved --chunks 2 --microbatch-group 3 --stage-blocks 1,1,1,1 --zero 2 \
          --recompute full:2 --cac --keep-weights step --overlap-chunks 2 --global-batch 24 --microbatch 2",

@@ -81,10 +81,27 @@ pub fn document(answer: &Answer) -> Result<Value, SpecError> {
 pub fn rows(answer: &Answer) -> Result<Vec<Vec<String>>, SpecError> {
     let shown = if answer.search.front { &answer.front } else { &answer.found.ranked };
     let columns = |ranked| columns(answer.question, &answer.search.setting, ranked);
-    let rows: Vec<_> = shown.iter().map(columns).collect::<Result<_, _>>()?;
-    let header = rows.first().map(|row| row.iter().map(|(name, _)| name.clone()).collect());
-    let rows = rows.into_iter().map(|row| row.into_iter().map(|(_, value)| value).collect());
-    Ok(header.into_iter().chain(rows).collect())
+    let rows = shown.iter().map(columns).collect::<Result<Vec<_>, _>>()?;
+    let names = names(&rows);
+    let rows: Vec<_> = rows.iter().map(|row| cells(&names, row)).collect();
+    Ok((!names.is_empty()).then_some(names).into_iter().chain(rows).collect())
+}
+
+/// The names of the columns of some rows, each once: layouts with SUMMA, or with groups of microbatches, have one more.
+pub(crate) fn names(rows: &[Vec<(String, String)>]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for (name, _) in rows.iter().flatten() {
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    names
+}
+
+/// What a row has in these columns; nothing in those that it does not have.
+pub(crate) fn cells(names: &[String], row: &[(String, String)]) -> Vec<String> {
+    let cell = |name: &String| row.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
+    names.iter().map(|name| cell(name).unwrap_or_default()).collect()
 }
 
 /// A layout with its price, an entry of `plans`.
@@ -163,4 +180,20 @@ pub fn columns(question: &Question, setting: &Setting, ranked: &Ranked) -> Resul
     let mut found = Vec::new();
     flatten("", &entry(question, setting, ranked, &question.layout(ranked)?)?, &mut found);
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_with_other_columns_are_of_one_table() {
+        let row = |columns: &[(&str, &str)]| -> Vec<(String, String)> {
+            columns.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        };
+        let rows = [row(&[("a", "1"), ("c", "2")]), row(&[("a", "3"), ("b", "4"), ("c", "5")])];
+        let names = names(&rows);
+        assert_eq!(names, ["a", "c", "b"]);
+        assert_eq!(rows.map(|row| cells(&names, &row)), [["1", "2", ""], ["3", "5", "4"]]);
+    }
 }

@@ -1,6 +1,6 @@
 //! How a step is spread over ranks, and what of it nobody has asked for.
 
-use quadrille_spec::{ElementType, Field, Layout, LayoutFile, Linear, Model, Offload, SpecError};
+use quadrille_spec::{ElementType, Field, Layout, LayoutFile, Linear, Model, Offload, Schedule, SpecError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -80,10 +80,11 @@ impl LayoutText {
     }
 }
 
-/// A layout as documents show it: all of its fields, panels and buckets where there are some.
+/// A layout as documents show it: all of its fields, panels, groups and buckets where there are some.
 pub fn layout_json(layout: &Layout) -> Value {
     let shown = Field::ALL.into_iter().filter(|field| match field {
         Field::SummaPanels => layout.linear == Linear::Summa,
+        Field::MicrobatchGroup => layout.schedule == Schedule::Interleaved,
         Field::Offload | Field::Bucket | Field::OptimizerOverlap => layout.offload != Offload::None,
         _ => true,
     });
@@ -96,7 +97,7 @@ pub fn layout_json(layout: &Layout) -> Value {
 /// A field that no layout has, or a value of another kind than its field's.
 pub fn layout_of_json(document: Value) -> Result<LayoutFile, serde_json::Error> {
     let shown: LayoutFile = serde_json::from_value(document)?;
-    // Documents show groups also where no schedule has them, and files refuse them there.
+    // Those of earlier versions show groups also where no schedule has them, and files refuse them there.
     let grouped = shown.get(Field::Schedule).is_some_and(|schedule| schedule.to_string() == "interleaved");
     let shown = if grouped { shown } else { shown.without(Field::MicrobatchGroup) };
     let of_type = |field, usual: ElementType| shown.get(field).is_some_and(|it| it.to_string() == usual.to_string());
@@ -126,6 +127,12 @@ mod tests {
             let layout = Layout::new(&model, &request).unwrap();
             let read = layout_of_json(layout_json(&layout)).unwrap();
             assert_eq!(read.validate(&model).unwrap(), layout);
+            // As files are read, but for types that a file says where they are not the usual ones.
+            let shown: LayoutFile = serde_json::from_value(layout_json(&layout)).unwrap();
+            assert_eq!(shown.validate(&model).unwrap(), layout);
+            let mut earlier = layout_json(&layout);
+            earlier["microbatch_group"] = json!(2);
+            assert_eq!(layout_of_json(earlier).unwrap().validate(&model).unwrap(), layout);
             let file = LayoutFile::of(&layout);
             assert_eq!(
                 [Field::Dtype, Field::Gradients].map(|it| read.get(it)),
