@@ -109,8 +109,11 @@ function changed(after) {
 /** Titles of fields by the keys that name them in messages. */
 const titles = Object.fromEntries(FIELDS.flatMap(({ keys = [], title }) => keys.map((key) => [key, title])));
 
-/** A message of the server, with the titles of fields, or words, in place of its keys; bounds name their axis behind the key. */
-const inWords = (message) => message.replaceAll(/`space\.max` (x|pipe)\b/g, "`space.max.$1`").replaceAll(/`((?:search|layout|run|space|model)\.([a-z0-9_.]+))`/g, (_, key, name) => (key in titles ? `“${titles[key]}”` : name.replaceAll(/[_.]/g, " ")));
+/** The same message with keys where it names a field by its flag, at its beginning, or a bound by key and axis. */
+const withKeys = (message) => message.replace(/^(global|seq)-(batch|len)\b/, "`layout.$1_$2`").replaceAll(/`space\.max` (x|pipe)\b/g, "`space.max.$1`");
+
+/** A message of the server, with the titles of fields, or words, in place of its keys. */
+const inWords = (message) => withKeys(message).replaceAll(/`((?:search|layout|run|space|model)\.([a-z0-9_.]+))`/g, (_, key, name) => (key in titles ? `“${titles[key]}”` : name.replaceAll(/[_.]/g, " ")));
 
 async function ask() {
   waiting?.abort();

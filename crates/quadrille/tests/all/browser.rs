@@ -273,6 +273,7 @@ fn the_planner_answers_what_its_address_asks() {
         ("model=gpt2-1558m&gpus=none", "devices none: it is no whole number"),
         ("model=gpt9&gpus=8", "unknown model"),
         ("model=gpt2-1558m&cluster=nowhere&gpus=8", "unknown cluster"),
+        ("model=gpt2-124m&gpus=8&seq_len=4096", "“Tokens a sequence” = 4096: it must be 1 to 1024"),
         ("model=gpt2-1558m&gpus=8&max_x=three", "“TP at most” = three: it is a whole number"),
         ("model=gpt2-124m&cluster=dgx-a100&gpus=8&tokens=1e15&days=1", "within 1 day: "),
     ] {
