@@ -21,7 +21,7 @@ pub enum Element {
 
 impl Element {
     /// The size of one.
-    pub fn bytes(self) -> usize {
+    pub const fn bytes(self) -> usize {
         match self {
             Element::F64 => 8,
             Element::F32 | Element::U32 => 4,

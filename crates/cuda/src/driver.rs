@@ -176,6 +176,10 @@ pub trait Driver: Graphs + Send + Sync + 'static {
     fn reaches(&self, _at: Address) -> Result<bool, Fault> {
         Ok(true)
     }
+    /// Whether the device has tensor cores by warpgroups, as those of compute capability 9.0 do.
+    fn has_wgmma(&self) -> bool {
+        true
+    }
     /// What tells the device from all others, also those of other machines.
     fn identity(&self) -> Result<[u64; 2], Fault>;
     /// Lets the calling thread use the device by the library of collectives.

@@ -22,6 +22,7 @@ pub struct Queue<'d> {
     driver: &'d dyn Driver,
     stream: Stream,
     scratch: Array,
+    wgmma: bool,
 }
 
 impl<'d> Queue<'d> {
@@ -31,7 +32,18 @@ impl<'d> Queue<'d> {
     /// # Safety
     /// As said of the type.
     pub unsafe fn new(driver: &'d dyn Driver, stream: Stream, scratch: Array) -> Self {
-        Self { driver, stream, scratch }
+        Self { driver, stream, scratch, wgmma: false }
+    }
+
+    /// The same, where attention in 16 bits is computed by tensor cores of warpgroups if `on`: on devices that have them
+    /// ([`Driver::has_wgmma`]).
+    pub fn with_wgmma(self, on: bool) -> Self {
+        Self { wgmma: on, ..self }
+    }
+
+    /// Whether it is.
+    pub(crate) fn wgmma(&self) -> bool {
+        self.wgmma
     }
 
     /// The device.

@@ -138,8 +138,9 @@ pub(super) fn count(ranks: usize) -> Result<usize, Fault> {
 /// Bytes that are free on the devices of so many ranks; `None`: they have the host's memory. Devices of other processes are
 /// taken to have as many as that of this one.
 pub(super) fn free(ranks: usize) -> Result<Option<u64>, Fault> {
-    Switches::told()?; // before the run, too
+    let switches = Switches::told()?; // before the run, too
     let first = first()?;
+    switches.check(first.as_ref())?;
     let (chosen, only, processes) = {
         let devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
         (devices.chosen, devices.only, devices.processes)

@@ -97,6 +97,7 @@ where
     fn new(rank: usize, threads: usize) -> Result<Self, Fault> {
         let switches = Switches::told()?;
         let device = devices::of_rank(rank)?;
+        switches.check(device.as_ref())?;
         let lanes = if switches.graphs { Lanes::with_graphs(device)? } else { Lanes::new(device)? };
         // Now: to pin memory may wait for what runs on the device, and a message's receive may run there long.
         let pinned = if switches.staging { lanes.driver().piece() } else { 0 };
@@ -124,7 +125,9 @@ where
         }
         // SAFETY: views borrow the buffers that they are of, whose owners free them when the stream is done; kernels write
         // what they get `&mut` alone. The scratch is this rank's, and used in the stream's order.
-        Ok(unsafe { Queue::new(self.lanes.driver().as_ref(), self.lanes.compute(), memory.array(Element::F64)) })
+        let queue =
+            unsafe { Queue::new(self.lanes.driver().as_ref(), self.lanes.compute(), memory.array(Element::F64)) };
+        Ok(queue.with_wgmma(self.switches.wgmma))
     }
 
     /// Waits until the rank's kernels are done.

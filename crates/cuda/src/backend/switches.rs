@@ -1,6 +1,6 @@
 //! What a rank does at once or in another order than one by one, each to be switched on or off where it is measured.
 
-use crate::driver::Fault;
+use crate::driver::{Driver, Fault};
 
 /// The variable that switches.
 const VARIABLE: &str = "QUADRILLE_DEVICE_SWITCHES";
@@ -16,11 +16,13 @@ pub struct Switches {
     pub staging: bool,
     /// Kernels are sent in graphs.
     pub graphs: bool,
+    /// Attention in `bf16` is computed by tensor cores of warpgroups.
+    pub wgmma: bool,
 }
 
 impl Default for Switches {
     fn default() -> Self {
-        Self { bias: false, squares: true, staging: true, graphs: false }
+        Self { bias: false, squares: true, staging: true, graphs: false, wgmma: false }
     }
 }
 
@@ -28,6 +30,21 @@ impl Switches {
     /// The usual ones, but for what the environment says.
     pub fn told() -> Result<Self, Fault> {
         std::env::var(VARIABLE).map_or(Ok(Self::default()), |text| Self::parse(&text))
+    }
+
+    /// Refuses what a device does not have.
+    pub fn check(self, device: &dyn Driver) -> Result<(), Fault> {
+        self.suit(device.has_wgmma(), &device.name()?)
+    }
+
+    /// The same of a device's name.
+    fn suit(self, has_wgmma: bool, name: &str) -> Result<(), Fault> {
+        if !self.wgmma || has_wgmma {
+            return Ok(());
+        }
+        let only = "which devices of compute capability 9.0 alone can";
+        let text = format!("{VARIABLE} has 'wgmma=on', {only}; {name} cannot: leave it off");
+        Err(Fault { library: "quadrille", code: -1, text })
     }
 
     fn parse(text: &str) -> Result<Self, Fault> {
@@ -43,6 +60,7 @@ impl Switches {
                 "squares" => switches.squares = on,
                 "staging" => switches.staging = on,
                 "graphs" => switches.graphs = on,
+                "wgmma" => switches.wgmma = on,
                 _ => return Err(refused(one)),
             }
         }
@@ -52,7 +70,8 @@ impl Switches {
 
 fn refused(one: &str) -> Fault {
     let text = format!(
-        "{VARIABLE} has '{one}', which is no switch: give bias, squares, staging or graphs, each with =on or =off, with commas between"
+        "{VARIABLE} has '{one}', which is no switch: give bias, squares, staging, graphs or wgmma, each with =on or =off, \
+         with commas between"
     );
     Fault { library: "quadrille", code: -1, text }
 }
@@ -62,15 +81,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn devices_without_wgmma_refuse_it_by_name() {
+        let [on, off] = ["wgmma=on", ""].map(|text| Switches::parse(text).unwrap());
+        for (switches, has) in [(on, true), (off, true), (off, false)] {
+            assert_eq!(switches.suit(has, "old"), Ok(()));
+        }
+        let fault = on.suit(false, "old").unwrap_err().to_string();
+        assert!(fault.contains("'wgmma=on'") && fault.contains("old cannot: leave it off"), "{fault}");
+    }
+
+    #[test]
     fn switches_are_read_in_their_order_and_others_refused() {
         assert_eq!(Switches::parse("").unwrap(), Switches::default());
         let told = Switches { bias: true, squares: false, ..Switches::default() };
         assert_eq!(Switches::parse("bias=on,squares=off").unwrap(), told);
+        assert_eq!(Switches::parse("wgmma=on").unwrap(), Switches { wgmma: true, ..Switches::default() });
         assert_eq!(Switches::parse("staging=off,staging=on,bias=off").unwrap(), Switches::default());
         for wrong in ["bias", "bias=1", "biases=on", "bias=on;squares=on", " bias=on"] {
             let fault = Switches::parse(wrong).unwrap_err().to_string();
             assert!(
-                fault.contains(&format!("'{wrong}'")) && fault.contains("bias, squares, staging or graphs"),
+                fault.contains(&format!("'{wrong}'")) && fault.contains("bias, squares, staging, graphs or wgmma"),
                 "{fault}"
             );
         }

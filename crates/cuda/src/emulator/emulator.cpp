@@ -87,6 +87,9 @@ struct Fibre {
     unsigned parity;
     // Copies that are not done, and groups of them so far.
     unsigned copies, group;
+    // Those that are done and not shown; products that are not done, groups of these, and whether more may begin.
+    unsigned unshown, products, product_group;
+    bool may_begin;
 };
 
 struct Copy {
@@ -96,13 +99,38 @@ struct Copy {
 };
 constexpr unsigned MOST_COPIES = 128;
 
+// What was written, and is to be shown.
+struct Written {
+    void* at;
+    unsigned size;
+};
+
+struct Begun {
+    float *sums, product[MOST_SUMS];
+    unsigned count, group;
+    Product* of;
+    alignas(8) char factors[MOST_FACTORS];
+};
+constexpr unsigned MOST_PRODUCTS = 64;
+// What sums will be, while products of them are not done.
+struct Sums {
+    float *at, numbers[MOST_SUMS];
+    unsigned products;
+    bool spoiled;
+};
+constexpr unsigned MOST_ARRAYS = 8;
+
 // A host thread's fibres and shared memory, kept from launch to launch.
 struct Machine {
     char* stacks;
-    char* memory;
+    // Shared memory, and how products see it.
+    char *memory, *shown;
     Fibre fibres[MOST_THREADS];
     Given given[2][MOST_THREADS];
     Copy copies[MOST_THREADS][MOST_COPIES];
+    Written unshown[MOST_THREADS][MOST_COPIES];
+    Begun products[MOST_THREADS][MOST_PRODUCTS];
+    Sums sums[MOST_THREADS][MOST_ARRAYS];
     unsigned ready[MOST_THREADS];
     unsigned ready_count, current;
     void* scheduler;
@@ -134,12 +162,14 @@ static u64 draw(u64 below) {
 void* shared(int place, size_t bytes) {
     Machine& m = *machine;
     if (m.poisoned[place] == 0) {
-        m.offset[place] = m.used;
-        m.used += (bytes + 63) / 64 * 64;
+        // Where products' swizzles begin.
+        m.offset[place] = (m.used + 1023) / 1024 * 1024;
+        m.used = m.offset[place] + bytes;
         if (m.used > SHARED_BYTES) abort();
     }
     if (m.poisoned[place] != m.block_number) {
         memset(m.memory + m.offset[place], 0xff, bytes);
+        memset(m.shown + m.offset[place], 0xff, bytes);
         m.poisoned[place] = m.block_number;
     }
     return m.memory + m.offset[place];
@@ -188,6 +218,7 @@ void copy_later(void* to, const void* from, unsigned size, unsigned bytes) {
     if (fibre.copies == MOST_COPIES) abort();
     if ((size_t)to % size || (bytes && (size_t)from % size)) machine->fault = "a copy is not aligned";
     memset(to, 0xff, size);
+    memset(machine->shown + ((char*)to - machine->memory), 0xff, size);
     machine->copies[machine->current][fibre.copies++] = {to, from, size, bytes, fibre.group};
 }
 
@@ -205,12 +236,91 @@ void wait_for_copies(unsigned groups) {
         }
         memset(copy.to, 0, copy.size);
         if (copy.bytes) memcpy(copy.to, copy.from, copy.bytes);
+        // Kernels without such products show nothing.
+        if (fibre.unshown < MOST_COPIES) machine->unshown[machine->current][fibre.unshown++] = {copy.to, copy.size};
     }
     fibre.copies = left;
 }
 
+void refuse(const char* fault) { machine->fault = fault; }
+
+void show_copies() {
+    Fibre& fibre = machine->fibres[machine->current];
+    for (unsigned i = 0; i < fibre.unshown; i++) {
+        Written of = machine->unshown[machine->current][i];
+        memcpy(machine->shown + ((char*)of.at - machine->memory), of.at, of.size);
+    }
+    fibre.unshown = 0;
+}
+
+u64 shared_address(const void* at) { return (u64)((const char*)at - machine->memory); }
+
+const void* shown(u64 at, size_t bytes) {
+    static const char none[16] = {};
+    if (at + bytes <= machine->used && bytes <= sizeof(none)) return machine->shown + at;
+    refuse("a product reads beyond the memory that is shared");
+    return none;
+}
+
+// The sums of an array of which products are not done; or one that is free, for none.
+static Sums& sums_of(const float* at) {
+    Sums* all = machine->sums[machine->current];
+    for (unsigned i = 0; i < MOST_ARRAYS; i++)
+        if (all[i].at == at) return all[i];
+    if (!at) abort();
+    return sums_of(nullptr);
+}
+
+void begin_products() { machine->fibres[machine->current].may_begin = true; }
+
+void begin_product(float* at, unsigned count, bool add, const void* factors, size_t bytes, Product* product) {
+    Fibre& fibre = machine->fibres[machine->current];
+    if (fibre.products == MOST_PRODUCTS || count > MOST_SUMS || bytes > MOST_FACTORS) abort();
+    if (!fibre.may_begin) refuse("a product begins without `begin_products`");
+    Begun& begun = machine->products[machine->current][fibre.products++];
+    begun.sums = at, begun.count = count, begun.group = fibre.product_group, begun.of = product;
+    memcpy(begun.factors, factors, bytes);
+    product(factors, begun.product);
+    Sums& sums = sums_of(at);
+    bool first = !sums.at;
+    if (first) sums.at = at, sums.products = 0, sums.spoiled = false;
+    for (unsigned i = 0; i < count; i++)
+        sums.numbers[i] = (add ? first ? at[i] : sums.numbers[i] : 0) + begun.product[i];
+    sums.products++;
+    memset(at, 0xff, count * sizeof(float));
+}
+
+void commit_products() {
+    Fibre& fibre = machine->fibres[machine->current];
+    fibre.product_group++, fibre.may_begin = false;
+}
+
+static void finish(const Begun& begun) {
+    float again[MOST_SUMS];
+    begun.of(begun.factors, again);
+    Sums& sums = sums_of(begun.sums);
+    if (memcmp(again, begun.product, begun.count * sizeof(float)) != 0) sums.spoiled = true;
+    for (unsigned i = 0; i < begun.count * sizeof(float); i++)
+        if (((const char*)begun.sums)[i] != (char)0xff) sums.spoiled = true;
+    if (--sums.products > 0) return;
+    if (!sums.spoiled) memcpy(begun.sums, sums.numbers, begun.count * sizeof(float));
+    else memset(begun.sums, 0xff, begun.count * sizeof(float));
+    sums.at = nullptr;
+}
+
+void wait_for_products(unsigned groups) {
+    Fibre& fibre = machine->fibres[machine->current];
+    Begun* begun = machine->products[machine->current];
+    unsigned done = 0;
+    while (done < fibre.products && begun[done].group + groups < fibre.product_group) finish(begun[done++]);
+    fibre.products -= done;
+    memmove(begun, begun + done, fibre.products * sizeof(Begun));
+    fibre.may_begin = false;
+}
+
 static void fibre_main() {
     machine->kernel->run(machine->words);
+    if (machine->fibres[machine->current].products > 0) refuse("products are never waited for");
     yield(DONE);
     abort();
 }
@@ -227,7 +337,8 @@ static void start(unsigned thread) {
     top -= 20;
     top[11] = (void*)fibre_main;
 #endif
-    fibre = {top, READY, 0, 0, 0, 0};
+    fibre = {top, READY, 0, 0, 0, 0, 0, 0, 0, false};
+    for (Sums& sums : machine->sums[thread]) sums.at = nullptr;
 }
 
 // Makes the threads from `first` up to `end` ready if all that are not done wait for each other at one place.
@@ -282,7 +393,8 @@ static Machine* new_machine() {
     Machine* m = (Machine*)calloc(1, sizeof(Machine));
     m->stacks = (char*)malloc(MOST_THREADS * STACK);
     m->memory = (char*)malloc(SHARED_BYTES);
-    if (!m->stacks || !m->memory) abort();
+    m->shown = (char*)malloc(SHARED_BYTES);
+    if (!m->stacks || !m->memory || !m->shown) abort();
     return m;
 }
 

@@ -41,6 +41,21 @@ const Given* exchange(Given own);
 void copy_later(void* to, const void* from, unsigned size, unsigned bytes);
 void commit_copies();
 void wait_for_copies(unsigned groups);
+// Products of a warpgroup that the thread has begun: until it waits for their group nobody knows its sums. What they
+// read must not change meanwhile, nor the sums: they are no numbers then. They see memory that is shared as it was
+// shown: of copies alone, by the thread that has waited for them. `product` gets the factors, and gives what is added.
+constexpr unsigned MOST_SUMS = 64, MOST_FACTORS = 192;
+typedef void Product(const void* factors, float* product);
+void begin_product(float* sums, unsigned count, bool add, const void* factors, size_t bytes, Product* product);
+void begin_products();
+void commit_products();
+void wait_for_products(unsigned groups);
+void show_copies();
+// Where shared memory lies as products count, and what they see at such a place.
+u64 shared_address(const void* at);
+const void* shown(u64 at, size_t bytes);
+// Ends the launch with a fault.
+void refuse(const char* fault);
 // The memory that the launch gives a block beside that of places, which must be so many bytes.
 void* dynamic(size_t bytes);
 // The memory that a place of a program shares with the block: poison when the block reaches it first.

@@ -165,6 +165,10 @@ impl Driver for Gpu {
         device::get_name(self.device).asked("asking for its name")
     }
 
+    fn has_wgmma(&self) -> bool {
+        self.architecture == "sm_90"
+    }
+
     fn identity(&self) -> Result<[u64; 2], Fault> {
         let id = device::get_uuid(self.device).asked("asking for its identity")?;
         let bytes = id.bytes.map(|byte| byte.to_ne_bytes()[0]);

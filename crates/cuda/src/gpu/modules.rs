@@ -34,7 +34,7 @@ impl Gpu {
         if let Some(module) = modules.get(&(source.name, format)) {
             return Ok(*module as sys::CUmodule);
         }
-        let image = cache::image(source, format, &self.architecture)?;
+        let image = cache::image(source, format, source.architecture().unwrap_or(&self.architecture))?;
         // SAFETY: the image is machine code that the compiler made.
         let module = unsafe { module::load_data(image.as_ptr().cast()) }.asked(&format!("loading {}", source.name))?;
         modules.insert((source.name, format), module as usize);

@@ -3,7 +3,7 @@
 // with fewer columns than D have zeros in the rest.
 #pragma once
 #include "attention.cuh"
-#include "mma.cuh"
+#include "wgmma.cuh"
 
 #define OF_BLOCK (16 * WARPS)
 #define LOG2_E 1.44269504088896341f
@@ -106,6 +106,47 @@ DEVICE void load_keys(
         const bf16* from = kv + key_at(shape, sequence, group, inside ? position : first);
         copy_later<16>(piece<D>(keys, row, at / 8), from + (is_key ? at : 0), is_key);
         copy_later<16>(piece<D>(values, row, at / 8), from + shape.d + (is_value ? at : 0), is_value);
+    }
+}
+
+// The thread's number, read where it is needed: what follows from it takes no registers that sums need.
+DEVICE int thread_anew() {
+#ifdef EMULATED
+    return (int)threadIdx.x;
+#else
+    int thread;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+    return thread;
+#endif
+}
+// Begins to copy rows of a tile in panels, those from `first` up to `end`: row 0 would begin at `from`, others every
+// `stride` elements; those from `count` on are 0, and columns from `cols` on. A thread's pieces lie one below another.
+template <int ROWS, int D>
+DEVICE void load_panels(bf16* tile, const bf16* from, i64 stride, int first, int end, int count, int cols) {
+    constexpr int PIECES = D / 8, STEP = THREADS / PIECES;
+    int row = thread_anew() / PIECES, at = thread_anew() % PIECES;
+    bf16* to = panel_piece<ROWS>(tile, row, at);
+    from += row * stride + at * 8;
+#pragma unroll 1
+    for (int i = 0; i < ROWS / STEP; i++, row += STEP, to += STEP * 64, from += STEP * stride)
+        if (row >= first && row < end) copy_later<16>(to, from, row < count && at * 8 < cols);
+}
+// The same of keys of a group, or of their values with `values`, from a position on: those of a chunk lie evenly.
+template <int ROWS, int D>
+DEVICE void load_positions(
+    bf16* tile, const Attention& shape, const bf16* kv, int sequence, int group, int first, bool values) {
+    int seq_len = (int)shape.seq_len, chunk = shape.context.parts > 1 ? (int)shape.chunk : seq_len;
+    i64 stride = shape.kv_heads * (shape.gathered ? shape.d + shape.v : group_cols(shape));
+    for (int row = 0; row < ROWS;) {
+        int position = first + row, end = ROWS;
+        if (position < seq_len) {
+            int of_chunk = (int)((u32)position / (u32)chunk + 1) * chunk - first;
+            end = of_chunk < ROWS && of_chunk + first < seq_len ? of_chunk : ROWS;
+        }
+        const bf16* from = kv + key_at(shape, sequence, group, position < seq_len ? position : 0) - row * stride;
+        load_panels<ROWS, D>(
+            tile, from + (values ? shape.d : 0), stride, row, end, seq_len - first, (int)(values ? shape.v : shape.d));
+        row = end;
     }
 }
 

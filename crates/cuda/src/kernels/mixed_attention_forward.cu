@@ -1,6 +1,6 @@
 // Attention, forward, by tensor cores: a block has 128 queries of a head, and a running maximum and sum of each while
 // tiles of keys pass (Dao, 2023).
-#include "attention_tiles.cuh"
+#include "attention_scores.cuh"
 
 // Keys of a tile.
 constexpr int KEYS = 64;
@@ -49,50 +49,13 @@ DEVICE void forward(
             float scores[KEYS / 8][4] = {};
 #pragma unroll
             for (int step = 0; step < D / 16; step++) multiply_rows<D>(scores, queries[step], keys, 0, step);
-            if (cap > 0)
-#pragma unroll
-                for (int i = 0; i < KEYS / 2; i++)
-                    scores[i / 4][i % 4] = softened_quickly(scores[i / 4][i % 4] * scale, cap);
-            if (begin < all.first || begin + KEYS > all.end)
-#pragma unroll
-                for (int half = 0; half < 2; half++) {
-                    Span keys = keys_of(shape, (int)position_of(shape, own + 8 * half));
-                    int key = begin + lane() % 4 * 2;
-#pragma unroll
-                    for (int i = 0; i < KEYS / 4; i++)
-                        if (!contains(keys, key + i / 2 * 8 + i % 2)) scores[i / 2][2 * half + i % 2] = -infinity(0.0f);
-                }
-#pragma unroll
-            for (int half = 0; half < 2; half++) {
-                float largest = max[half];
-#pragma unroll
-                for (int i = 0; i < KEYS / 4; i++) largest = larger(largest, scores[i / 2][2 * half + i % 2]);
-                largest = larger(largest, __shfl_xor_sync(ALL, largest, 1));
-                largest = larger(largest, __shfl_xor_sync(ALL, largest, 2));
-                // A query that sees none yet has no maximum.
-                float base = largest == -infinity(0.0f) ? 0.0f : largest * factor;
-                float before = power_of_two(fused(max[half], factor, -base)), added = 0;
-                max[half] = largest;
-#pragma unroll
-                for (int i = 0; i < KEYS / 4; i++) {
-                    float& score = scores[i / 2][2 * half + i % 2];
-                    score = power_of_two(fused(score, factor, -base));
-                    added = added + score;
-                }
-                sum[half] = fused(sum[half], before, added);
+            cap_scores(scores, scale, cap);
+            mask_scores(scores, shape, all, begin, own);
+            weigh_scores(scores, max, sum, factor, [&](int half, float before) {
 #pragma unroll
                 for (int i = 0; i < D / 4; i++) sums[i / 2][2 * half + i % 2] *= before;
-            }
-            if (mask.draw.threshold > 0) {
-                u32 kept = kept_bits<KEYS / 8>(mask.draw, [&](int i) {
-                    int key = begin + i / 4 * 8 + lane() % 4 * 2 + i % 2;
-                    int query = (int)position_of(shape, own + (i & 2 ? 8 : 0));
-                    return probability_at(mask, sequence, head, query, key);
-                });
-#pragma unroll
-                for (int i = 0; i < KEYS / 2; i++)
-                    if (!(kept >> i & 1)) scores[i / 4][i % 4] = 0;
-            }
+            });
+            drop_weights(scores, shape, mask, sequence, head, begin, own);
 #pragma unroll
             for (int step = 0; step < KEYS / 16; step++) {
                 u32 weights[4];
@@ -100,17 +63,7 @@ DEVICE void forward(
                 multiply_columns<D>(sums, weights, values, 16 * step);
             }
         }
-        float left = mask.draw.threshold > 0 ? (float)mask.draw.scale : 1.0f;
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            float all = sum[half] + __shfl_xor_sync(ALL, sum[half], 1);
-            all = all + __shfl_xor_sync(ALL, all, 2);
-            int token = own + 8 * half;
-            if (token >= tile.first + tile.count) continue;
-            store_row<D>(out + out_at(shape, sequence, head, token), (int)shape.v, sums, half, left / all);
-            if (lane() % 4 == 0)
-                log_sum_exp[row_at(shape, sequence, head, token)] = max[half] * factor / LOG2_E + logf(all);
-        }
+        store_results<D>(shape, mask, tile, sequence, head, own, factor, sums, max, sum, out, log_sum_exp);
     }
 }
 

@@ -1,6 +1,6 @@
 // Attention, backward, by tensor cores: the gradients of keys and values. A block has 128 keys of a group while tiles
 // of queries pass, head by head. Scores and their gradients are transposed: a warp's rows are keys.
-#include "attention_tiles.cuh"
+#include "attention_scores.cuh"
 
 // Queries of a tile; and those whose probabilities a warp has at a time.
 template <int D>
@@ -84,30 +84,8 @@ DEVICE void backward_keys(
                     load_left<D>(a, values, warp_row(), step);
                     multiply_rows<D>(gradients, a, douts, part, step);
                 }
-                u32 kept = ~0u;
-                if (mask.draw.threshold > 0)
-                    kept = kept_bits<STEP / 8>(mask.draw, [&](int i) {
-                        int row = part + i / 4 * 8 + lane() % 4 * 2 + i % 2;
-                        int query = (int)position_of(shape, tile.first + row);
-                        return probability_at(mask, sequence, head, query, own + (i & 2 ? 8 : 0));
-                    });
-#pragma unroll
-                for (int i = 0; i < STEP / 2; i++) {
-                    int row = part + i / 4 * 8 + lane() % 4 * 2 + i % 2, key = own + (i & 2 ? 8 : 0);
-                    float score = scores[i / 4][i % 4] * scale, dp = gradients[i / 4][i % 4];
-                    if (cap > 0) score = softened_quickly(score, cap);
-                    float weight = power_of_two((score - logarithms[row]) * LOG2_E);
-                    if (masked) {
-                        int query = (int)position_of(shape, tile.first + row);
-                        bool later = shape.causal && key > query, before = window > 0 && key <= query - window;
-                        if (later || before) weight = 0;
-                    }
-                    bool stays = kept >> i & 1;
-                    float gradient = weight * ((stays ? dp * left : 0.0f) - dots[row]);
-                    if (cap > 0) gradient = gradient * (1.0f - score / cap * (score / cap));
-                    scores[i / 4][i % 4] = stays ? weight : 0.0f;
-                    gradients[i / 4][i % 4] = gradient;
-                }
+                differentiate_keys(
+                    scores, gradients, shape, mask, tile, masked, window, sequence, head, own, part, scale, cap, left, logarithms, dots);
 #pragma unroll
                 for (int step = 0; step < STEP / 16; step++) {
                     u32 a[4];

@@ -1,6 +1,6 @@
 // Attention, backward, by tensor cores: the gradient of the queries. A block has 128 queries of a head while tiles of
 // keys pass; letters are those of attention_backward.cu.
-#include "attention_tiles.cuh"
+#include "attention_scores.cuh"
 
 // Keys of a tile, and those whose probabilities a warp has at a time, as many as registers allow.
 constexpr int KEYS = 64;
@@ -62,33 +62,8 @@ DEVICE void backward_queries(
                     load_left<D>(a, douts, warp_row(), step);
                     multiply_rows<D>(gradients, a, values, part, step);
                 }
-                u32 kept = ~0u;
-                if (mask.draw.threshold > 0)
-                    kept = kept_bits<STEP / 8>(mask.draw, [&](int i) {
-                        int key = begin + part + i / 4 * 8 + lane() % 4 * 2 + i % 2;
-                        int query = (int)position_of(shape, own + (i & 2 ? 8 : 0));
-                        return probability_at(mask, sequence, head, query, key);
-                    });
-#pragma unroll
-                for (int i = 0; i < STEP / 2; i++) {
-                    int half = i / 2 % 2;
-                    float score = scores[i / 4][i % 4] * scale, dp = gradients[i / 4][i % 4];
-                    if (cap > 0) score = softened_quickly(score, cap);
-                    float probability = power_of_two(fused(score, LOG2_E, -logarithm[half]));
-                    if (mask.draw.threshold > 0) dp = kept >> i & 1 ? dp * left : 0.0f;
-                    float gradient = probability * (dp - dot[half]);
-                    if (cap > 0) gradient = gradient * (1.0f - score / cap * (score / cap));
-                    gradients[i / 4][i % 4] = gradient;
-                }
-                if (masked)
-#pragma unroll
-                    for (int half = 0; half < 2; half++) {
-                        Span of_query = keys_of(shape, (int)position_of(shape, own + 8 * half));
-                        int key = begin + part + lane() % 4 * 2;
-#pragma unroll
-                        for (int i = 0; i < STEP / 4; i++)
-                            if (!contains(of_query, key + i / 2 * 8 + i % 2)) gradients[i / 2][2 * half + i % 2] = 0;
-                    }
+                differentiate_queries(
+                    scores, gradients, shape, mask, masked, sequence, head, own, begin + part, scale, cap, left, logarithm, dot);
 #pragma unroll
                 for (int step = 0; step < STEP / 16; step++) {
                     u32 of_keys[4];

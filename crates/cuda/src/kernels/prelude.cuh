@@ -14,7 +14,7 @@ typedef unsigned long long u64;
 #else
 #define SHARED(type, name, count) __shared__ type name[count]
 // Memory whose size the launch gives.
-#define DYNAMIC(type, name, count) extern __shared__ __align__(128) type name[]
+#define DYNAMIC(type, name, count) extern __shared__ __align__(1024) type name[]
 #endif
 // With room for two blocks a thread has 128 registers; left to itself the compiler takes fewer, and spills some.
 #define BOUNDS __launch_bounds__(THREADS, 2)

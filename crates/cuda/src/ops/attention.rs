@@ -70,7 +70,7 @@ impl Queue<'_> {
         let described = describe(shape, qkv, keys_values, out, log_sum_exp);
         let mask = mask.copied().unwrap_or(AttentionMask::NONE);
         let words = [described, words![mask, qkv, keys_values.unwrap_or(qkv), out, log_sum_exp]].concat();
-        match Tiles::of(shape, qkv.element) {
+        match Tiles::of(shape, qkv.element, self.wgmma()) {
             Some(tiles) => {
                 check_alignment(&[qkv, keys_values.unwrap_or(qkv), out]);
                 tiles.forward(self, shape, &words)
@@ -99,7 +99,7 @@ impl Queue<'_> {
         let words = |to: Array| [described.clone(), words![mask], saved.clone(), words![to]].concat();
         let of_dots = [described.clone(), words![out, dout, dots]].concat();
         self.each_by_warp("attention_row_dots", format, dots.len, &of_dots)?;
-        if let Some(tiles) = Tiles::of(shape, qkv.element) {
+        if let Some(tiles) = Tiles::of(shape, qkv.element, self.wgmma()) {
             check_alignment(&[qkv, keys_values.unwrap_or(qkv), dout, dqkv, dkv.unwrap_or(dqkv)]);
             tiles.backward_queries(self, shape, &words(dqkv))?;
             return tiles.backward_keys(self, shape, &words(dkv.unwrap_or(dqkv)));

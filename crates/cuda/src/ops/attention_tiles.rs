@@ -11,57 +11,97 @@ const OF_BLOCK: usize = 128;
 const KEYS: usize = 64;
 const OF_QUERIES: usize = 4096;
 
+/// A kernel, and bytes that its block shares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Kernel {
+    name: &'static str,
+    shared: usize,
+}
+
 /// The kernels for heads of at most so many columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tiles {
-    forward: &'static str,
-    queries: &'static str,
-    keys: &'static str,
+    forward: Kernel,
+    queries: Kernel,
+    keys: Kernel,
     columns: usize,
 }
 
-/// By the columns, ascending.
-const TILES: [Tiles; 2] = [
-    Tiles {
-        forward: "attention_forward_64",
-        queries: "attention_backward_queries_64",
-        keys: "attention_backward_keys_64",
-        columns: 64,
-    },
-    Tiles {
-        forward: "attention_forward_128",
-        queries: "attention_backward_queries_128",
-        keys: "attention_backward_keys_128",
-        columns: 128,
-    },
+/// By warps, by the columns, ascending.
+const BY_WARPS: [Tiles; 2] = [
+    by_warps(64, ["attention_forward_64", "attention_backward_queries_64", "attention_backward_keys_64"]),
+    by_warps(128, ["attention_forward_128", "attention_backward_queries_128", "attention_backward_keys_128"]),
 ];
+/// By warpgroups, likewise.
+const BY_GROUPS: [Tiles; 2] = [
+    by_groups(
+        64,
+        64,
+        ["attention_forward_64_wgmma", "attention_backward_queries_64_wgmma", "attention_backward_keys_64_wgmma"],
+    ),
+    by_groups(
+        128,
+        128,
+        ["attention_forward_128_wgmma", "attention_backward_queries_128_wgmma", "attention_backward_keys_128_wgmma"],
+    ),
+];
+
+/// Bytes of so many rows of 16 bits.
+const fn bytes(rows: usize, columns: usize) -> usize {
+    rows * columns * Element::Bf16.bytes()
+}
+
+const fn by_warps(columns: usize, [forward, queries, keys]: [&'static str; 3]) -> Tiles {
+    // Twice a tile of queries and gradients, with two sums of each query.
+    let rows = OF_QUERIES / columns;
+    let passing = bytes(4 * rows, columns) + 4 * rows * Element::F32.bytes();
+    Tiles {
+        forward: Kernel { name: forward, shared: bytes(4 * KEYS, columns) },
+        queries: Kernel { name: queries, shared: bytes(6 * KEYS, columns) },
+        keys: Kernel { name: keys, shared: bytes(2 * OF_BLOCK, columns) + passing },
+        columns,
+    }
+}
+
+/// `passing` keys pass at a time, forward; backward it is 64 keys or queries.
+const fn by_groups(columns: usize, passing: usize, [forward, queries, keys]: [&'static str; 3]) -> Tiles {
+    let backward = bytes(2 * OF_BLOCK + 4 * KEYS, columns);
+    Tiles {
+        forward: Kernel { name: forward, shared: bytes(OF_BLOCK + 4 * passing, columns) },
+        queries: Kernel { name: queries, shared: backward },
+        keys: Kernel { name: keys, shared: backward + 4 * KEYS * Element::F32.bytes() },
+        columns,
+    }
+}
 
 impl Tiles {
     /// The kernels for a shape, if there are any: those of values in 16 bits whose rows are copied 16 bytes at a time.
     /// Maxima are taken of products before they are scaled.
-    pub(super) fn of(shape: AttentionShape, element: Element) -> Option<Self> {
+    pub(super) fn of(shape: AttentionShape, element: Element, wgmma: bool) -> Option<Self> {
         let AttentionShape { head_dim, value_dim, seq_len, scale, .. } = shape;
         let fit = [head_dim, value_dim].iter().all(|columns| columns.is_multiple_of(16));
         let fit = fit && element == Element::Bf16 && scale > 0.0 && seq_len < 1 << 30;
-        TILES.into_iter().find(|tiles| fit && head_dim.max(value_dim) <= tiles.columns)
+        (if wgmma { BY_GROUPS } else { BY_WARPS })
+            .into_iter()
+            .find(|tiles| fit && head_dim.max(value_dim) <= tiles.columns)
     }
 
     pub(super) fn forward(self, queue: &Queue<'_>, shape: AttentionShape, words: &[u64]) -> Done {
-        let shared = 4 * KEYS * self.columns * Element::Bf16.bytes();
-        queue.each_by_block(self.forward, Element::Bf16.format(), blocks_of_queries(shape), shared, words)
+        self.forward.run(queue, blocks_of_queries(shape), words)
     }
 
     pub(super) fn backward_queries(self, queue: &Queue<'_>, shape: AttentionShape, words: &[u64]) -> Done {
-        let shared = 6 * KEYS * self.columns * Element::Bf16.bytes();
-        queue.each_by_block(self.queries, Element::Bf16.format(), blocks_of_queries(shape), shared, words)
+        self.queries.run(queue, blocks_of_queries(shape), words)
     }
 
     pub(super) fn backward_keys(self, queue: &Queue<'_>, shape: AttentionShape, words: &[u64]) -> Done {
-        let blocks = shape.sequences * shape.kv_heads * shape.seq_len.div_ceil(OF_BLOCK);
-        // Keys and values of the block; twice a tile of queries and gradients, with two sums of each query.
-        let queries = 2 * OF_QUERIES * Element::Bf16.bytes() + 2 * OF_QUERIES / self.columns * Element::F32.bytes();
-        let shared = 2 * OF_BLOCK * self.columns * Element::Bf16.bytes() + 2 * queries;
-        queue.each_by_block(self.keys, Element::Bf16.format(), blocks, shared, words)
+        self.keys.run(queue, shape.sequences * shape.kv_heads * shape.seq_len.div_ceil(OF_BLOCK), words)
+    }
+}
+
+impl Kernel {
+    fn run(self, queue: &Queue<'_>, blocks: usize, words: &[u64]) -> Done {
+        queue.each_by_block(self.name, Element::Bf16.format(), blocks, self.shared, words)
     }
 }
 

@@ -72,8 +72,8 @@ impl Case {
         ([out, dqkv, dkv.unwrap_or_default()], lse)
     }
 
-    fn by(&self, device: &Device) -> Given {
-        let (queue, shape, mask) = (device.queue(), self.shape, self.mask.as_ref());
+    fn by(&self, device: &Device, wgmma: bool) -> Given {
+        let (queue, shape, mask) = (device.queue().with_wgmma(wgmma), self.shape, self.mask.as_ref());
         let (qkv, dout, dqkv) = (device.up(&self.qkv), device.up(&self.dout), device.up(&self.qkv));
         let keys_values = self.kv.as_ref().map(|kv| device.up(kv));
         let dkv = keys_values.map(|kv| device.poison::<bf16>(kv.len));
@@ -85,56 +85,63 @@ impl Case {
     }
 
     #[track_caller]
-    fn check(&self) {
-        let (expected, got) = (self.by_processor(), in_every_seed(|device| self.by(device)));
+    fn check(&self, wgmma: bool) {
+        if wgmma && !Device::new(1).driver.has_wgmma() {
+            return eprintln!("skipped: the device has no tensor cores by warpgroups");
+        }
+        let (expected, got) = (self.by_processor(), in_every_seed(|device| self.by(device, wgmma)));
         near_to(&got.1, &expected.1, 1e-5);
         expected.0.iter().zip(&got.0).for_each(|(expected, got)| near_to(got, expected, TOLERANCE));
     }
 }
 
 #[track_caller]
-fn check(shape: AttentionShape) {
-    Case::new(shape, None).check();
+fn check(wgmma: bool, shape: AttentionShape) {
+    Case::new(shape, None).check(wgmma);
 }
 
 #[track_caller]
-fn check_with_dropout(shape: AttentionShape) {
-    Case::new(shape, Some(AttentionMask { seq_len: shape.seq_len, ..MASK })).check();
+fn check_with_dropout(wgmma: bool, shape: AttentionShape) {
+    Case::new(shape, Some(AttentionMask { seq_len: shape.seq_len, ..MASK })).check(wgmma);
 }
 
-#[test]
-fn whole_sequences() {
-    check(WHOLE);
-    check(AttentionShape { causal: false, ..ONE });
-    check(AttentionShape { seq_len: 256, ..ONE });
-    check(AttentionShape { seq_len: 1, ..ONE });
+fn whole_sequences(wgmma: bool) {
+    check(wgmma, WHOLE);
+    check(wgmma, AttentionShape { causal: false, ..ONE });
+    check(wgmma, AttentionShape { seq_len: 256, ..ONE });
+    check(wgmma, AttentionShape { seq_len: 1, ..ONE });
 }
 
-#[test]
-fn columns_that_fill_no_tile_and_wide_heads() {
-    check(AttentionShape { head_dim: 128, value_dim: 128, ..ONE });
-    check(AttentionShape { head_dim: 16, value_dim: 48, ..ONE });
-    check(AttentionShape { head_dim: 96, value_dim: 64, heads: 2, ..ONE });
-    check(AttentionShape { head_dim: 32, value_dim: 112, causal: false, seq_len: 70, ..ONE });
+fn columns_that_fill_no_tile_and_wide_heads(wgmma: bool) {
+    check(wgmma, AttentionShape { head_dim: 128, value_dim: 128, ..ONE });
+    check(wgmma, AttentionShape { head_dim: 16, value_dim: 48, ..ONE });
+    check(wgmma, AttentionShape { head_dim: 96, value_dim: 64, heads: 2, ..ONE });
+    check(wgmma, AttentionShape { head_dim: 32, value_dim: 112, causal: false, seq_len: 70, ..ONE });
 }
 
-#[test]
-fn windows_and_caps() {
-    check(AttentionShape { window: Some(13), seq_len: 300, ..ONE });
-    check(AttentionShape { window: Some(66), cap: Some(1.5), ..ONE });
-    check(AttentionShape { window: Some(1), head_dim: 128, value_dim: 128, ..ONE });
+fn windows_and_caps(wgmma: bool) {
+    check(wgmma, AttentionShape { window: Some(13), seq_len: 300, ..ONE });
+    check(wgmma, AttentionShape { window: Some(66), cap: Some(1.5), ..ONE });
+    check(wgmma, AttentionShape { window: Some(1), head_dim: 128, value_dim: 128, ..ONE });
 }
 
-#[test]
-fn parts_of_sequences() {
-    check(PART);
-    check(AttentionShape { context: ContextPart { part: 0, parts: 3 }, window: Some(20), heads: 2, ..PART });
-    check(AttentionShape { context: ContextPart { part: 2, parts: 3 }, causal: false, seq_len: 72, ..PART });
+fn parts_of_sequences(wgmma: bool) {
+    check(wgmma, PART);
+    check(wgmma, AttentionShape { context: ContextPart { part: 0, parts: 3 }, window: Some(20), heads: 2, ..PART });
+    check(wgmma, AttentionShape { context: ContextPart { part: 2, parts: 3 }, causal: false, seq_len: 72, ..PART });
 }
 
-#[test]
-fn dropout() {
-    check_with_dropout(WHOLE);
-    check_with_dropout(AttentionShape { seq_len: 66, head_dim: 128, value_dim: 128, causal: false, ..ONE });
-    check_with_dropout(AttentionShape { seq_len: 72, cap: Some(2.0), ..PART });
+fn dropout(wgmma: bool) {
+    check_with_dropout(wgmma, WHOLE);
+    check_with_dropout(wgmma, AttentionShape { seq_len: 66, head_dim: 128, value_dim: 128, causal: false, ..ONE });
+    check_with_dropout(wgmma, AttentionShape { seq_len: 72, cap: Some(2.0), ..PART });
 }
+
+/// Tests of both kinds of kernels.
+macro_rules! by_warps_and_by_groups {
+    ($($test:ident)*) => {
+        mod by_warps { $(#[test] fn $test() { super::$test(false); })* }
+        mod by_groups { $(#[test] fn $test() { super::$test(true); })* }
+    };
+}
+by_warps_and_by_groups!(whole_sequences columns_that_fill_no_tile_and_wide_heads windows_and_caps parts_of_sequences dropout);

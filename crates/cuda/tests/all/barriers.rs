@@ -1,4 +1,4 @@
-//! Every barrier of every kernel, and every wait for copies, is left out in turn: a test of the kernel must fail then.
+//! Every barrier of every kernel, and all that orders copies and products, is left out in turn: a test of the kernel must fail then.
 
 use std::process::Command;
 
@@ -7,14 +7,17 @@ use quadrille_cuda::{HEADERS, SOURCES};
 use crate::support::{WITHOUT, is_real};
 
 /// A test of the kernels of a file.
-const TESTS: [(&str, &str); 7] = [
+const TESTS: [(&str, &str); 10] = [
     ("attention_forward.cu", "attention::in_f32::wide_heads"),
     ("attention_backward.cu", "attention::in_f32::wide_heads"),
     ("cached.cu", "attention::in_f32::generation"),
     ("route.cu", "experts::in_f32::groups_of_experts"),
-    ("mixed_attention_forward.cu", "attention_tiles::parts_of_sequences"),
-    ("mixed_attention_queries.cu", "attention_tiles::parts_of_sequences"),
-    ("mixed_attention_keys.cu", "attention_tiles::parts_of_sequences"),
+    ("mixed_attention_forward.cu", "attention_tiles::by_warps::parts_of_sequences"),
+    ("mixed_attention_queries.cu", "attention_tiles::by_warps::parts_of_sequences"),
+    ("mixed_attention_keys.cu", "attention_tiles::by_warps::parts_of_sequences"),
+    ("mixed_attention_forward_wgmma.cu", "attention_tiles::by_groups::parts_of_sequences"),
+    ("mixed_attention_queries_wgmma.cu", "attention_tiles::by_groups::parts_of_sequences"),
+    ("mixed_attention_keys_wgmma.cu", "attention_tiles::by_groups::parts_of_sequences"),
 ];
 
 /// Barriers of a warp, by their number in the file, that lanes which run one after another do not miss: they exchange numbers
@@ -37,7 +40,15 @@ fn no_barrier_can_be_left_out() {
     if is_real() {
         return;
     }
-    let waits = ["__syncthreads()", "__syncwarp()", "wait_for_copies<"];
+    let waits = [
+        "__syncthreads()",
+        "__syncwarp()",
+        "wait_for_copies<",
+        "show_copies();",
+        "begin_products();",
+        "commit_products();",
+        "wait_for_products<",
+    ];
     let mut left_out = 0;
     for source in SOURCES {
         let exempt = NOT_MISSED.iter().find(|(file, _)| *file == source.name).map_or(&[][..], |(_, numbers)| numbers);
@@ -49,7 +60,7 @@ fn no_barrier_can_be_left_out() {
             }
         }
     }
-    assert!(left_out >= 21, "{left_out}");
+    assert!(left_out >= 57, "{left_out}");
     let in_headers = HEADERS
         .iter()
         .flat_map(|header| header.text.lines())

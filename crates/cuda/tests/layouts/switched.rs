@@ -14,8 +14,10 @@ use crate::careless::{self, LEAVES_OUT, Part};
 
 /// The variable that switches.
 const SWITCHES: &str = "QUADRILLE_DEVICE_SWITCHES";
-/// The type, the grid and what is recomputed, in a process of its own.
+/// The type, the grid, what is recomputed and, if they are others, the columns of a head, in a process of its own.
 const RUN: &str = "QUADRILLE_TEST_RUN";
+/// Columns of heads that tensor cores compute attention of.
+const WIDE: usize = 80;
 /// What its lines with numbers begin with.
 const TOLD: &str = "step told: ";
 /// What the line of its graphs begins with.
@@ -25,9 +27,14 @@ const GRAPHS: &str = "graphs told: ";
 #[test]
 fn a_run_is_trained_and_told() {
     let Ok(run) = env::var(RUN) else { return };
-    let [dtype, grid, recompute] = run.split(' ').collect::<Vec<_>>().try_into().unwrap();
-    let model = Model::gpt(2, 8, 2, 32, 6).reshaped(|m| m.dropout = 0.2);
-    let mut request = LayoutRequest::new(grid.parse().unwrap(), 16);
+    let mut words = run.split(' ');
+    let [dtype, grid, recompute] = [(); 3].map(|()| words.next().unwrap());
+    let (model, sequences) = match words.next().map_or(4, |columns| columns.parse().unwrap()) {
+        // More keys than the usual kernels take at a time.
+        WIDE => (Model::gpt(1, WIDE, 1, 32, 72), 4),
+        columns => (Model::gpt(2, 2 * columns, 2, 32, 6).reshaped(|m| m.dropout = 0.2), 16),
+    };
+    let mut request = LayoutRequest::new(grid.parse().unwrap(), sequences);
     (request.microbatch, request.recompute) = (Some(2), recompute.parse().unwrap());
     let formats = [ElementType::F64, ElementType::F32, ElementType::Bf16];
     request.dtype = formats.into_iter().find(|format| format.to_string() == dtype).unwrap();
@@ -116,6 +123,24 @@ fn switches_change_no_bit_but_biases_in_bf16() {
     }
     // Three steps are three, or nothing would be shown.
     assert_eq!(told("", "f64 data=2 none").iter().collect::<BTreeSet<_>>().len(), 3);
+}
+
+/// Attention by warpgroups gives a first step close to that of the usual kernels. That it is computed so is seen: of so many keys
+/// sums are in another order.
+#[test]
+fn attention_by_warpgroups_is_close_to_that_by_warps() {
+    if env::var("QUADRILLE_TEST_DEVICE").is_ok() {
+        return;
+    }
+    let run = format!("bf16 data=2 none {WIDE}");
+    let [by_warps, by_groups] = ["wgmma=off", "wgmma=on"].map(|switches| told(switches, &run));
+    assert_ne!(by_warps, by_groups);
+    let numbers = |line: &str| -> Vec<f64> {
+        line.split(' ').map(|word| f64::from_bits(u64::from_str_radix(word, 16).unwrap())).collect()
+    };
+    for (usual, other) in numbers(&by_warps[0]).into_iter().zip(numbers(&by_groups[0])) {
+        assert!((usual - other).abs() <= 1e-3 * usual, "{other}, not {usual}");
+    }
 }
 
 #[test]
