@@ -40,7 +40,7 @@ fn compiler() -> Option<OsString> {
 fn build_emulator(compiler: &OsString) {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
-    let mut units = vec![root.join("src/emulator/emulator.cpp")];
+    let mut units = ["emulator.cpp", "products.cpp"].map(|name| root.join("src/emulator").join(name)).to_vec();
     let kernels = files(&root.join("src/kernels"), "cu");
     let shared = files(&root.join("src/kernels"), "cuh");
     for format in FORMATS {

@@ -73,7 +73,6 @@ quadrille_switch:
 
 namespace emulated {
 
-constexpr unsigned MOST_THREADS = 1024;
 constexpr size_t STACK = 64 << 10;
 constexpr size_t SHARED_BYTES = 4 << 20;
 
@@ -87,9 +86,8 @@ struct Fibre {
     unsigned parity;
     // Copies that are not done, and groups of them so far.
     unsigned copies, group;
-    // Those that are done and not shown; products that are not done, groups of these, and whether more may begin.
-    unsigned unshown, products, product_group;
-    bool may_begin;
+    // Those that are done and not shown.
+    unsigned unshown;
 };
 
 struct Copy {
@@ -105,21 +103,6 @@ struct Written {
     unsigned size;
 };
 
-struct Begun {
-    float *sums, product[MOST_SUMS];
-    unsigned count, group;
-    Product* of;
-    alignas(8) char factors[MOST_FACTORS];
-};
-constexpr unsigned MOST_PRODUCTS = 64;
-// What sums will be, while products of them are not done.
-struct Sums {
-    float *at, numbers[MOST_SUMS];
-    unsigned products;
-    bool spoiled;
-};
-constexpr unsigned MOST_ARRAYS = 8;
-
 // A host thread's fibres and shared memory, kept from launch to launch.
 struct Machine {
     char* stacks;
@@ -129,8 +112,6 @@ struct Machine {
     Given given[2][MOST_THREADS];
     Copy copies[MOST_THREADS][MOST_COPIES];
     Written unshown[MOST_THREADS][MOST_COPIES];
-    Begun products[MOST_THREADS][MOST_PRODUCTS];
-    Sums sums[MOST_THREADS][MOST_ARRAYS];
     unsigned ready[MOST_THREADS];
     unsigned ready_count, current;
     void* scheduler;
@@ -262,65 +243,9 @@ const void* shown(u64 at, size_t bytes) {
     return none;
 }
 
-// The sums of an array of which products are not done; or one that is free, for none.
-static Sums& sums_of(const float* at) {
-    Sums* all = machine->sums[machine->current];
-    for (unsigned i = 0; i < MOST_ARRAYS; i++)
-        if (all[i].at == at) return all[i];
-    if (!at) abort();
-    return sums_of(nullptr);
-}
-
-void begin_products() { machine->fibres[machine->current].may_begin = true; }
-
-void begin_product(float* at, unsigned count, bool add, const void* factors, size_t bytes, Product* product) {
-    Fibre& fibre = machine->fibres[machine->current];
-    if (fibre.products == MOST_PRODUCTS || count > MOST_SUMS || bytes > MOST_FACTORS) abort();
-    if (!fibre.may_begin) refuse("a product begins without `begin_products`");
-    Begun& begun = machine->products[machine->current][fibre.products++];
-    begun.sums = at, begun.count = count, begun.group = fibre.product_group, begun.of = product;
-    memcpy(begun.factors, factors, bytes);
-    product(factors, begun.product);
-    Sums& sums = sums_of(at);
-    bool first = !sums.at;
-    if (first) sums.at = at, sums.products = 0, sums.spoiled = false;
-    for (unsigned i = 0; i < count; i++)
-        sums.numbers[i] = (add ? first ? at[i] : sums.numbers[i] : 0) + begun.product[i];
-    sums.products++;
-    memset(at, 0xff, count * sizeof(float));
-}
-
-void commit_products() {
-    Fibre& fibre = machine->fibres[machine->current];
-    fibre.product_group++, fibre.may_begin = false;
-}
-
-static void finish(const Begun& begun) {
-    float again[MOST_SUMS];
-    begun.of(begun.factors, again);
-    Sums& sums = sums_of(begun.sums);
-    if (memcmp(again, begun.product, begun.count * sizeof(float)) != 0) sums.spoiled = true;
-    for (unsigned i = 0; i < begun.count * sizeof(float); i++)
-        if (((const char*)begun.sums)[i] != (char)0xff) sums.spoiled = true;
-    if (--sums.products > 0) return;
-    if (!sums.spoiled) memcpy(begun.sums, sums.numbers, begun.count * sizeof(float));
-    else memset(begun.sums, 0xff, begun.count * sizeof(float));
-    sums.at = nullptr;
-}
-
-void wait_for_products(unsigned groups) {
-    Fibre& fibre = machine->fibres[machine->current];
-    Begun* begun = machine->products[machine->current];
-    unsigned done = 0;
-    while (done < fibre.products && begun[done].group + groups < fibre.product_group) finish(begun[done++]);
-    fibre.products -= done;
-    memmove(begun, begun + done, fibre.products * sizeof(Begun));
-    fibre.may_begin = false;
-}
-
 static void fibre_main() {
     machine->kernel->run(machine->words);
-    if (machine->fibres[machine->current].products > 0) refuse("products are never waited for");
+    end_products();
     yield(DONE);
     abort();
 }
@@ -337,8 +262,8 @@ static void start(unsigned thread) {
     top -= 20;
     top[11] = (void*)fibre_main;
 #endif
-    fibre = {top, READY, 0, 0, 0, 0, 0, 0, 0, false};
-    for (Sums& sums : machine->sums[thread]) sums.at = nullptr;
+    fibre = {top, READY, 0, 0, 0, 0, 0};
+    forget_products(thread);
 }
 
 // Makes the threads from `first` up to `end` ready if all that are not done wait for each other at one place.

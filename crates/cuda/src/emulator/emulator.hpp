@@ -50,6 +50,9 @@ void begin_product(float* sums, unsigned count, bool add, const void* factors, s
 void begin_products();
 void commit_products();
 void wait_for_products(unsigned groups);
+// At the start of a thread, and at its end.
+void forget_products(unsigned thread);
+void end_products();
 void show_copies();
 // Where shared memory lies as products count, and what they see at such a place.
 u64 shared_address(const void* at);
@@ -61,6 +64,7 @@ void* dynamic(size_t bytes);
 // The memory that a place of a program shares with the block: poison when the block reaches it first.
 void* shared(int place, size_t bytes);
 constexpr int MOST_PLACES = 1024;
+constexpr unsigned MOST_THREADS = 1024;
 
 template <class T>
 T exchanged(T x, unsigned lane) {
