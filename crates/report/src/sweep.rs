@@ -5,7 +5,7 @@ use quadrille_plan::native::sweep::{Point, Sweep, Variable};
 use quadrille_spec::SpecError;
 use serde_json::{Value, json};
 
-use crate::plan::{cells, columns, entry, names};
+use crate::plan::{columns, entry, names, values_of};
 
 /// What varies and what does not, and for every point the entry of `plan`, or why there is none.
 ///
@@ -61,7 +61,7 @@ pub fn rows(sweep: &Sweep) -> Result<Vec<Vec<String>>, SpecError> {
     let row = |(point, columns): (&Point, &Vec<(String, String)>)| {
         let values = point.values.iter().take(sweep.variables().count()).map(ToString::to_string);
         let reason = point.best.as_ref().err().map_or_else(String::new, ToString::to_string);
-        values.chain(cells(&names, columns)).chain([point.stopped.to_string(), reason]).collect()
+        values.chain(values_of(&names, columns)).chain([point.stopped.to_string(), reason]).collect()
     };
     Ok(std::iter::once(header).chain(sweep.points.iter().zip(&priced).map(row)).collect())
 }

@@ -83,7 +83,7 @@ pub fn rows(answer: &Answer) -> Result<Vec<Vec<String>>, SpecError> {
     let columns = |ranked| columns(answer.question, &answer.search.setting, ranked);
     let rows = shown.iter().map(columns).collect::<Result<Vec<_>, _>>()?;
     let names = names(&rows);
-    let rows: Vec<_> = rows.iter().map(|row| cells(&names, row)).collect();
+    let rows: Vec<_> = rows.iter().map(|row| values_of(&names, row)).collect();
     Ok((!names.is_empty()).then_some(names).into_iter().chain(rows).collect())
 }
 
@@ -99,7 +99,7 @@ pub(crate) fn names(rows: &[Vec<(String, String)>]) -> Vec<String> {
 }
 
 /// What a row has in these columns; nothing in those that it does not have.
-pub(crate) fn cells(names: &[String], row: &[(String, String)]) -> Vec<String> {
+pub(crate) fn values_of(names: &[String], row: &[(String, String)]) -> Vec<String> {
     let cell = |name: &String| row.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
     names.iter().map(|name| cell(name).unwrap_or_default()).collect()
 }
@@ -194,6 +194,6 @@ mod tests {
         let rows = [row(&[("a", "1"), ("c", "2")]), row(&[("a", "3"), ("b", "4"), ("c", "5")])];
         let names = names(&rows);
         assert_eq!(names, ["a", "c", "b"]);
-        assert_eq!(rows.map(|row| cells(&names, &row)), [["1", "2", ""], ["3", "5", "4"]]);
+        assert_eq!(rows.map(|row| values_of(&names, &row)), [["1", "2", ""], ["3", "5", "4"]]);
     }
 }

@@ -12,8 +12,8 @@ mod text;
 
 use quadrille_cost::native::Price;
 
-pub(crate) use document::{cells, names};
 pub use document::{columns, document, entry, rows};
+pub(crate) use document::{names, values_of};
 pub use explanation::{explanation_document, explanation_text};
 pub use page::{asked_document, drawing, page_document};
 pub use priced::PricedReport;
