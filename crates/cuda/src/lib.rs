@@ -33,7 +33,7 @@ pub use driver::{
     THREADS,
 };
 #[cfg(emulated)]
-pub use emulator::{Emulator, GraphTally, Tally, Trouble};
+pub use emulator::{Emulator, GraphTally, GraphTrouble, Tally, Trouble};
 pub use gpu::{Compiled, Gpu, compile};
 pub use graph::{Graph, Graphs, Node};
 pub use ops::*;

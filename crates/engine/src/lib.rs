@@ -99,7 +99,7 @@ pub use options::{Start, TrainOptions, Validation};
 pub use predictions::Predictions;
 pub use random_batch::{fill_randomly, random_batch};
 pub use rank::{Pace, RankEngine, StepOutcome};
-pub use records::{DeviceUse, RankReport, RankStep, RunEvent, StepRecord, TrainOutcome, WAITING};
+pub use records::{DeviceUse, GraphUse, RankReport, RankStep, RunEvent, StepRecord, TrainOutcome, WAITING};
 pub use routed::{Routed, loads_by_block};
 pub use rows::Rows;
 pub use samples::{BatchSource, OwnSamples, Samples};

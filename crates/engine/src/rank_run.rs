@@ -99,7 +99,9 @@ pub(crate) fn run<B: Backend>(
     if first > options.steps {
         run.validate(options.steps, true)?;
     }
-    Ok(counts.report(trace, run.engine.matmuls.clone(), memory))
+    let mut report = counts.report(trace, run.engine.matmuls.clone(), memory);
+    report.device_graphs = run.engine.backend.graphs();
+    Ok(report)
 }
 
 /// The rank with everything that it starts from.
@@ -313,6 +315,7 @@ impl<'a> Counts<'a> {
             matmuls,
             trace,
             device_memory,
+            device_graphs: None,
             records: self.records,
         }
     }

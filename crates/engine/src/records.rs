@@ -1,6 +1,7 @@
 //! What a training run tells, and what comes out of it.
 
 use std::collections::BTreeMap;
+use std::ops::AddAssign;
 
 use quadrille_spec::{AxesLedger, Ledger, LedgerDifference, RankLedger};
 use quadrille_step::Verdict;
@@ -137,6 +138,8 @@ pub struct RankReport {
     pub trace: Option<RankTrace>,
     /// What the rank has on its device; `None`: ranks have the host's memory.
     pub device_memory: Option<DeviceUse>,
+    /// What was done with graphs of its kernels; `None`: none are made.
+    pub device_graphs: Option<GraphUse>,
     pub(crate) records: Vec<StepRecord>,
 }
 
@@ -159,6 +162,28 @@ pub struct DeviceUse {
     pub total: u64,
 }
 
+/// What a rank did with graphs of its kernels: rows of commands that its device keeps, to be started all at once.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GraphUse {
+    /// Graphs that were made.
+    pub made: u64,
+    /// How often one was run.
+    pub runs: u64,
+    /// Kernels of them that got other words.
+    pub updates: u64,
+    /// Rows that were sent command by command, for good, since the device made or changed no graph of them.
+    pub refused: u64,
+}
+
+impl AddAssign for GraphUse {
+    fn add_assign(&mut self, other: Self) {
+        self.made += other.made;
+        self.runs += other.runs;
+        self.updates += other.updates;
+        self.refused += other.refused;
+    }
+}
+
 /// What a job gave.
 #[derive(Debug, Clone)]
 pub struct TrainOutcome {
@@ -172,6 +197,16 @@ pub struct TrainOutcome {
     pub difference: Option<LedgerDifference>,
     /// By rank.
     pub ranks: Vec<RankReport>,
+}
+
+impl TrainOutcome {
+    /// What all ranks did with graphs of their kernels; `None`: none are made.
+    pub fn device_graphs(&self) -> Option<GraphUse> {
+        self.ranks.iter().filter_map(|rank| rank.device_graphs).reduce(|mut sum, one| {
+            sum += one;
+            sum
+        })
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use quadrille_comm::memory;
-use quadrille_engine::{Device, DeviceUse, EngineError, TrainOptions, TrainOutcome, Yardstick, random_batch};
+use quadrille_engine::{Device, DeviceUse, EngineError, GraphUse, TrainOptions, TrainOutcome, Yardstick, random_batch};
 use quadrille_run::{OpenLayout, RunError};
 use quadrille_spec::{Axis, Block, Field, Grid, Layout, LayoutRequest, Model, SpecError};
 use quadrille_step::StepProgram;
@@ -71,6 +71,9 @@ pub struct MeasuredStep {
     /// What each rank held on its device; `None`: ranks have the host's memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device_memory: Option<Vec<DeviceUse>>,
+    /// What all ranks did with graphs of their kernels; `None`: none are made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_graphs: Option<GraphUse>,
     /// By operation kind; `wait` is communication that computation did not hide.
     pub breakdown: BTreeMap<String, Share>,
     /// Where it was asked for and there are several ranks.
@@ -143,6 +146,7 @@ pub fn measure(
             .map(|rank| rank.memory.allocated)
             .sum(),
         device_memory: outcome.ranks.iter().map(|rank| rank.device_memory).collect(),
+        device_graphs: outcome.device_graphs(),
         breakdown: breakdown(&outcome),
         scaling,
     })

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use quadrille_engine::{DeviceUse, StepRecord, TrainOutcome};
+use quadrille_engine::{DeviceUse, GraphUse, StepRecord, TrainOutcome};
 use quadrille_run::units::{bytes, decimal, percent};
 use quadrille_spec::{Axis, CollectiveKind, FlopsLedger, Grid, MemoryClass, RankLedger, Transfer};
 use quadrille_step::{StepProgram, Verdict};
@@ -43,6 +43,7 @@ pub fn of_run(program: &StepProgram, outcome: &TrainOutcome) -> Text {
         told += &format!("updates: {}\n", repeats(&outcome.records));
     }
     told += &outcome.ranks[0].device_memory.map_or_else(String::new, |memory| format!("device: {}\n", device(memory)));
+    told += &outcome.device_graphs().map_or_else(String::new, |told| format!("graphs: {}\n", graphs(told)));
     Text::from(told) + text(&program.layout.grid, &counted.ranks[0])
 }
 
@@ -55,6 +56,12 @@ pub(crate) fn device(memory: DeviceUse) -> String {
         "{buffers} of buffers, {alignment} between them, {workspace} for products, {scratch} of scratch on the first rank, \
          {pinned} of the host's pinned; {used} of {total} in use by all"
     )
+}
+
+/// What all ranks did with graphs of their kernels.
+pub(crate) fn graphs(told: GraphUse) -> String {
+    let GraphUse { made, runs, updates, refused } = told;
+    format!("{made} made, run {runs} times, {updates} kernels given other words, {refused} refused, on all ranks")
 }
 
 /// How many updates that were begun before the norm of the gradient was known did not stay.

@@ -152,6 +152,7 @@ impl Prepared {
             "breakdown_s": trained.ranks[0].breakdown,
             "breakdown_of_ranks_s": trained.ranks.iter().map(|rank| &rank.breakdown).collect::<Vec<_>>(),
             "device_memory": trained.ranks.iter().map(|rank| rank.device_memory).collect::<Option<Vec<_>>>(),
+            "device_graphs": trained.device_graphs(),
             "expert_loads": ExpertLoads::of(&program.model, &trained.ranks[0].chosen),
             "matmul": trained.ranks[0].matmuls,
         }))

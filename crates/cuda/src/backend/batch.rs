@@ -70,14 +70,18 @@ impl Batch {
         &self.words
     }
 
-    /// The kernels' launches, each with where its words begin.
-    pub fn launches(&self) -> impl Iterator<Item = (usize, Launch<'_>)> {
-        let starts = self.steps.iter().scan(0, |next, step| {
+    /// Each command, where its words begin, and these.
+    fn worded(&self) -> impl Iterator<Item = (&Step, usize, &[u64])> {
+        self.steps.iter().scan(0, |next, step| {
             let start = *next;
             *next += step.words();
-            Some((start, step))
-        });
-        starts.filter_map(|(start, step)| Some((start, step.launch(&self.words[start..start + step.words()])?)))
+            Some((step, start, &self.words[start..*next]))
+        })
+    }
+
+    /// The kernels' launches, each with where its words begin.
+    pub fn launches(&self) -> impl Iterator<Item = (usize, Launch<'_>)> {
+        self.worded().filter_map(|(step, start, words)| Some((start, step.launch(words)?)))
     }
 
     /// Puts all commands into a stream, one by one, and tells `sent` of each kernel.
@@ -90,10 +94,7 @@ impl Batch {
         on: Stream,
         mut sent: impl FnMut() -> Result<(), Fault>,
     ) -> Result<(), Fault> {
-        let mut start = 0;
-        for step in &self.steps {
-            let words = &self.words[start..start + step.words()];
-            start += words.len();
+        for (step, _, words) in self.worded() {
             // SAFETY: the caller's promise.
             unsafe {
                 match *step {

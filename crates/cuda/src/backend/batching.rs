@@ -9,17 +9,19 @@ mod tests;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use quadrille_engine::GraphUse;
+
 use super::batch::{Batch, Step};
 use super::graphs::KnownRows;
 use crate::driver::{
     Address, Algorithm, Candidate, Driver, Event, Fault, Launch, Memory, Place, Product, ProductKind, Stream,
 };
-use crate::graph::{Graph, Graphs, Node};
+use crate::graph::Graphs;
 use crate::nccl::Functions;
 
-/// The most commands that are collected: enough that what it takes to start a graph is little for each, few enough that the device does
-/// not wait for the host to collect them.
-const MOST: usize = 128;
+/// The most commands that are collected: taken to be enough that what it takes to start a graph is little for each, and few enough that
+/// the device does not wait for the host to collect them, which is not measured.
+const MOST_COMMANDS: usize = 128;
 
 /// A device, and what is collected for one of its streams.
 pub struct Batching {
@@ -46,6 +48,16 @@ impl Batching {
     /// Of a device, for its stream of a rank's kernels.
     pub fn new(device: Arc<dyn Driver>, stream: Stream) -> Self {
         Self { device, stream, collected: Mutex::default() }
+    }
+
+    /// The device, whose commands are not collected.
+    pub fn device(&self) -> &Arc<dyn Driver> {
+        &self.device
+    }
+
+    /// What was done with graphs until now.
+    pub fn told(&self) -> GraphUse {
+        self.collected().rows.told()
     }
 
     fn collected(&self) -> MutexGuard<'_, Collected> {
@@ -85,7 +97,7 @@ impl Batching {
         let mut collected = self.collected();
         collected.check()?;
         with(&mut collected.batch);
-        if collected.batch.steps().len() < MOST { Ok(()) } else { self.send(&mut collected) }
+        if collected.batch.steps().len() < MOST_COMMANDS { Ok(()) } else { self.send(&mut collected) }
     }
 }
 
@@ -108,7 +120,9 @@ impl Driver for Batching {
     }
 
     fn synchronize(&self, stream: Stream) -> Result<(), Fault> {
-        let sent = if stream == self.stream { self.start() } else { Ok(()) };
+        // Held until the stream is done: a stream of which another thread makes a graph cannot be waited for.
+        let mut held = (stream == self.stream).then(|| self.collected());
+        let sent = held.as_mut().map_or(Ok(()), |collected| self.send(collected));
         // Also after a fault: whoever waits may free what commands use that were sent before.
         let done = self.device.synchronize(stream);
         sent.and(done)
@@ -152,7 +166,8 @@ impl Driver for Batching {
     }
 
     unsafe fn free(&self, at: Address) -> Result<(), Fault> {
-        // Copies and products of graphs have places for good. Memory is freed before the first steps and after the last.
+        // Copies and products of graphs have places for good. Memory is seldom freed between steps: where masks are set anew, where
+        // prompts borrow, and where a room grows.
         self.collected().rows.forget(self.device.as_ref());
         // SAFETY: the caller's promise.
         unsafe { self.device.free(at) }
@@ -254,30 +269,4 @@ impl Driver for Batching {
 }
 
 /// Nobody else makes graphs of what is collected.
-impl Graphs for Batching {
-    fn begin_graph(&self, _on: Stream) -> Result<(), Fault> {
-        Err(refused())
-    }
-
-    fn last_node(&self, _on: Stream) -> Result<Node, Fault> {
-        Err(refused())
-    }
-
-    fn end_graph(&self, _on: Stream) -> Result<Graph, Fault> {
-        Err(refused())
-    }
-
-    fn update_node(&self, _graph: Graph, _node: Node, _launch: &Launch<'_>) -> Result<(), Fault> {
-        Err(refused())
-    }
-
-    unsafe fn run_graph(&self, _graph: Graph, _on: Stream) -> Result<(), Fault> {
-        Err(refused())
-    }
-
-    fn forget_graph(&self, _graph: Graph) {}
-}
-
-fn refused() -> Fault {
-    Fault { library: "quadrille", code: -1, text: "the commands of this device are sent in graphs already".into() }
-}
+impl Graphs for Batching {}

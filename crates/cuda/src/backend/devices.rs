@@ -135,12 +135,34 @@ pub(super) fn count(ranks: usize) -> Result<usize, Fault> {
     Ok(ranks.min(if kind == DeviceKind::Emulated { emulated()? } else { Gpu::count()? }))
 }
 
+/// What is switched on, where the device and the processes allow it.
+pub(super) fn switches(device: &dyn Driver) -> Result<Switches, Fault> {
+    let switches = Switches::told()?;
+    switches.check(device)?;
+    if switches.graphs {
+        let processes = DEVICES.lock().unwrap_or_else(PoisonError::into_inner).processes;
+        check_graphs(device, processes)?;
+    }
+    Ok(switches)
+}
+
+/// Between processes a message's receive may run on the device long before its sender comes. Whether the first run of a graph, or
+/// other words for its kernels, wait for that, and so for the sender, has not been measured.
+fn check_graphs(device: &dyn Driver, processes: usize) -> Result<(), Fault> {
+    if processes > 1 {
+        let text = format!(
+            "kernels are not sent in graphs where ranks are {processes} processes: messages between them may hold graphs up: give graphs=off"
+        );
+        return Err(Fault { library: "quadrille", code: -1, text });
+    }
+    device.check_graphs()
+}
+
 /// Bytes that are free on the devices of so many ranks; `None`: they have the host's memory. Devices of other processes are
 /// taken to have as many as that of this one.
 pub(super) fn free(ranks: usize) -> Result<Option<u64>, Fault> {
-    let switches = Switches::told()?; // before the run, too
     let first = first()?;
-    switches.check(first.as_ref())?;
+    switches(first.as_ref())?; // before the run, too
     let (chosen, only, processes) = {
         let devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
         (devices.chosen, devices.only, devices.processes)

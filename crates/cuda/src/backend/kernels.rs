@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use quadrille_engine::{
-    Algorithms, AttentionMask, Backend, DeviceUse, ElementMask, EngineError, Gamma, Kind, OwnSamples, ParameterUpdate,
-    Positions, Statistics, Totals, UpdateRule, Values, View,
+    Algorithms, AttentionMask, Backend, DeviceUse, ElementMask, EngineError, Gamma, GraphUse, Kind, OwnSamples,
+    ParameterUpdate, Positions, Statistics, Totals, UpdateRule, Values, View,
 };
 use quadrille_spec::ElementType;
 use quadrille_step::{Product, Scalar};
@@ -82,6 +82,10 @@ where
         let [workspace, used, total] = [driver.workspace(), used, total].map(|bytes| bytes as u64);
         let [scratch, pinned] = self.lanes.taken();
         Ok(Some(DeviceUse { buffers, alignment, workspace, scratch, pinned, used, total }))
+    }
+
+    fn graphs(&self) -> Option<GraphUse> {
+        self.lanes.graphs()
     }
 
     fn bytes(of: &DeviceBuffer) -> u64 {

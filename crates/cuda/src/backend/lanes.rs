@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use quadrille_comm::transport::Carrier;
+use quadrille_engine::GraphUse;
 
 use super::batching::Batching;
 use super::samples::bytes_of;
@@ -16,8 +17,8 @@ use crate::nccl::Wire;
 /// looks at beside them.
 pub struct Lanes {
     driver: Arc<dyn Driver>,
-    /// Where kernels are collected and sent in graphs: the driver that everybody here has, and the device itself behind it.
-    graphs: Option<(Arc<Batching>, Arc<dyn Driver>)>,
+    /// The driver that everybody here has, where kernels are collected and sent in graphs.
+    graphs: Option<Arc<Batching>>,
     compute: Stream,
     traffic: Stream,
     host: Mutex<Stream>,
@@ -43,15 +44,11 @@ impl Lanes {
     /// The same, where kernels are sent in graphs.
     pub fn with_graphs(device: Arc<dyn Driver>) -> Result<Arc<Self>, Fault> {
         let compute = device.stream(false)?;
-        let batching = Arc::new(Batching::new(device.clone(), compute));
-        Self::of(batching.clone(), Some((batching, device)), compute)
+        let batching = Arc::new(Batching::new(device, compute));
+        Self::of(batching.clone(), Some(batching), compute)
     }
 
-    fn of(
-        driver: Arc<dyn Driver>,
-        graphs: Option<(Arc<Batching>, Arc<dyn Driver>)>,
-        compute: Stream,
-    ) -> Result<Arc<Self>, Fault> {
+    fn of(driver: Arc<dyn Driver>, graphs: Option<Arc<Batching>>, compute: Stream) -> Result<Arc<Self>, Fault> {
         let traffic = driver.stream(true)?;
         let host = Mutex::new(driver.stream(true)?);
         let taken = Arc::default();
@@ -79,13 +76,18 @@ impl Lanes {
 
     /// All that was put into the stream of kernels is on its way: none of it is held back to be sent with what comes.
     pub fn start(&self) -> Result<(), Fault> {
-        self.graphs.as_ref().map_or(Ok(()), |(batching, _)| batching.start())
+        self.graphs.as_ref().map_or(Ok(()), |batching| batching.start())
+    }
+
+    /// What was done with graphs until now; `None`: none are made.
+    pub fn graphs(&self) -> Option<GraphUse> {
+        self.graphs.as_ref().map(|batching| batching.told())
     }
 
     /// The device for work that is sent command by command, and done before anything else comes.
     pub fn at_once(&self) -> Result<&dyn Driver, Fault> {
         self.start()?;
-        Ok(self.graphs.as_ref().map_or(&self.driver, |(_, device)| device).as_ref())
+        Ok(self.graphs.as_ref().map_or(&self.driver, |batching| batching.device()).as_ref())
     }
 
     /// So many bytes of any contents, beside the rank's buffers.

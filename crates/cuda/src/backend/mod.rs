@@ -95,9 +95,8 @@ where
     S::Real: Number,
 {
     fn new(rank: usize, threads: usize) -> Result<Self, Fault> {
-        let switches = Switches::told()?;
         let device = devices::of_rank(rank)?;
-        switches.check(device.as_ref())?;
+        let switches = devices::switches(device.as_ref())?;
         let lanes = if switches.graphs { Lanes::with_graphs(device)? } else { Lanes::new(device)? };
         // Now: to pin memory may wait for what runs on the device, and a message's receive may run there long.
         let pinned = if switches.staging { lanes.driver().piece() } else { 0 };

@@ -1,12 +1,27 @@
 //! Graphs of the emulated device, and what a real one would refuse of them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::thread::{ThreadId, current};
 
 use super::streams::Command;
-use super::{Emulator, fault};
-use crate::driver::{Address, Fault, Launch, Stream};
+use super::{Emulator, State, fault};
+use crate::driver::{Address, Algorithm, Fault, Launch, Product, ProductKind, Stream};
 use crate::graph::{Graph, Graphs, Node};
+
+/// What of graphs a device goes wrong at, each time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GraphTrouble {
+    /// None is begun.
+    Begins,
+    /// The second command ends what is kept.
+    Captures,
+    /// There is no memory when a graph ends.
+    Ends,
+    /// Launches get no other words.
+    Updates,
+    /// None is run.
+    Runs,
+}
 
 /// What was done with graphs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -19,12 +34,32 @@ pub struct GraphTally {
     pub updates: u64,
     /// That were forgotten.
     pub forgotten: u64,
+    /// Graphs that were not made, and launches that did not get other words.
+    pub refused: u64,
 }
 
 /// Commands that are kept until the graph ends.
 struct Open {
     thread: ThreadId,
     commands: Vec<Command>,
+    /// What was asked of the stream that is not to be: the graph cannot be made any more.
+    broken: Option<Fault>,
+}
+
+impl Open {
+    /// A fault that ends what is kept.
+    fn breaks(&mut self, text: impl Into<String>) -> Fault {
+        self.broken.get_or_insert_with(|| fault(text)).clone()
+    }
+}
+
+/// A product that a stream has done: with its workspace, and with what the library loads for it.
+type Done = (Stream, ProductKind, bool, Option<Algorithm>);
+
+fn done(on: Stream, product: &Product) -> Done {
+    let (operands, result) = (product.a.element, product.c.element);
+    let kind = ProductKind { shape: product.shape, operands, result, bias: product.bias.is_some() };
+    (on, kind, product.accumulate, product.algorithm)
 }
 
 /// A graph that is ready.
@@ -41,23 +76,66 @@ pub struct Kept {
     made: BTreeMap<u64, Made>,
     /// Kernels that were launched: what they need is loaded.
     loaded: BTreeSet<String>,
+    products: HashSet<Done>,
+    trouble: Option<GraphTrouble>,
     tally: GraphTally,
 }
 
 impl Kept {
     /// A command of a stream, unless it is kept.
     pub fn keep(&mut self, on: Stream, command: Command) -> Result<Option<Command>, Fault> {
-        if let Command::Kernel { kernel, .. } = &command
-            && !self.loaded.contains(kernel)
-        {
-            if self.open.contains_key(&on.0) {
-                return Err(fault(format!("kernel {kernel} would be loaded while a graph is made")));
+        let first = match &command {
+            Command::Kernel { kernel, .. } if !self.loaded.contains(kernel) => Some(format!("kernel {kernel}")),
+            Command::Product(product) if !self.products.contains(&done(on, product)) => {
+                Some(format!("what a product of {:?} needs in the stream", product.shape))
             }
-            self.loaded.insert(kernel.clone());
+            _ => None,
+        };
+        let Some(open) = self.open.get_mut(&on.0) else {
+            match &command {
+                Command::Kernel { kernel, .. } if first.is_some() => drop(self.loaded.insert(kernel.clone())),
+                Command::Product(product) if first.is_some() => drop(self.products.insert(done(on, product))),
+                _ => {}
+            }
+            return Ok(Some(command));
+        };
+        if let Some(fault) = &open.broken {
+            return Err(fault.clone());
         }
-        let Some(open) = self.open.get_mut(&on.0) else { return Ok(Some(command)) };
+        if let Some(first) = first {
+            return Err(open.breaks(format!("{first} would be loaded while a graph is made")));
+        }
+        if self.trouble == Some(GraphTrouble::Captures) && open.commands.len() == 1 {
+            return Err(open.breaks("what is kept for a graph is lost"));
+        }
         open.commands.push(command);
         Ok(None)
+    }
+
+    /// A stream of which a graph is made stays, and the graph is lost; of others nothing is known any more.
+    pub fn close(&mut self, stream: Stream) -> bool {
+        if let Some(open) = self.open.get_mut(&stream.0) {
+            open.breaks("a stream closed while a graph is made of it");
+            return false;
+        }
+        self.products.retain(|(on, ..)| *on != stream);
+        true
+    }
+
+    /// Copies from and to the host's memory are in no graph.
+    pub fn refuse_host(&mut self, on: Stream) -> Result<(), Fault> {
+        let open = self.open.get_mut(&on.0);
+        open.map_or(Ok(()), |open| Err(open.breaks("a copy from or to the host while a graph is made")))
+    }
+
+    /// The device goes wrong at this.
+    pub fn trouble(&mut self, trouble: GraphTrouble) {
+        self.trouble = Some(trouble);
+    }
+
+    /// A fault where the device is to go wrong.
+    fn troubled(&self, by: GraphTrouble) -> Result<(), Fault> {
+        if self.trouble == Some(by) { Err(fault(format!("trouble with graphs: {by:?}"))) } else { Ok(()) }
     }
 
     /// A thread that makes a graph asks nothing else of the device.
@@ -77,6 +155,35 @@ impl Kept {
         let range = at.0..at.0 + bytes.max(1) as u64;
         let uses = |command: &Command| places(command).iter().any(|place| range.contains(place));
         self.made.values_mut().for_each(|made| made.stale |= made.commands.iter().any(uses));
+    }
+
+    fn end(&mut self, on: Stream) -> Result<Graph, Fault> {
+        let open = self.open.remove(&on.0).ok_or_else(|| fault("no graph is made of the stream"))?;
+        if open.thread != current().id() {
+            return Err(fault("a graph is ended by another thread than began it"));
+        }
+        open.broken.map_or(Ok(()), Err)?;
+        self.troubled(GraphTrouble::Ends)?;
+        self.tally.made += 1;
+        let number = self.tally.made;
+        self.made.insert(number, Made { commands: open.commands, stale: false });
+        Ok(Graph([number, 0]))
+    }
+
+    fn update(&mut self, graph: Graph, node: Node, entry: &str, launch: &Launch<'_>) -> Result<(), Fault> {
+        self.refuse_making("a graph changed")?;
+        self.troubled(GraphTrouble::Updates)?;
+        let command = self.made(graph)?.commands.get_mut(node.0 as usize);
+        let Some(Command::Kernel { kernel, blocks, shared, words }) = command else {
+            return Err(fault(format!("{node:?} of the graph is no launch")));
+        };
+        let same = *kernel == entry && (*blocks, *shared) == (launch.blocks.max(1), launch.shared);
+        if !same || words.len() != launch.words.len() {
+            return Err(fault(format!("a launch of {kernel} in a graph cannot become another of {entry}")));
+        }
+        words.copy_from_slice(launch.words);
+        self.tally.updates += 1;
+        Ok(())
     }
 
     fn made(&mut self, graph: Graph) -> Result<&mut Made, Fault> {
@@ -112,7 +219,25 @@ fn again(command: &Command) -> Option<Command> {
     })
 }
 
+impl State {
+    fn begin_graph(&mut self, on: Stream) -> Result<(), Fault> {
+        self.graphs.refuse_making("another graph begun")?;
+        self.graphs.refuse_on(on, "another graph begun")?;
+        self.graphs.troubled(GraphTrouble::Begins)?;
+        self.streams.is_done(on)?; // there is such a stream
+        let open = Open { thread: current().id(), commands: Vec::new(), broken: None };
+        self.graphs.open.insert(on.0, open);
+        Ok(())
+    }
+}
+
 impl Emulator {
+    /// The device with something of graphs that goes wrong.
+    pub fn with_graph_trouble(self, trouble: GraphTrouble) -> Self {
+        self.state().graphs.trouble(trouble);
+        self
+    }
+
     /// What was done with graphs until now.
     pub fn graphs(&self) -> GraphTally {
         self.state().graphs.tally
@@ -120,13 +245,15 @@ impl Emulator {
 }
 
 impl Graphs for Emulator {
+    fn check_graphs(&self) -> Result<(), Fault> {
+        Ok(())
+    }
+
     fn begin_graph(&self, on: Stream) -> Result<(), Fault> {
         let mut state = self.state();
-        state.graphs.refuse_making("another graph begun")?;
-        state.graphs.refuse_on(on, "another graph begun")?;
-        state.streams.is_done(on)?; // there is such a stream
-        state.graphs.open.insert(on.0, Open { thread: current().id(), commands: Vec::new() });
-        Ok(())
+        let refused = state.begin_graph(on);
+        state.graphs.tally.refused += u64::from(refused.is_err());
+        refused
     }
 
     fn last_node(&self, on: Stream) -> Result<Node, Fault> {
@@ -140,37 +267,24 @@ impl Graphs for Emulator {
 
     fn end_graph(&self, on: Stream) -> Result<Graph, Fault> {
         let graphs = &mut self.state().graphs;
-        let open = graphs.open.remove(&on.0).ok_or_else(|| fault("no graph is made of the stream"))?;
-        if open.thread != current().id() {
-            return Err(fault("a graph is ended by another thread than began it"));
-        }
-        graphs.tally.made += 1;
-        let number = graphs.tally.made;
-        graphs.made.insert(number, Made { commands: open.commands, stale: false });
-        Ok(Graph([number, 0]))
+        let ended = graphs.end(on);
+        graphs.tally.refused += u64::from(ended.is_err());
+        ended
     }
 
     fn update_node(&self, graph: Graph, node: Node, launch: &Launch<'_>) -> Result<(), Fault> {
         let (entry, _) = self.kernel(launch)?;
         self.check_reach(&entry, launch.words)?;
         let graphs = &mut self.state().graphs;
-        graphs.refuse_making("a graph changed")?;
-        let command = graphs.made(graph)?.commands.get_mut(node.0 as usize);
-        let Some(Command::Kernel { kernel, blocks, shared, words }) = command else {
-            return Err(fault(format!("{node:?} of the graph is no launch")));
-        };
-        let same = *kernel == entry && (*blocks, *shared) == (launch.blocks.max(1), launch.shared);
-        if !same || words.len() != launch.words.len() {
-            return Err(fault(format!("a launch of {kernel} in a graph cannot become another of {entry}")));
-        }
-        words.copy_from_slice(launch.words);
-        graphs.tally.updates += 1;
-        Ok(())
+        let updated = graphs.update(graph, node, &entry, launch);
+        graphs.tally.refused += u64::from(updated.is_err());
+        updated
     }
 
     unsafe fn run_graph(&self, graph: Graph, on: Stream) -> Result<(), Fault> {
         let state = &mut *self.state();
         state.graphs.refuse_on(on, "a graph run in a stream")?;
+        state.graphs.troubled(GraphTrouble::Runs)?;
         let made = state.graphs.made(graph)?;
         if made.stale {
             return Err(fault("a graph uses memory that was freed"));
@@ -192,7 +306,9 @@ impl Graphs for Emulator {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::array::Format;
+    use quadrille_tensor::{ProductShape, Transpose};
+
+    use crate::array::{Array, Element, Format};
     use crate::driver::{Driver, Place};
 
     fn launch<'w>(kernel: &'static str, words: &'w [u64]) -> Launch<'w> {
@@ -240,7 +356,7 @@ mod tests {
         }
         device.synchronize(stream).unwrap();
         assert_eq!(numbers, [10.0; 2]);
-        assert_eq!(device.graphs(), GraphTally { made: 1, runs: 2, updates: 1, forgotten: 1 });
+        assert_eq!(device.graphs(), GraphTally { made: 1, runs: 2, updates: 1, forgotten: 1, refused: 0 });
     }
 
     #[test]
@@ -281,6 +397,8 @@ mod tests {
         // SAFETY: it is refused.
         let unloaded = told(unsafe { device.launch(stream, &launch("control_sound", &[at.0, at.0])) });
         assert!(unloaded.contains("would be loaded"), "{unloaded}");
+        assert_eq!(told(device.end_graph(stream)), unloaded, "there is no such graph");
+        device.begin_graph(stream).unwrap();
         // Another thread goes on, but for this stream.
         let (others, own) = std::thread::scope(|scope| {
             let others = scope.spawn(|| device.allocate(8).and_then(|at| unsafe { device.free(at) })).join().unwrap();
@@ -289,5 +407,49 @@ mod tests {
         assert!(others.is_ok() && own.contains("graph"), "{others:?} {own}");
         device.end_graph(stream).unwrap();
         device.synchronize(stream).unwrap();
+    }
+
+    /// A stream's first product of a kind takes workspace, and the library loads it; the host's memory is in no graph; and a stream of
+    /// which a graph is made is not closed. Each ends the graph, and the stream goes on.
+    #[test]
+    fn what_no_capture_may_have_ends_it() {
+        let (device, stream, at, ..) = doubled();
+        let number = |offset| Array { at: at.offset(offset), len: 1, element: Element::F64 };
+        let product = |on, stored| {
+            let shape = ProductShape { stored, m: 1, n: 1, k: 1 };
+            let (a, b, c) = (number(0), number(0), number(8));
+            // SAFETY: the numbers are there as long as the device, and apart.
+            unsafe { device.product(on, &Product { shape, a, b, c, accumulate: false, bias: None, algorithm: None }) }
+        };
+        let ended = |asks: &dyn Fn() -> String, what: &str| {
+            device.begin_graph(stream).unwrap();
+            let text = asks();
+            assert!(text.is_empty() || text.contains(what), "{text}");
+            let text = told(device.end_graph(stream));
+            assert!(text.contains(what), "{text}");
+            device.synchronize(stream).unwrap();
+        };
+        let other = device.stream(false).unwrap();
+        product(other, Transpose::Nn).unwrap();
+        ended(&|| told(product(stream, Transpose::Nn)), "would be loaded");
+        product(stream, Transpose::Nn).unwrap();
+        ended(&|| told(product(stream, Transpose::Nt)), "would be loaded");
+        let one = [1.0_f64];
+        // SAFETY: it is refused.
+        let copy = || unsafe { device.copy(stream, Place::Host(one.as_ptr().cast()), Place::Device(at), 8) };
+        ended(&|| told(copy()), "from or to the host");
+        let close = || {
+            device.close(stream);
+            String::new()
+        };
+        ended(&close, "closed while a graph is made");
+        device.begin_graph(stream).unwrap();
+        product(stream, Transpose::Nn).unwrap();
+        device.end_graph(stream).unwrap();
+        assert_eq!(device.graphs().refused, 4);
+        // A stream that is closed has no workspace any more.
+        device.close(stream);
+        assert_eq!(device.stream(false).unwrap(), stream);
+        ended(&|| told(product(stream, Transpose::Nn)), "would be loaded");
     }
 }

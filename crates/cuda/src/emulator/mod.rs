@@ -23,8 +23,8 @@ use crate::driver::{
 };
 use crate::nccl::Functions;
 use crate::sources::entry_point;
-pub use graphs::GraphTally;
 use graphs::Kept;
+pub use graphs::{GraphTally, GraphTrouble};
 use machine::Place as Slot;
 use memory::Allocations;
 pub use nccl::{Tally, Trouble};
@@ -259,7 +259,10 @@ impl Driver for Emulator {
     }
 
     fn close(&self, stream: Stream) {
-        self.state().streams.close(stream);
+        let state = &mut *self.state();
+        if state.graphs.close(stream) {
+            state.streams.close(stream);
+        }
     }
 
     fn event(&self) -> Result<Event, Fault> {
@@ -299,6 +302,7 @@ impl Driver for Emulator {
     fn synchronize(&self, stream: Stream) -> Result<(), Fault> {
         self.asked("a stream waited for")?.graphs.refuse_on(stream, "a stream waited for")?;
         let mut state = self.run_until(|streams| streams.is_done(stream))?;
+        state.graphs.refuse_on(stream, "a stream waited for")?;
         state.memory.check()?;
         state.pinned.check()
     }
@@ -321,6 +325,9 @@ impl Driver for Emulator {
             Place::HostMut(at) => at as usize,
             Place::Device(at) => at.0 as usize,
         };
+        if !matches!((from, to), (Place::Device(_), Place::Device(_))) {
+            self.state().graphs.refuse_host(on)?;
+        }
         self.push(on, Command::Copy { from: address(from), to: address(to), bytes })
     }
 

@@ -27,19 +27,23 @@ fn executable(of: Graph) -> sys::CUgraphExec {
 }
 
 impl Graphs for Gpu {
-    fn begin_graph(&self, on: Stream) -> Result<(), Fault> {
-        self.enter()?;
+    fn check_graphs(&self) -> Result<(), Fault> {
         let mut version = 0;
         // SAFETY: the number is written.
         unsafe { sys::cuDriverGetVersion(&mut version) }.result().asked("asking for its version")?;
         if version < OLDEST {
             let text = format!(
-                "graphs need a driver of CUDA 12.3 or newer, this one is of {}.{}: switch them off",
+                "graphs need a driver of CUDA 12.3 or newer, this one is of {}.{}: give graphs=off",
                 version / 1000,
                 version % 1000 / 10
             );
             return Err(Fault { library: DRIVER.name, code: -1, text });
         }
+        Ok(())
+    }
+
+    fn begin_graph(&self, on: Stream) -> Result<(), Fault> {
+        self.enter()?;
         // SAFETY: the stream is the driver's, and lives until the end.
         let begun =
             unsafe { stream::begin_capture(handle(on), sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) };
@@ -73,16 +77,17 @@ impl Graphs for Gpu {
     }
 
     fn end_graph(&self, on: Stream) -> Result<Graph, Fault> {
-        self.enter()?;
-        // SAFETY: the stream is the driver's.
+        let entered = self.enter();
+        // SAFETY: the stream is the driver's. Its commands are to be done again, whatever else goes wrong.
         let made = unsafe { stream::end_capture(handle(on)) }.asked("ending a graph")?;
         // SAFETY: the graph was just made; no flags.
-        match unsafe { graph::instantiate(made, sys::CUgraphInstantiate_flags(0)) } {
+        let instantiated = || unsafe { graph::instantiate(made, sys::CUgraphInstantiate_flags(0)) };
+        match entered.and_then(|()| instantiated().asked("making a graph ready")) {
             Ok(executable) => Ok(Graph([made as u64, executable as u64])),
-            Err(error) => {
+            Err(fault) => {
                 // SAFETY: nobody has it. That it cannot be destroyed helps nobody.
                 let _ = unsafe { graph::destroy(made) };
-                Err(super::fault(error, "making a graph ready"))
+                Err(fault)
             }
         }
     }

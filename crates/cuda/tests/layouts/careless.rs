@@ -240,6 +240,10 @@ impl Driver for Careless {
 }
 
 impl Graphs for Careless {
+    fn check_graphs(&self) -> Result<(), Fault> {
+        self.device.check_graphs()
+    }
+
     fn begin_graph(&self, on: Stream) -> Result<(), Fault> {
         self.device.begin_graph(on)
     }

@@ -32,7 +32,7 @@ use quadrille_tensor::{
 };
 
 use crate::samples::OwnSamples;
-use crate::{Algorithms, DeviceUse, EngineError, Real, Values};
+use crate::{Algorithms, DeviceUse, EngineError, GraphUse, Real, Values};
 
 pub use cpu::Cpu;
 pub use indices::{AttentionMask, ElementMask, Positions};
@@ -117,6 +117,8 @@ pub trait Backend: Sized + 'static {
     fn reserve(&self, _buffers: &[u64]) -> Done { Ok(()) }
     /// What the rank has on a device with memory of its own.
     fn memory(&self) -> Result<Option<DeviceUse>, EngineError> { Ok(None) }
+    /// What was done with graphs of the rank's kernels; `None`: none are made.
+    fn graphs(&self) -> Option<GraphUse> { None }
     /// A buffer of so many bytes, all zero.
     fn allocate(&self, bytes: u64) -> Result<Self::Buffer, EngineError>;
     /// How many bytes a buffer has.
@@ -143,7 +145,8 @@ pub trait Backend: Sized + 'static {
     fn load_samples(&self, from: &mut OwnSamples, to: &mut Self::Samples) -> Done;
     /// Waits until all work is done.
     fn settle(&self) -> Done;
-    /// The rank is about to wait for others, or through with a section: what is held back, to be begun with more, is to begin.
+    /// The rank is about to wait for others, through with a section, or with each operation of a trace: what is held back, to be begun
+    /// with more, is to begin.
     fn start(&self) -> Done {
         Ok(())
     }

@@ -73,6 +73,7 @@ impl StepReport<'_> {
         let device =
             measured.device_memory.as_ref().and_then(|ranks| ranks.first()).map(|first| ledger::device(*first));
         lines.extend(device.map(|told| ("device", told)));
+        lines.extend(measured.device_graphs.map(|told| ("graphs", ledger::graphs(told))));
         if let Some(Scaling { one_rank_tokens_per_second, scaling }) = measured.scaling {
             let alone = format!("{one_rank_tokens_per_second:.0} tokens/s on one rank with {threads} threads");
             lines.push(("scaling", format!("{} of {alone}", percent(scaling))));

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::array::{Array, Element};
-use crate::emulator::Emulator;
+use crate::emulator::{Emulator, GraphTally, GraphTrouble};
 use crate::queue::Queue;
 
 const LEN: usize = 40;
@@ -15,21 +15,28 @@ struct Bench {
     traffic: Stream,
     x: Array,
     y: Array,
+    ones: Array,
+    twos: Array,
 }
 
 impl Bench {
     fn new(seed: u64) -> Self {
-        let emulator = Arc::new(Emulator::new(seed));
+        Self::on(Emulator::new(seed))
+    }
+
+    fn on(emulator: Emulator) -> Self {
+        let emulator = Arc::new(emulator);
         let [compute, traffic] = [false, true].map(|urgent| emulator.stream(urgent).unwrap());
         let driver = Batching::new(emulator.clone(), compute);
-        let [x, y] = [(); 2].map(|()| Array { at: driver.allocate(8 * LEN).unwrap(), len: LEN, element: Element::F64 });
-        let bench = Self { emulator, driver, compute, traffic, x, y };
-        bench.up(&[1.0; LEN]);
+        let array = |()| Array { at: driver.allocate(8 * LEN).unwrap(), len: LEN, element: Element::F64 };
+        let [x, y, ones, twos] = [(); 4].map(array);
+        let bench = Self { emulator, driver, compute, traffic, x, y, ones, twos };
+        [(x, 1.0), (ones, 1.0), (twos, 2.0)].into_iter().for_each(|(to, number)| bench.up(to, &[number; LEN]));
         bench
     }
 
-    fn up(&self, numbers: &[f64; LEN]) {
-        let (from, to) = (Place::Host(numbers.as_ptr().cast()), Place::Device(self.x.at));
+    fn up(&self, to: Array, numbers: &[f64; LEN]) {
+        let (from, to) = (Place::Host(numbers.as_ptr().cast()), Place::Device(to.at));
         // SAFETY: the numbers are there until the stream is done, below.
         unsafe { self.driver.copy(self.compute, from, to, 8 * LEN) }.unwrap();
         self.driver.synchronize(self.compute).unwrap();
@@ -54,25 +61,162 @@ impl Bench {
         factors.iter().for_each(|factor| self.queue().scale(self.x, *factor).unwrap());
         self.queue().copy(self.y, self.x).unwrap();
     }
+
+    /// x times each factor and then with each addend, in their order; then y = x. The number that x has then, if it had `x`.
+    fn mixed(&self, x: f64, pairs: &[(f64, Addend)]) -> f64 {
+        for (factor, addend) in pairs {
+            self.queue().scale(self.x, *factor).unwrap();
+            self.queue().add_assign(self.x, if *addend == One { self.ones } else { self.twos }).unwrap();
+        }
+        self.queue().copy(self.y, self.x).unwrap();
+        pairs.iter().fold(x, |x, (factor, addend)| x * factor + if *addend == One { 1.0 } else { 2.0 })
+    }
+
+    /// Graphs made, run and forgotten, launches that got other words, and rows that were refused.
+    fn tally(&self) -> [u64; 5] {
+        let GraphTally { made, runs, updates, forgotten, refused } = self.emulator.graphs();
+        [made, runs, forgotten, updates, refused]
+    }
 }
 
-/// In graphs or not, rows give what their commands give one by one, whatever words their kernels have.
+/// What is added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Addend {
+    One,
+    Two,
+}
+use Addend::{One, Two};
+
+/// In graphs or not, rows give what their commands give one by one, whatever words their kernels have and wherever these stand.
 #[test]
 fn rows_that_come_again_run_as_graphs_with_the_words_that_they_have_then() {
     let bench = Bench::new(1);
-    let mut expected = 1.0;
+    let usual = [(2.0, One), (0.5, Two), (2.0, Two), (0.5, One)];
+    let second = [(2.0, One), (0.25, Two), (2.0, Two), (0.5, One)];
+    let two = [(2.0, One), (0.5, One), (4.0, Two), (0.5, One)];
+    let five = [(4.0, Two), (0.25, One), (4.0, Two), (0.5, One)];
     // The first row is sent as it is. Of nine commands four may have other words than the graph, and five not.
-    let rows = [(0, [0, 0, 0]), (0, [1, 1, 0]), (0, [1, 2, 0]), (2, [1, 3, 2]), (7, [1, 3, 2]), (1, [1, 4, 3])];
-    for (halves, tally) in rows {
-        let factors: [f64; 8] = std::array::from_fn(|at| if at < halves { 0.5 } else { 2.0 });
-        bench.row(&factors);
-        expected *= factors.iter().product::<f64>();
-        assert_eq!(bench.down(bench.y), [expected; LEN], "{halves} halves");
-        let graphs = bench.emulator.graphs();
-        assert_eq!([graphs.made, graphs.runs, graphs.updates], tally, "{halves} halves");
+    let rows = [
+        (usual, [0, 0, 0]),
+        (usual, [1, 1, 0]),
+        (second, [1, 2, 1]),
+        (second, [1, 3, 1]),
+        (usual, [1, 4, 2]),
+        (two, [1, 5, 4]),
+        (usual, [1, 6, 6]),
+        (five, [1, 6, 6]),
+        (second, [1, 7, 7]),
+    ];
+    let mut x = 1.0;
+    for (at, (pairs, tally)) in rows.into_iter().enumerate() {
+        x = bench.mixed(x, &pairs);
+        assert_eq!(bench.down(bench.y), [x; LEN], "row {at}");
+        let told = bench.driver.told();
+        assert_eq!([told.made, told.runs, told.updates], tally, "row {at}");
+        assert_eq!(
+            bench.tally(),
+            [told.made, told.runs, 0, told.updates, 0],
+            "row {at}: what is told is what was done"
+        );
     }
+    let emulator = bench.emulator.clone();
     drop(bench.driver);
-    assert_eq!(bench.emulator.graphs().forgotten, 1);
+    assert_eq!(emulator.graphs().forgotten, 1);
+}
+
+/// A row becomes a graph when at most half of its commands have other words than the last time, and is none any more when more have so
+/// eight times in a row.
+#[test]
+fn rows_whose_words_are_others_each_time_are_no_graphs() {
+    let bench = Bench::new(7);
+    let [ones, twos] = [(2.0, One), (0.5, Two)].map(|pair| [pair; 4]);
+    let mut x = 1.0;
+    let mut send = |pairs: &[(f64, Addend)], tally| {
+        x = bench.mixed(x, pairs);
+        assert_eq!(bench.down(bench.y), [x; LEN]);
+        assert_eq!(bench.tally(), tally);
+    };
+    send(&ones, [0; 5]);
+    send(&twos, [0; 5]);
+    send(&twos, [1, 1, 0, 0, 0]);
+    (0..7).for_each(|_| send(&ones, [1, 1, 0, 0, 0]));
+    send(&twos, [1, 2, 0, 0, 0]); // not in a row
+    (0..7).for_each(|_| send(&ones, [1, 2, 0, 0, 0]));
+    send(&ones, [1, 2, 1, 0, 0]);
+    (0..3).for_each(|_| send(&twos, [1, 2, 1, 0, 0]));
+}
+
+/// A row of which the device makes no graph, or whose graph it does not change, is sent command by command from then on: to the same
+/// numbers, and it is counted.
+#[test]
+fn graphs_that_a_device_refuses_end_no_run() {
+    use GraphTrouble::{Begins, Captures, Ends, Updates};
+    for (trouble, tally) in
+        [(Begins, [0, 0, 0, 0, 1]), (Captures, [0, 0, 0, 0, 1]), (Ends, [0, 0, 0, 0, 1]), (Updates, [1, 1, 1, 0, 1])]
+    {
+        let bench = Bench::on(Emulator::new(8).with_graph_trouble(trouble));
+        let mut x = 1.0;
+        for factor in [2.0, 2.0, 0.5, 4.0, 2.0] {
+            x = bench.mixed(x, &[(factor, One), (0.5, Two), (2.0, Two)]);
+            assert_eq!(bench.down(bench.y), [x; LEN], "{trouble:?}");
+        }
+        assert_eq!(bench.tally(), tally, "{trouble:?}");
+        assert_eq!(bench.driver.told().refused, 1, "{trouble:?}");
+    }
+}
+
+/// Of a graph that could not be run nobody knows what was done.
+#[test]
+fn a_graph_that_is_not_run_ends_the_run() {
+    let bench = Bench::on(Emulator::new(9).with_graph_trouble(GraphTrouble::Runs));
+    bench.row(&[2.0; 4]);
+    bench.down(bench.y);
+    bench.row(&[2.0; 4]);
+    for _ in 0..2 {
+        let fault = bench.driver.synchronize(bench.compute).unwrap_err().to_string();
+        assert!(fault.contains("trouble with graphs: Runs, at or before here: 5 commands"), "{fault}");
+    }
+}
+
+/// Where more rows come than are known, the one that was sent the longest time ago goes, with its graph.
+#[test]
+fn rows_that_were_not_sent_for_long_go() {
+    let bench = Bench::new(10);
+    bench.driver.collected().rows = KnownRows::at_most(2);
+    let send = |count, tally| {
+        bench.row(&vec![1.0; count]);
+        bench.down(bench.y);
+        assert_eq!(bench.tally()[..3], tally, "{count} factors");
+    };
+    let first = [(3, [0, 0, 0]), (4, [0, 0, 0]), (3, [1, 1, 0]), (4, [2, 2, 0]), (3, [2, 3, 0])];
+    first.into_iter().for_each(|(count, tally)| send(count, tally));
+    send(5, [2, 3, 1]); // in the place of the row of 4
+    send(3, [2, 4, 1]);
+    send(4, [2, 4, 1]); // in that of 5
+    send(3, [2, 5, 1]);
+    send(4, [3, 6, 1]);
+}
+
+/// A thread that waits for the stream, as one that frees a buffer, and one that makes graphs of it do not come between each other.
+#[test]
+fn streams_are_waited_for_beside_graphs_that_are_made() {
+    let bench = Bench::new(11);
+    std::thread::scope(|scope| {
+        let makes = scope.spawn(|| {
+            for count in 4..40 {
+                for _ in 0..2 {
+                    bench.row(&vec![1.0; count]);
+                    bench.driver.start().unwrap();
+                }
+            }
+        });
+        while !makes.is_finished() {
+            bench.driver.synchronize(bench.compute).unwrap();
+        }
+        makes.join().unwrap();
+    });
+    assert_eq!(bench.tally(), [36, 36, 0, 0, 0]);
+    assert_eq!(bench.down(bench.y), [1.0; LEN]);
 }
 
 /// Rows that others follow, or that are short, are none.
@@ -157,7 +301,7 @@ fn waits_come_before_what_is_collected_after_them() {
 fn long_rows_are_sent_before_anybody_asks() {
     let bench = Bench::new(5);
     let event = bench.emulator.event().unwrap();
-    (0..MOST + 1).for_each(|_| bench.queue().scale(bench.x, 1.0).unwrap());
+    (0..MOST_COMMANDS + 1).for_each(|_| bench.queue().scale(bench.x, 1.0).unwrap());
     assert_eq!(bench.driver.collected().batch.steps().len(), 1);
     bench.emulator.record(event, bench.compute).unwrap();
     assert!(!bench.emulator.query(event).unwrap(), "the stream has none of the commands");
