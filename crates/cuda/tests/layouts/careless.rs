@@ -273,9 +273,15 @@ impl Graphs for Careless {
     }
 }
 
+static DEVICES: OnceLock<Vec<(Arc<Careless>, Arc<dyn Driver>)>> = OnceLock::new();
+
+/// How many graphs the careless devices of this process refused.
+pub fn refused() -> u64 {
+    DEVICES.get().into_iter().flatten().map(|(device, _)| device.device.graphs().refused).sum()
+}
+
 /// Ranks of this process get a careless device if the variable says so.
 pub fn install() {
-    static DEVICES: OnceLock<Vec<Arc<dyn Driver>>> = OnceLock::new();
     DEVICES.get_or_init(|| {
         if std::env::var_os(APART).is_some() {
             keep_apart();
@@ -287,12 +293,13 @@ pub fn install() {
             .chain([&Part::Reach, &Part::Queries, &Part::Words, &Part::Graphs])
             .find(|part| format!("{part:?}") == told)
             .expect("a part");
-        let device = |number| -> Arc<dyn Driver> {
+        let device = |number| -> (Arc<Careless>, Arc<dyn Driver>) {
             let device = Emulator::in_machine(1, number);
-            Arc::new(Careless { device, leaves_out, streams: Mutex::default(), sizes: Mutex::default() })
+            let device = Arc::new(Careless { device, leaves_out, streams: Mutex::default(), sizes: Mutex::default() });
+            (device.clone(), device)
         };
-        let devices: Vec<Arc<dyn Driver>> = (0..Emulator::count().unwrap()).map(device).collect();
-        devices.iter().enumerate().for_each(|(number, device)| emulate_by(number, device));
+        let devices: Vec<_> = (0..Emulator::count().unwrap()).map(device).collect();
+        devices.iter().enumerate().for_each(|(number, (_, device))| emulate_by(number, device));
         devices
     });
 }

@@ -4,7 +4,7 @@
 use std::env;
 
 use crate::careless::{PARTS, Part, passes_apart, passes_in_graphs};
-use crate::switched::{told_with_graphs, told_without};
+use crate::switched::{TROUBLES, told_in_trouble, told_with_graphs, told_without};
 
 /// Where tests run on a real device these are left out: they look at the emulated one.
 fn is_real() -> bool {
@@ -21,10 +21,26 @@ fn graphs_change_no_bit_and_are_run() {
     let more = ["f64 pipe=2,data=2 none", "f32 data=2 full"].map(str::to_owned);
     for run in grids.into_iter().flatten().chain(more) {
         let (apart, none) = told_with_graphs("", &run);
-        assert_eq!(none, [0; 3], "{run}: they are off");
-        let (in_graphs, [made, runs, updates]) = told_with_graphs("graphs=on", &run);
+        assert_eq!(none, [0; 4], "{run}: they are off");
+        let (in_graphs, [made, runs, updates, refused]) = told_with_graphs("graphs=on", &run);
         assert_eq!(in_graphs, apart, "{run}");
         assert!(made > 0 && runs > made && updates > 0, "{run}: {made} made, {runs} run, {updates} launches changed");
+        assert_eq!(refused, 0, "{run}");
+    }
+}
+
+/// What a device refuses of graphs changes no bit, and is told.
+#[test]
+fn refused_graphs_change_no_bit() {
+    if is_real() {
+        return;
+    }
+    let run = "f64 data=2 none";
+    let apart = told_with_graphs("", run).0;
+    for trouble in TROUBLES {
+        let (told, [.., refused]) = told_in_trouble(trouble, run);
+        assert_eq!(told, apart, "{trouble:?}");
+        assert!(refused > 0, "{trouble:?}");
     }
 }
 
@@ -56,7 +72,7 @@ fn random_layouts_in_graphs_equal_the_serial_model() {
     assert!(passes_in_graphs("combined_layouts_equal_the_serial_model", Part::Nothing, 3), "on three devices");
 }
 
-/// What orders streams is found where it is left out, also between graphs.
+/// What orders streams is found where it is left out; so are graphs that do nothing.
 #[test]
 fn careless_devices_are_found_in_graphs() {
     if is_real() {

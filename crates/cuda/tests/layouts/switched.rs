@@ -5,7 +5,7 @@ use std::env;
 use std::process::Command;
 use std::sync::Arc;
 
-use quadrille_cuda::{DeviceKind, Driver, Emulator, GraphTally, emulate_by};
+use quadrille_cuda::{DeviceKind, Driver, Emulator, GraphTrouble, emulate_by};
 use quadrille_engine::{Device, Hyper, RunEvent, TrainOptions, random_batch};
 use quadrille_spec::{ElementType, Layout, LayoutRequest, Model};
 use quadrille_step::StepProgram;
@@ -22,6 +22,12 @@ const WIDE: usize = 80;
 const TOLD: &str = "step told: ";
 /// What the line of its graphs begins with.
 const GRAPHS: &str = "graphs told: ";
+/// The variable that says what of graphs goes wrong.
+const TROUBLE: &str = "QUADRILLE_TEST_GRAPH_TROUBLE";
+
+/// What of graphs goes wrong without an end of the run.
+pub const TROUBLES: [GraphTrouble; 4] =
+    [GraphTrouble::Begins, GraphTrouble::Captures, GraphTrouble::Ends, GraphTrouble::Updates];
 
 /// Three steps of several microbatches; what each gives is told in all bits.
 #[test]
@@ -50,15 +56,22 @@ fn a_run_is_trained_and_told() {
     // The last step is traced, which changes no bit either.
     let options = TrainOptions { trace: true, ..TrainOptions::new(3, hyper, 1) };
     careless::install();
-    let device = Arc::new(Emulator::new(1));
+    let trouble = env::var(TROUBLE).ok().map(|told| *TROUBLES.iter().find(|one| format!("{one:?}") == told).unwrap());
+    let device = Emulator::new(1);
+    let device = Arc::new(if let Some(trouble) = trouble { device.with_graph_trouble(trouble) } else { device });
     if env::var_os(LEAVES_OUT).is_none() {
         let driver: Arc<dyn Driver> = device.clone();
         emulate_by(0, &driver);
     }
     let outcome = DeviceKind::Emulated.train(&program, &options, &batch, None, &mut tell).unwrap();
     assert_eq!(outcome.difference, None, "ledgers are counted as they were predicted");
-    let GraphTally { made, runs, updates, .. } = device.graphs();
-    println!("{GRAPHS}{made} {runs} {updates}");
+    let told = outcome.device_graphs().unwrap_or_default();
+    if env::var_os(LEAVES_OUT).is_none() {
+        let done = device.graphs();
+        let told = [told.made, told.runs, told.updates, told.refused];
+        assert_eq!(told, [done.made, done.runs, done.updates, done.refused], "what is told is what was done");
+    }
+    println!("{GRAPHS}{} {} {} {}", told.made, told.runs, told.updates, told.refused);
 }
 
 /// The lines of such a run in a process with these switches.
@@ -66,11 +79,22 @@ fn told(switches: &str, run: &str) -> Vec<String> {
     told_with_graphs(switches, run).0
 }
 
-/// The same, with how many graphs were made, run and changed in parts.
-pub fn told_with_graphs(switches: &str, run: &str) -> (Vec<String>, [u64; 3]) {
-    let output = command(switches, run).output().unwrap();
+/// The same, with how many graphs were made and run, launches changed, and rows refused.
+pub fn told_with_graphs(switches: &str, run: &str) -> (Vec<String>, [u64; 4]) {
+    told_by(command(switches, run), &format!("{switches} {run}"))
+}
+
+/// The same, where something of graphs goes wrong.
+pub fn told_in_trouble(trouble: GraphTrouble, run: &str) -> (Vec<String>, [u64; 4]) {
+    let mut command = command("graphs=on", run);
+    command.env(TROUBLE, format!("{trouble:?}"));
+    told_by(command, &format!("{trouble:?} {run}"))
+}
+
+fn told_by(mut command: Command, what: &str) -> (Vec<String>, [u64; 4]) {
+    let output = command.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{switches} {run}: {text}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{what}: {text}{}", String::from_utf8_lossy(&output.stderr));
     let lines = lines(&text, TOLD);
     assert_eq!(lines.len(), 3, "{text}");
     let graphs: Vec<u64> =
