@@ -182,3 +182,17 @@ pub(super) fn free(ranks: usize) -> Result<Option<u64>, Fault> {
     let others: u64 = others.sum::<Result<u64, Fault>>()?;
     Ok(Some(of(first.as_ref())? + others))
 }
+
+#[cfg(all(test, emulated))]
+mod tests {
+    use super::*;
+    use crate::emulator::Emulator;
+
+    #[test]
+    fn graphs_are_refused_between_processes() {
+        let device = Emulator::new(1);
+        assert!(check_graphs(&device, 1).is_ok());
+        let fault = check_graphs(&device, 4).unwrap_err().to_string();
+        assert!(fault.contains("4 processes") && fault.contains("give graphs=off"), "{fault}");
+    }
+}

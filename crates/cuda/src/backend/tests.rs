@@ -18,7 +18,7 @@ use super::buffer::DeviceBuffer;
 use super::devices::{DeviceKind, choose, keep_apart};
 use super::{Cuda, lanes::Lanes};
 use crate::array::Element as Kind;
-use crate::driver::{Driver, Place, ProductKind};
+use crate::driver::{Algorithm as Unknown, Driver, Launch, Place, Product, ProductKind};
 use crate::emulator::{Emulator, Tally, Trouble};
 
 const RANKS: usize = 4;
@@ -346,4 +346,31 @@ fn a_bias_is_added_apart_where_the_library_has_no_algorithm() {
         let expected: Vec<f64> = [1.0, 2.0].iter().flat_map(|a| row().map(move |x| a * x + 10.0 + x * x)).collect();
         assert_eq!(sums, expected);
     }
+}
+
+/// What a device refuses while algorithms are tried ends nothing where kernels are sent in graphs: it is asked past what is collected.
+#[test]
+fn an_algorithm_that_is_refused_ends_nothing_in_graphs() {
+    let device: Arc<dyn Driver> = Arc::new(Emulator::new(3));
+    let lanes = Lanes::with_graphs(device).unwrap();
+    let memory = lanes.take(3 * 8).unwrap();
+    let [a, b, c] = [0, 1, 2].map(|at| memory.array(Kind::F64).part(at..at + 1));
+    let shape = ProductShape { stored: Transpose::Nn, m: 1, n: 1, k: 1 };
+    let product = |algorithm| Product { shape, a, b, c, accumulate: false, bias: None, algorithm };
+    lanes.up(&[3.0], a).unwrap();
+    lanes.up(&[5.0], b).unwrap();
+    for factor in [2.0_f64, 0.5, 2.0] {
+        let words = [a.at.0, factor.to_bits(), 1];
+        let launch = Launch { kernel: "scale", format: Kind::F64.format(), blocks: 1, shared: 0, words: &words };
+        // SAFETY: the numbers are there until the stream is done, below; what is refused is not done.
+        unsafe {
+            lanes.driver().launch(lanes.compute(), &launch).unwrap();
+            let tried = lanes.at_once().unwrap().product(lanes.compute(), &product(Some(Unknown([9; 16]))));
+            assert!(tried.is_err());
+            lanes.driver().product(lanes.compute(), &product(None)).unwrap();
+        }
+    }
+    let mut found = [0.0];
+    lanes.down(c, &mut found).unwrap();
+    assert_eq!(found, [30.0]);
 }
