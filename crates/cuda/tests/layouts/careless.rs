@@ -273,7 +273,10 @@ impl Graphs for Careless {
     }
 }
 
-static DEVICES: OnceLock<Vec<(Arc<Careless>, Arc<dyn Driver>)>> = OnceLock::new();
+/// A device, and what ranks know it as.
+type Installed = (Arc<Careless>, Arc<dyn Driver>);
+
+static DEVICES: OnceLock<Vec<Installed>> = OnceLock::new();
 
 /// How many graphs the careless devices of this process refused.
 pub fn refused() -> u64 {
@@ -293,7 +296,7 @@ pub fn install() {
             .chain([&Part::Reach, &Part::Queries, &Part::Words, &Part::Graphs])
             .find(|part| format!("{part:?}") == told)
             .expect("a part");
-        let device = |number| -> (Arc<Careless>, Arc<dyn Driver>) {
+        let device = |number| -> Installed {
             let device = Emulator::in_machine(1, number);
             let device = Arc::new(Careless { device, leaves_out, streams: Mutex::default(), sizes: Mutex::default() });
             (device.clone(), device)
