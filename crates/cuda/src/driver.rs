@@ -177,9 +177,7 @@ pub trait Driver: Graphs + Send + Sync + 'static {
         Ok(true)
     }
     /// Whether the device has tensor cores by warpgroups, as those of compute capability 9.0 do.
-    fn has_wgmma(&self) -> bool {
-        true
-    }
+    fn has_wgmma(&self) -> bool;
     /// What tells the device from all others, also those of other machines.
     fn identity(&self) -> Result<[u64; 2], Fault>;
     /// Lets the calling thread use the device by the library of collectives.

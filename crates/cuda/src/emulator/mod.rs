@@ -216,6 +216,10 @@ impl Driver for Emulator {
         Ok(LIBRARY.to_owned())
     }
 
+    fn has_wgmma(&self) -> bool {
+        true
+    }
+
     fn identity(&self) -> Result<[u64; 2], Fault> {
         Ok([0, self.slot.number() as u64])
     }

@@ -36,11 +36,9 @@ const BY_WARPS: [Tiles; 2] = [
 const BY_GROUPS: [Tiles; 2] = [
     by_groups(
         64,
-        64,
         ["attention_forward_64_wgmma", "attention_backward_queries_64_wgmma", "attention_backward_keys_64_wgmma"],
     ),
     by_groups(
-        128,
         128,
         ["attention_forward_128_wgmma", "attention_backward_queries_128_wgmma", "attention_backward_keys_128_wgmma"],
     ),
@@ -63,11 +61,11 @@ const fn by_warps(columns: usize, [forward, queries, keys]: [&'static str; 3]) -
     }
 }
 
-/// `passing` keys pass at a time, forward; backward it is 64 keys or queries.
-const fn by_groups(columns: usize, passing: usize, [forward, queries, keys]: [&'static str; 3]) -> Tiles {
+/// As many keys as columns pass at a time, forward; backward it is 64 keys or queries.
+const fn by_groups(columns: usize, [forward, queries, keys]: [&'static str; 3]) -> Tiles {
     let backward = bytes(2 * OF_BLOCK + 4 * KEYS, columns);
     Tiles {
-        forward: Kernel { name: forward, shared: bytes(OF_BLOCK + 4 * passing, columns) },
+        forward: Kernel { name: forward, shared: bytes(OF_BLOCK + 4 * columns, columns) },
         queries: Kernel { name: queries, shared: backward },
         keys: Kernel { name: keys, shared: backward + 4 * KEYS * Element::F32.bytes() },
         columns,

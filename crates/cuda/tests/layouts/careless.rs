@@ -105,6 +105,10 @@ impl Driver for Careless {
         self.device.name()
     }
 
+    fn has_wgmma(&self) -> bool {
+        self.device.has_wgmma()
+    }
+
     fn reaches(&self, at: Address) -> Result<bool, Fault> {
         if self.leaves_out == Part::Reach { Ok(true) } else { self.device.reaches(at) }
     }

@@ -162,7 +162,9 @@ fn attention_by_warpgroups_is_close_to_that_by_warps() {
     let numbers = |line: &str| -> Vec<f64> {
         line.split(' ').map(|word| f64::from_bits(u64::from_str_radix(word, 16).unwrap())).collect()
     };
-    for (usual, other) in numbers(&by_warps[0]).into_iter().zip(numbers(&by_groups[0])) {
+    let [by_warps, by_groups] = [by_warps, by_groups].map(|lines| numbers(&lines[0]));
+    assert_eq!(by_warps.len(), by_groups.len());
+    for (usual, other) in by_warps.into_iter().zip(by_groups) {
         assert!((usual - other).abs() <= 1e-3 * usual, "{other}, not {usual}");
     }
 }
