@@ -140,11 +140,14 @@ static u64 draw(u64 below) {
     return (x * 0x2545f4914f6cdd1dull >> 16) % below;
 }
 
+// As far as kernels may count on it, of what a program shares, and of what the launch gives.
+constexpr size_t ALIGNED = 64, DYNAMIC_ALIGNED = 1024;
+
 void* shared(int place, size_t bytes) {
     Machine& m = *machine;
     if (m.poisoned[place] == 0) {
-        // Where products' swizzles begin.
-        m.offset[place] = (m.used + 1023) / 1024 * 1024;
+        size_t aligned = place == OF_LAUNCH ? DYNAMIC_ALIGNED : ALIGNED;
+        m.offset[place] = (m.used + aligned - 1) / aligned * aligned;
         m.used = m.offset[place] + bytes;
         if (m.used > SHARED_BYTES) abort();
     }
@@ -158,7 +161,7 @@ void* shared(int place, size_t bytes) {
 
 void* dynamic(size_t bytes) {
     if (bytes != machine->dynamic_bytes) machine->fault = "the block shares other bytes than its launch says";
-    return shared(MOST_PLACES - 1, bytes);
+    return shared(OF_LAUNCH, bytes);
 }
 
 static void yield(State state) {
@@ -223,7 +226,9 @@ void wait_for_copies(unsigned groups) {
     fibre.copies = left;
 }
 
-void refuse(const char* fault) { machine->fault = fault; }
+void refuse(const char* fault) {
+    if (!machine->fault) machine->fault = fault;
+}
 
 void show_copies() {
     Fibre& fibre = machine->fibres[machine->current];

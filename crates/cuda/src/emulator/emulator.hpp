@@ -42,11 +42,15 @@ void copy_later(void* to, const void* from, unsigned size, unsigned bytes);
 void commit_copies();
 void wait_for_copies(unsigned groups);
 // Products of a warpgroup that the thread has begun: until it waits for their group nobody knows its sums. What they
-// read must not change meanwhile, nor the sums: they are no numbers then. They see memory that is shared as it was
-// shown: of copies alone, by the thread that has waited for them. `product` gets the factors, and gives what is added.
-constexpr unsigned MOST_SUMS = 64, MOST_FACTORS = 192;
+// read must not change meanwhile, nor the registers of a left operand, if there are some, nor the sums: they are no
+// numbers then. They see memory that is shared as it was shown: of copies alone, by the thread that has waited for
+// them. `product` gets the factors, and gives what is added.
+constexpr unsigned MOST_SUMS = 64, MOST_FACTORS = 192, LEFT = 4, OF_GROUP = 128;
 typedef void Product(const void* factors, float* product);
-void begin_product(float* sums, unsigned count, bool add, const void* factors, size_t bytes, Product* product);
+void begin_product(
+    float* sums, unsigned count, bool add, const void* factors, size_t bytes, Product* product, const u32* left);
+// Of a product that has begun: at the end all threads of a group must have named the same, one after another.
+void compare_operands(u64 a, u64 b);
 void begin_products();
 void commit_products();
 void wait_for_products(unsigned groups);
@@ -57,13 +61,14 @@ void show_copies();
 // Where shared memory lies as products count, and what they see at such a place.
 u64 shared_address(const void* at);
 const void* shown(u64 at, size_t bytes);
-// Ends the launch with a fault.
+// Ends the launch with a fault, the first of them.
 void refuse(const char* fault);
 // The memory that the launch gives a block beside that of places, which must be so many bytes.
 void* dynamic(size_t bytes);
 // The memory that a place of a program shares with the block: poison when the block reaches it first.
 void* shared(int place, size_t bytes);
-constexpr int MOST_PLACES = 1024;
+// The last place is of the memory that the launch gives.
+constexpr int MOST_PLACES = 1024, OF_LAUNCH = MOST_PLACES - 1;
 constexpr unsigned MOST_THREADS = 1024;
 
 template <class T>
@@ -119,7 +124,7 @@ void run(const u64* words) {
 // No templates around it: their instances would share one memory.
 #define SHARED(type, name, count)                          \
     constexpr int name##_place = __COUNTER__;              \
-    static_assert(name##_place < emulated::MOST_PLACES - 1, ""); \
+    static_assert(name##_place < emulated::OF_LAUNCH, "");     \
     type* name = (type*)emulated::shared(name##_place, sizeof(type) * (count))
 
 template <class T>

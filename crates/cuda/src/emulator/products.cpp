@@ -15,6 +15,9 @@ struct Begun {
     unsigned count, group;
     Product* of;
     alignas(8) char factors[MOST_FACTORS];
+    // Where the left operand is, if it came in registers, and what it was.
+    const u32* left;
+    u32 was[LEFT];
 };
 constexpr unsigned MOST_PRODUCTS = 64;
 // What sums will be, while products of them are not done.
@@ -29,6 +32,9 @@ constexpr unsigned MOST_ARRAYS = 8;
 struct Products {
     unsigned count, group;
     bool may_begin;
+    // What follows from all operands so far; and, of the first thread of a group, what did for the one that ended first.
+    u64 named, of_group;
+    bool group_ends;
     Begun begun[MOST_PRODUCTS];
     Sums sums[MOST_ARRAYS];
 };
@@ -47,13 +53,15 @@ static Sums& sums_of(const float* at) {
 
 void begin_products() { own().may_begin = true; }
 
-void begin_product(float* at, unsigned count, bool add, const void* factors, size_t bytes, Product* product) {
+void begin_product(
+    float* at, unsigned count, bool add, const void* factors, size_t bytes, Product* product, const u32* left) {
     Products& products = own();
     if (products.count == MOST_PRODUCTS || count > MOST_SUMS || bytes > MOST_FACTORS) abort();
     if (!products.may_begin) refuse("a product begins without `begin_products`");
     Begun& begun = products.begun[products.count++];
     begun.sums = at, begun.count = count, begun.group = products.group, begun.of = product;
     memcpy(begun.factors, factors, bytes);
+    if ((begun.left = left)) memcpy(begun.was, left, sizeof(begun.was));
     product(factors, begun.product);
     Sums& sums = sums_of(at);
     bool first = !sums.at;
@@ -62,6 +70,13 @@ void begin_product(float* at, unsigned count, bool add, const void* factors, siz
         sums.numbers[i] = (add ? first ? at[i] : sums.numbers[i] : 0) + begun.product[i];
     sums.products++;
     memset(at, 0xff, count * sizeof(float));
+}
+
+void compare_operands(u64 a, u64 b) {
+    // FNV's hash, of words in place of bytes.
+    constexpr u64 PRIME = 0x100000001b3;
+    u64& named = own().named;
+    named = ((named ^ a) * PRIME ^ b) * PRIME;
 }
 
 void commit_products() {
@@ -74,6 +89,7 @@ static void finish(const Begun& begun) {
     begun.of(begun.factors, again);
     Sums& sums = sums_of(begun.sums);
     if (memcmp(again, begun.product, begun.count * sizeof(float)) != 0) sums.spoiled = true;
+    if (begun.left && memcmp(begun.left, begun.was, sizeof(begun.was)) != 0) sums.spoiled = true;
     for (unsigned i = 0; i < begun.count * sizeof(float); i++)
         if (((const char*)begun.sums)[i] != (char)0xff) sums.spoiled = true;
     if (--sums.products > 0) return;
@@ -94,12 +110,15 @@ void forget_products(unsigned thread) {
     if (!all) all = (Products*)calloc(MOST_THREADS, sizeof(Products));
     if (!all) abort();
     Products& products = all[thread];
-    products.count = products.group = 0, products.may_begin = false;
+    products.count = products.group = 0, products.may_begin = products.group_ends = false, products.named = 0;
     for (Sums& sums : products.sums) sums.at = nullptr;
 }
 
 void end_products() {
     if (own().count > 0) refuse("products are never waited for");
+    Products& group = all[here.thread.x / OF_GROUP * OF_GROUP];
+    if (group.group_ends && group.of_group != own().named) refuse("warps of a group name different operands");
+    group.group_ends = true, group.of_group = own().named;
 }
 
 }  // namespace emulated

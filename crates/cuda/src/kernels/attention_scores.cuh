@@ -84,7 +84,7 @@ DEVICE void store_results(
 }
 
 // Backward, of a tile of scores whose rows are queries, from key `begin` on: makes the gradients of weights those of
-// scores. `logarithm` and `dot` are of the lane's two queries, in units of log 2 and 1.
+// scores. `logarithm`, to base 2, and `dot` are of the lane's two queries.
 template <int N>
 DEVICE void differentiate_queries(
     float (&scores)[N][4], float (&gradients)[N][4], const Attention& shape, const AttentionMask& mask, bool masked,
@@ -122,7 +122,7 @@ DEVICE void differentiate_queries(
 template <int N>
 DEVICE void differentiate_keys(
     float (&scores)[N][4], float (&gradients)[N][4], const Attention& shape, const AttentionMask& mask, QueryTile tile,
-    bool masked, int window, i64 sequence, i64 head, int own, int part, float scale, float cap, float left,
+    bool masked, i64 sequence, i64 head, int own, int part, float scale, float cap, float left,
     float* logarithms, float* dots) {
     u32 kept = ~0u;
     if (mask.draw.threshold > 0)
@@ -139,6 +139,7 @@ DEVICE void differentiate_keys(
         float weight = power_of_two((score - logarithms[row]) * LOG2_E);
         if (masked) {
             int query = (int)position_of(shape, tile.first + row);
+            int window = (int)shape.window;
             bool later = shape.causal && key > query, before = window > 0 && key <= query - window;
             if (later || before) weight = 0;
         }

@@ -153,6 +153,7 @@ DEVICE void load_positions(
 // A bit for each of a lane's 4 N elements: whether that of the index stays.
 template <int N, class Index>
 DEVICE u32 kept_bits(Draw draw, Index index) {
+    static_assert(4 * N <= 32, "a bit for each in a word");
     u32 bits = 0;
     u64 drawn = 0;
     Words words = philox(draw.key, 0);

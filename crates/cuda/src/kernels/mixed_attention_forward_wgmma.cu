@@ -15,6 +15,7 @@ template <int D>
 DEVICE void forward(
     const Attention& shape, const AttentionMask& mask, const bf16* qkv, const bf16* kv, bf16* out, float* log_sum_exp,
     bf16* memory) {
+    check_tiles(memory);
     constexpr int ROWS = KEYS<D>, OF_TILE = ROWS * D;
     bf16 *queries = memory, *keys = queries + OF_BLOCK * D, *values = keys + 2 * OF_TILE;
     // Tiles of queries, of which there are fewer than 2^32.
@@ -30,8 +31,8 @@ DEVICE void forward(
         Span some = some_see(shape, tile), all = all_see(shape, tile);
         int first = some.first / ROWS * ROWS, count = (some.end - first + ROWS - 1) / ROWS;
 
-        auto load = [&](bf16* tiles, int number, bool of_values) {
-            bf16* to = tiles + number % 2 * OF_TILE;
+        auto load = [&](bf16* pair, int number, bool of_values) {
+            bf16* to = pair + number % 2 * OF_TILE;
             load_positions<ROWS, D>(to, shape, kv, sequence, group, first + number * ROWS, of_values);
         };
         // Whoever is late has queries and keys behind it.
@@ -57,7 +58,7 @@ DEVICE void forward(
             commit_copies();
 
             float scores[ROWS / 8][4];
-            settle(sums);
+            settle(scores), settle(sums);
             begin_products();
 #pragma unroll
             for (int step = 0; step < D / 16; step++)
@@ -79,7 +80,7 @@ DEVICE void forward(
             float before[2];
             cap_scores(scores, scale, cap);
             mask_scores(scores, shape, all, begin, own);
-            weigh_scores(scores, max, sum, factor, [&](int half, float factor) { before[half] = factor; });
+            weigh_scores(scores, max, sum, factor, [&](int half, float shrunk) { before[half] = shrunk; });
             drop_weights(scores, shape, mask, sequence, head, begin, own);
             wait_for_products<0>();
             settle(sums);

@@ -36,7 +36,7 @@ template <int D>
 DEVICE void backward_keys(
     const Attention& shape, const AttentionMask& mask, const Saved& saved, bf16* dkv, bf16* memory) {
     i64 tiles = quotient(shape.seq_len + OF_BLOCK - 1, OF_BLOCK);
-    int query_tiles = (int)quotient(shape.tokens + QUERIES<D> - 1, QUERIES<D>), window = (int)shape.window;
+    int query_tiles = (int)quotient(shape.tokens + QUERIES<D> - 1, QUERIES<D>);
     float cap = (float)shape.cap, scale = (float)shape.scale;
     float left = mask.draw.threshold > 0 ? (float)mask.draw.scale : 1.0f;
     bf16 *keys = memory, *values = keys + OF_BLOCK * D, *stages = values + OF_BLOCK * D;
@@ -59,8 +59,11 @@ DEVICE void backward_keys(
             commit_copies();
         };
         __syncthreads();
-        load_keys<OF_BLOCK, D>(keys, values, shape, saved.kv, sequence, group, first);
-        if (turns > 0) load(0);
+        // Copies that nobody waits for are not begun.
+        if (turns > 0) {
+            load_keys<OF_BLOCK, D>(keys, values, shape, saved.kv, sequence, group, first);
+            load(0);
+        }
 
         float dkeys[D / 8][4] = {}, dvalues[D / 8][4] = {};
         for (int turn = 0; turn < turns; turn++) {
@@ -85,7 +88,8 @@ DEVICE void backward_keys(
                     multiply_rows<D>(gradients, a, douts, part, step);
                 }
                 differentiate_keys(
-                    scores, gradients, shape, mask, tile, masked, window, sequence, head, own, part, scale, cap, left, logarithms, dots);
+                    scores, gradients, shape, mask, tile, masked, sequence, head, own, part, scale, cap, left, logarithms,
+                    dots);
 #pragma unroll
                 for (int step = 0; step < STEP / 16; step++) {
                     u32 a[4];

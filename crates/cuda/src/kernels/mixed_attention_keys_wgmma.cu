@@ -30,6 +30,7 @@ DEVICE void load_queries(
 template <int D>
 DEVICE void backward_keys(
     const Attention& shape, const AttentionMask& mask, const Saved& saved, bf16* dkv, bf16* memory) {
+    check_tiles(memory);
     u32 tiles = (u32)(shape.seq_len + OF_BLOCK - 1) / OF_BLOCK, units = (u32)(shape.sequences * shape.kv_heads) * tiles;
     int query_tiles = (int)quotient(shape.tokens + QUERIES - 1, QUERIES);
     float cap = (float)shape.cap, scale = (float)shape.scale;
@@ -57,9 +58,12 @@ DEVICE void backward_keys(
             commit_copies();
         };
         __syncthreads();
-        load_positions<OF_BLOCK, D>(keys, shape, saved.kv, sequence, group, first, false);
-        load_positions<OF_BLOCK, D>(values, shape, saved.kv, sequence, group, first, true);
-        if (turns > 0) load(0);
+        // Copies that nobody waits for are not begun.
+        if (turns > 0) {
+            load_positions<OF_BLOCK, D>(keys, shape, saved.kv, sequence, group, first, false);
+            load_positions<OF_BLOCK, D>(values, shape, saved.kv, sequence, group, first, true);
+            load(0);
+        }
 
         float dkeys[D / 8][4] = {}, dvalues[D / 8][4] = {};
         for (int turn = 0; turn < turns; turn++) {
@@ -71,6 +75,7 @@ DEVICE void backward_keys(
             float *logarithms = sums + turn % 2 * 2 * QUERIES, *dots = logarithms + QUERIES;
             int row = warp_row() / 64 * 64;
             float scores[QUERIES / 8][4], gradients[QUERIES / 8][4];
+            settle(scores), settle(gradients);
             begin_products();
 #pragma unroll
             for (int step = 0; step < D / 16; step++)
@@ -87,7 +92,7 @@ DEVICE void backward_keys(
             Span all = all_see(shape, tile);
             bool masked = first < all.first || first + OF_BLOCK > all.end;
             differentiate_keys(
-                scores, gradients, shape, mask, tile, masked, (int)shape.window, sequence, head_at(turn), own, 0, scale, cap, left,
+                scores, gradients, shape, mask, tile, masked, sequence, head_at(turn), own, 0, scale, cap, left,
                 logarithms, dots);
             u32 weights[QUERIES / 16][4], slopes[QUERIES / 16][4];
 #pragma unroll

@@ -11,6 +11,7 @@ constexpr int MEMORY = (2 * OF_BLOCK + 4 * KEYS) * D;
 template <int D>
 DEVICE void backward_queries(
     const Attention& shape, const AttentionMask& mask, const Saved& saved, bf16* dqkv, bf16* memory) {
+    check_tiles(memory);
     bf16 *queries = memory, *douts = queries + OF_BLOCK * D, *stages = douts + OF_BLOCK * D;
     u32 tiles = (u32)(shape.tokens + OF_BLOCK - 1) / OF_BLOCK, units = (u32)(shape.sequences * shape.heads) * tiles;
     float cap = (float)shape.cap, scale = (float)shape.scale, left = (float)mask.draw.scale;
@@ -52,6 +53,7 @@ DEVICE void backward_queries(
             bf16 *keys = stages + stage * 2 * KEYS * D, *values = keys + KEYS * D;
             int row = warp_row() / 64 * 64;
             float scores[KEYS / 8][4], gradients[KEYS / 8][4];
+            settle(scores), settle(gradients);
             begin_products();
 #pragma unroll
             for (int step = 0; step < D / 16; step++)

@@ -42,9 +42,14 @@ DEVICE void mma(float (&c)[4], const u32 (&a)[4], u32 b_first, u32 b_second) {
 #endif
 }
 
-#ifndef EMULATED
-DEVICE u32 shared_address(const void* at) { return (u32)__cvta_generic_to_shared(at); }
+// Where memory that is shared lies, as instructions count.
+DEVICE u32 shared_address(const void* at) {
+#ifdef EMULATED
+    return (u32)emulated::shared_address(at);
+#else
+    return (u32)__cvta_generic_to_shared(at);
 #endif
+}
 
 // Four matrices of 8 x 8 values in shared memory: lane 8 i + r says where row r of matrix i begins. A lane gets of each
 // matrix two values of row lane / 4, from column lane % 4 * 2 on; of transposed ones, of the column and rows instead.
@@ -100,18 +105,24 @@ DEVICE void commit_copies() {
     asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
-// Waits for all groups of the thread but the last so many.
+// Of functions that tests leave out where a line calls them.
 #ifdef EMULATED
-template <int groups>
-void wait_for_copies(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-    if (!emulated::is_left_out(file, line)) emulated::wait_for_copies(groups);
-}
+#define PLACE const char *file = __builtin_FILE(), int line = __builtin_LINE()
+#define UNLESS_LEFT_OUT(call) \
+    if (!emulated::is_left_out(file, line)) emulated::call
 #else
-template <int groups>
-DEVICE void wait_for_copies() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory");
-}
+#define PLACE
+#define UNLESS_LEFT_OUT(call)
 #endif
+
+// Waits for all groups of the thread but the last so many.
+template <int groups>
+DEVICE void wait_for_copies(PLACE) {
+#ifndef EMULATED
+    asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory");
+#endif
+    UNLESS_LEFT_OUT(wait_for_copies(groups));
+}
 
 // 2^x and 1 / x, to within 2 units in the last place.
 DEVICE float power_of_two(float x) {

@@ -10,6 +10,18 @@
 #pragma once
 #include "mma.cuh"
 
+// Stops a kernel whose tiles' memory does not begin at such a multiple.
+DEVICE void check_tiles(const bf16* memory) {
+    u32 at = shared_address(memory);
+#ifdef EMULATED
+    if (at & 1023) emulated::refuse("tiles do not begin at a multiple of 1,024 bytes");
+#else
+    // The compiler is not to conclude from what it was told of the alignment.
+    asm volatile("" : "+r"(at));
+    if (at & 1023) __trap();
+#endif
+}
+
 // Where 8 columns of a row lie.
 template <int ROWS>
 DEVICE bf16* panel_piece(bf16* tile, int row, int at) {
@@ -18,18 +30,14 @@ DEVICE bf16* panel_piece(bf16* tile, int row, int at) {
 
 // What says where an operand lies: its place; bytes between panels, which count where rows are what is summed over;
 // 1,024 bytes between groups of 8 rows; and the swizzle, of 128 bytes.
+constexpr u64 NOT_COUNTED = 16;
 DEVICE u64 operand_at(const bf16* at, u64 between_panels) {
-#ifdef EMULATED
-    u64 place = emulated::shared_address(at);
-#else
-    u64 place = shared_address(at);
-#endif
-    return (place & 0x3ffff) >> 4 | between_panels >> 4 << 16 | 1024ull >> 4 << 32 | 1ull << 62;
+    return ((u64)shared_address(at) & 0x3ffff) >> 4 | between_panels >> 4 << 16 | 1024ull >> 4 << 32 | 1ull << 62;
 }
 // Of rows from `row` on, 16 columns: what a left operand has, or a right one that is transposed.
 template <int ROWS>
 DEVICE u64 columns_at(const bf16* tile, int row, int step) {
-    return operand_at(tile + (step / 4 * ROWS + row) * 64 + step % 4 * 16, 16);
+    return operand_at(tile + (step / 4 * ROWS + row) * 64 + step % 4 * 16, NOT_COUNTED);
 }
 // Of 16 rows, all columns: a right operand.
 template <int ROWS>
@@ -38,7 +46,8 @@ DEVICE u64 rows_at(const bf16* tile, int step) {
 }
 
 #ifdef EMULATED
-// What a thread's sums are of: its two rows of the left operand, if they came in registers, and both operands' places.
+// What a thread's sums are of: its two rows of the left operand, if they came in registers, and both operands' places;
+// whether what is summed over are rows.
 struct Factors {
     float left[2][16];
     bool given, by_rows;
@@ -60,16 +69,22 @@ static void product_of(const void* factors, float* product) {
         int half = i / 2 % 2, col = i / 4 * 8 + of.lane % 4 * 2 + i % 2;
         float sum = 0;
         for (int k = 0; k < 16; k++) {
-            float a = of.given ? of.left[half][k] : element_of(of.a, false, of.warp_row + of.lane / 4 + 8 * half, k);
+            float a = of.given ? of.left[half][k] : element_of(of.a, of.by_rows, of.warp_row + of.lane / 4 + 8 * half, k);
             sum = fused(a, element_of(of.b, of.by_rows, col, k), sum);
         }
         product[i] = sum;
     }
 }
+// Refuses what no operand in this layout has: another swizzle, or bits that are to be zero.
+DEVICE void check_operand(u64 operand) {
+    if (operand >> 46 != 1ull << 16 || operand & 0xc000c000ull) emulated::refuse("an operand is said to lie otherwise");
+}
+// `left` are the registers of the left operand, if it came so.
 template <int N>
-DEVICE void begin_product(float (&c)[N][4], Factors& of, bool add) {
+DEVICE void begin_product(float (&c)[N][4], Factors& of, bool add, const u32* left) {
     of.warp_row = (int)threadIdx.x / 32 % 4 * 16, of.lane = lane(), of.columns = 8 * N;
-    emulated::begin_product(&c[0][0], 4 * N, add, &of, sizeof(of), product_of);
+    emulated::begin_product(&c[0][0], 4 * N, add, &of, sizeof(of), product_of, left);
+    emulated::compare_operands(of.a, of.b);
 }
 #endif
 
@@ -93,26 +108,36 @@ DEVICE void begin_product(float (&c)[N][4], Factors& of, bool add) {
 template <int N>
 DEVICE void multiply(float (&c)[N][4], u64 a, u64 b, bool add) {
     static_assert(N == 8 || N == 16, "64 or 128 columns");
+    // Of both operands.
+    constexpr int BY_ROWS = 0;
 #ifdef EMULATED
     const emulated::Given* given = emulated::exchange({{a, b, 0}});
     for (int i = 0; i < 32; i++)
         if (given[i].words[0] != a || given[i].words[1] != b) emulated::refuse("lanes name different operands");
-    Factors of = {{}, false, false, a, b, 0, 0, 0};
-    begin_product(c, of, add);
+    check_operand(a), check_operand(b);
+    Factors of = {{}, false, BY_ROWS, a, b, 0, 0, 0};
+    begin_product(c, of, add, nullptr);
 #else
     if constexpr (N == 8)
-        asm volatile(PRODUCT("64", PLACES_32, "%34", "%32", "%33", "0, 0") : SUMS_32 : "l"(a), "l"(b), "r"((int)add));
+        asm volatile(PRODUCT("64", PLACES_32, "%34", "%32", "%33", "%35, %35")
+                     : SUMS_32
+                     : "l"(a), "l"(b), "r"((int)add), "n"(BY_ROWS));
     else
-        asm volatile(PRODUCT("128", PLACES_64, "%66", "%64", "%65", "0, 0") : SUMS_64 : "l"(a), "l"(b), "r"((int)add));
+        asm volatile(PRODUCT("128", PLACES_64, "%66", "%64", "%65", "%67, %67")
+                     : SUMS_64
+                     : "l"(a), "l"(b), "r"((int)add), "n"(BY_ROWS));
 #endif
 }
 // c += a b with a in registers, as of the products of a warp, and b row by row.
 template <int N>
 DEVICE void multiply(float (&c)[N][4], const u32 (&a)[4], u64 b) {
     static_assert(N == 8 || N == 16, "64 or 128 columns");
+    // Of the right operand.
+    constexpr int BY_ROWS = 1;
 #ifdef EMULATED
     const emulated::Given* given = emulated::exchange({{a[0] | (u64)a[1] << 32, a[2] | (u64)a[3] << 32, b}});
-    Factors of = {{}, true, true, 0, b, 0, 0, 0};
+    Factors of = {{}, true, BY_ROWS, 0, b, 0, 0, 0};
+    check_operand(b);
     for (int i = 0; i < 32; i++)
         if (given[i].words[2] != b) emulated::refuse("lanes name different operands");
     for (int i = 0; i < 32; i++) {
@@ -120,16 +145,16 @@ DEVICE void multiply(float (&c)[N][4], const u32 (&a)[4], u64 b) {
         u32 pair = (u32)(given[lane() / 4 * 4 + k % 8 / 2].words[k / 8] >> 32 * half);
         of.left[half][k] = widen(bf16{(unsigned short)(pair >> k % 2 * 16)});
     }
-    begin_product(c, of, true);
+    begin_product(c, of, true, a);
 #else
     if constexpr (N == 8)
-        asm volatile(PRODUCT("64", PLACES_32, "1", "{%32, %33, %34, %35}", "%36", "1")
+        asm volatile(PRODUCT("64", PLACES_32, "1", "{%32, %33, %34, %35}", "%36", "%37")
                      : SUMS_32
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(BY_ROWS));
     else
-        asm volatile(PRODUCT("128", PLACES_64, "1", "{%64, %65, %66, %67}", "%68", "1")
+        asm volatile(PRODUCT("128", PLACES_64, "1", "{%64, %65, %66, %67}", "%68", "%69")
                      : SUMS_64
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(BY_ROWS));
 #endif
 }
 
@@ -156,15 +181,6 @@ DEVICE void settle(u32 (&a)[N][4]) {
         for (int j = 0; j < 4; j++) asm volatile("" : "+r"(a[i][j])::"memory");
 #endif
 }
-
-#ifdef EMULATED
-#define PLACE const char *file = __builtin_FILE(), int line = __builtin_LINE()
-#define UNLESS_LEFT_OUT(call) \
-    if (!emulated::is_left_out(file, line)) emulated::call
-#else
-#define PLACE
-#define UNLESS_LEFT_OUT(call)
-#endif
 
 // Lets products see what this thread's copies, which it has waited for, have brought to shared memory; others' see it
 // behind a barrier.

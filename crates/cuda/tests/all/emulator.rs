@@ -58,6 +58,28 @@ fn copies_are_done_when_they_are_waited_for() {
 }
 
 #[test]
+fn what_is_wrong_with_products_of_warpgroups_is_found() {
+    const TILE: u32 = 64 * 64 * 2;
+    let y = control_sharing("control_products", 1, TILE).unwrap();
+    assert!(y.iter().all(|y| *y == 0.0));
+    for (kernel, text) in [
+        ("control_products_unaligned", "multiple of 1,024 bytes"),
+        ("control_products_beyond", "beyond the memory that is shared"),
+        ("control_products_otherwise", "said to lie otherwise"),
+        ("control_products_lanes_differ", "lanes name different operands"),
+        ("control_products_warps_differ", "warps of a group name different operands"),
+        ("control_products_never_waited_for", "never waited for"),
+    ] {
+        let fault = control_sharing(kernel, 1, TILE).unwrap_err();
+        assert!(fault.text.contains(text), "{kernel}: {fault}");
+    }
+    for kernel in ["control_products_overwritten", "control_products_left_changed", "control_products_sums_changed"] {
+        let y = control_sharing(kernel, 1, TILE).unwrap();
+        assert!(y.iter().all(|y| y.is_nan()), "{kernel}: {y:?}");
+    }
+}
+
+#[test]
 fn kernels_that_are_not_there_or_take_other_words_are_named() {
     let device = Device::emulated(1);
     let launch = |kernel, words: &[u64]| {
