@@ -23,14 +23,15 @@ pub const SOURCES: &[Source] = files!(
     "activation.cu" "adamw.cu" "attention_backward.cu" "attention_forward.cu" "cached.cu" "collectives.cu" "columns.cu"
     "cross_entropy.cu" "elementwise.cu" "embedding.cu" "gated.cu" "head_norm.cu" "heads.cu" "kept.cu"
     "keys_values.cu" "latent.cu" "mixed_attention_forward.cu" "mixed_attention_forward_wgmma.cu" "mixed_attention_keys.cu"
-    "mixed_attention_keys_wgmma.cu" "mixed_attention_queries.cu" "mixed_attention_queries_wgmma.cu" "norm.cu" "residual.cu" "rms_norm.cu" "rotary.cu" "route.cu" "route_backward.cu" "router_losses.cu"
-    "router_product.cu" "slots.cu" "spread.cu" "squared_error.cu"
+    "mixed_attention_keys_wgmma.cu" "mixed_attention_queries.cu" "mixed_attention_queries_wgmma.cu"
+    "mixed_product_wgmma.cu" "norm.cu" "residual.cu" "rms_norm.cu" "rotary.cu" "route.cu" "route_backward.cu"
+    "router_losses.cu" "router_product.cu" "slots.cu" "spread.cu" "squared_error.cu"
 );
 
 /// What they include.
 pub const HEADERS: &[Source] = files!(
-    "attention.cuh" "attention_scores.cuh" "attention_tiles.cuh" "cap.cuh" "column_sums.cuh" "curves.cuh" "mma.cuh" "norm.cuh" "prelude.cuh"
-    "random.cuh" "router.cuh" "rows.cuh" "wgmma.cuh"
+    "attention.cuh" "attention_scores.cuh" "attention_tiles.cuh" "cap.cuh" "column_sums.cuh" "curves.cuh" "mma.cuh"
+    "norm.cuh" "prelude.cuh" "random.cuh" "router.cuh" "rows.cuh" "wgmma.cuh"
 );
 
 impl Source {

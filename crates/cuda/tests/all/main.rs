@@ -29,6 +29,8 @@ mod perceptron;
 mod random;
 #[cfg(emulated)]
 mod support;
+#[cfg(emulated)]
+mod warpgroups;
 
 #[cfg(not(emulated))]
 #[test]
