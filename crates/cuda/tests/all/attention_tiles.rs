@@ -24,6 +24,7 @@ const WHOLE: AttentionShape = AttentionShape {
 const ONE: AttentionShape = AttentionShape { sequences: 1, heads: 1, kv_heads: 1, ..WHOLE };
 /// A rank's tokens from both ends of longer sequences.
 const PART: AttentionShape = AttentionShape { seq_len: 444, context: ContextPart { part: 1, parts: 3 }, ..ONE };
+const WIDE_PART: AttentionShape = AttentionShape { head_dim: 128, value_dim: 96, heads: 2, ..PART };
 
 const MASK: AttentionMask = AttentionMask {
     draw: Draw { key: [3, 5], threshold: 1 << 30, scale: 4.0 / 3.0 },
@@ -109,6 +110,7 @@ fn whole_sequences(wgmma: bool) {
     check(wgmma, WHOLE);
     check(wgmma, AttentionShape { causal: false, ..ONE });
     check(wgmma, AttentionShape { seq_len: 256, ..ONE });
+    check(wgmma, AttentionShape { seq_len: 400, head_dim: 128, value_dim: 96, ..ONE });
     check(wgmma, AttentionShape { seq_len: 1, ..ONE });
 }
 
@@ -127,6 +129,7 @@ fn windows_and_caps(wgmma: bool) {
 
 fn parts_of_sequences(wgmma: bool) {
     check(wgmma, PART);
+    check(wgmma, WIDE_PART);
     check(wgmma, AttentionShape { context: ContextPart { part: 0, parts: 3 }, window: Some(20), heads: 2, ..PART });
     check(wgmma, AttentionShape { context: ContextPart { part: 2, parts: 3 }, causal: false, seq_len: 72, ..PART });
 }
@@ -134,6 +137,7 @@ fn parts_of_sequences(wgmma: bool) {
 fn dropout(wgmma: bool) {
     check_with_dropout(wgmma, WHOLE);
     check_with_dropout(wgmma, AttentionShape { seq_len: 66, head_dim: 128, value_dim: 128, causal: false, ..ONE });
+    check_with_dropout(wgmma, AttentionShape { cap: Some(2.0), ..WIDE_PART });
     check_with_dropout(wgmma, AttentionShape { seq_len: 72, cap: Some(2.0), ..PART });
 }
 
