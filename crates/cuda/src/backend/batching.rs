@@ -206,6 +206,10 @@ impl Driver for Batching {
         self.device.reaches(at)
     }
 
+    fn has_wgmma(&self) -> bool {
+        self.device.has_wgmma()
+    }
+
     fn identity(&self) -> Result<[u64; 2], Fault> {
         self.device.identity()
     }
