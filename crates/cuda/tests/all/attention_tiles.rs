@@ -117,6 +117,7 @@ fn whole_sequences(wgmma: bool) {
 fn columns_that_fill_no_tile_and_wide_heads(wgmma: bool) {
     check(wgmma, AttentionShape { head_dim: 128, value_dim: 128, ..ONE });
     check(wgmma, AttentionShape { head_dim: 16, value_dim: 48, ..ONE });
+    check(wgmma, WIDE_PART);
     check(wgmma, AttentionShape { head_dim: 96, value_dim: 64, heads: 2, ..ONE });
     check(wgmma, AttentionShape { head_dim: 32, value_dim: 112, causal: false, seq_len: 70, ..ONE });
 }
@@ -129,7 +130,6 @@ fn windows_and_caps(wgmma: bool) {
 
 fn parts_of_sequences(wgmma: bool) {
     check(wgmma, PART);
-    check(wgmma, WIDE_PART);
     check(wgmma, AttentionShape { context: ContextPart { part: 0, parts: 3 }, window: Some(20), heads: 2, ..PART });
     check(wgmma, AttentionShape { context: ContextPart { part: 2, parts: 3 }, causal: false, seq_len: 72, ..PART });
 }
