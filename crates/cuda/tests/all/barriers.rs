@@ -17,7 +17,7 @@ const TESTS: [(&str, &str); 11] = [
     ("mixed_attention_keys.cu", "attention_tiles::by_warps::parts_of_sequences"),
     ("mixed_attention_forward_wgmma.cu", "attention_tiles::by_groups::parts_of_sequences"),
     ("mixed_attention_queries_wgmma.cu", "attention_tiles::by_groups::parts_of_sequences"),
-    ("mixed_attention_keys_wgmma.cu", "attention_tiles::by_groups::parts_of_sequences"),
+    ("mixed_attention_keys_wgmma.cu", "attention_tiles::by_groups::windows_and_caps"),
     ("mixed_product_wgmma.cu", "warpgroups::by_rows"),
 ];
 

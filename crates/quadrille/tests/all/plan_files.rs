@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use quadrille_spec::{Classic, EvenPieces, Field, Layout, LayoutFile, Model, RandomStream, Schedule};
+use quadrille_spec::{Classic, EvenPieces, Layout, LayoutFile, Model, RandomStream, Schedule};
 use serde_json::Value;
 
 use crate::common::run;
@@ -102,10 +102,7 @@ impl Case {
     /// The layout that a command says it has read.
     fn reported(&self, shown: &Value) -> Layout {
         let shown: LayoutFile = serde_json::from_value(shown.clone()).unwrap();
-        // Documents show groups also where no schedule has them.
-        let grouped = shown.get(Field::Schedule) == Some(&Field::Schedule.parse("interleaved").unwrap());
-        let file = if grouped { shown } else { shown.without(Field::MicrobatchGroup) };
-        file.validate(&self.model()).unwrap()
+        shown.validate(&self.model()).unwrap()
     }
 }
 
@@ -120,8 +117,10 @@ fn check(case: &Case, folder: &Path) -> Option<Layout> {
     let text = read("layout.toml");
     let file = LayoutFile::from_toml(&text).unwrap();
     let layout = file.validate(&case.model()).unwrap_or_else(|error| panic!("{case:?}: {error}: {text}"));
-    assert_eq!(LayoutFile::of(&layout), file, "{case:?}");
     let document: Value = serde_json::from_slice(&planned.stdout).unwrap();
+    let kept = file.planned().unwrap_or_else(|| panic!("{case:?}: {text}")).clone();
+    assert_eq!(document["framework"], *kept.framework, "{case:?}");
+    assert_eq!(LayoutFile::of(&layout).planned_for(kept), file, "{case:?}");
     assert_eq!(case.reported(&document["plans"][0]["layout"]), layout, "{case:?}");
     assert!(
         EvenPieces::new(case.layers, layout.pieces(), 1).blocks().eq(layout.stage_blocks.iter().copied()),
