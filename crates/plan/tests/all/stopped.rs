@@ -58,22 +58,3 @@ fn a_search_that_has_no_time_finds_something_likely() {
     let message = search.why_nothing(&search.run(&|| true).unwrap(), &|| true).to_string();
     assert!(message.contains("stopped before"), "{message}");
 }
-
-/// A price of these takes about a second.
-#[test]
-fn of_very_many_blocks_a_stopped_search_prices_the_fastest_alone() {
-    let cluster = cluster();
-    let found = |layers| {
-        let model = model(layers, 2);
-        let mut search = search(&model, &cluster, 2, 2);
-        for text in ["pipe=1", "recompute=none", "overlap-chunks=1", "linear=pmm"] {
-            search.space.constrain(Bound::Fix, text).unwrap();
-        }
-        let found = search.run(&|| true).unwrap();
-        (found.ranked.len(), found.too_long)
-    };
-    let (few, none) = found(8);
-    assert!(few > 1 && none == 0, "{few} and {none}");
-    let (one, rest) = found(8192);
-    assert!(one == 1 && rest > 0, "{one} and {rest}");
-}
