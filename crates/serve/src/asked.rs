@@ -16,7 +16,7 @@ use serde_json::Value;
 const MOST_SEQUENCES: usize = 1 << 16;
 
 /// What a first answer may take to be there at once for who changes a question.
-const MOMENT: Duration = Duration::from_millis(20);
+const MOMENT: Duration = Duration::from_millis(40);
 
 /// Layouts that the page shows.
 const TOP: usize = 10;

@@ -9,20 +9,26 @@ use crate::SpecError;
 use crate::error::shortened;
 use crate::nearest_name::meant_in_message;
 
-/// Reads `text` as a `what` ("a model", "a cluster"). Whole numbers may be written as others are: `80e9`.
+/// So many whole numbers of a text may be written as others are: each is read anew.
+const MOST_WITH_EXPONENTS: usize = 100;
+
+/// Reads `text` as a `what` ("a model", "a cluster"). Some whole numbers may be written as others are: `80e9`.
 ///
 /// # Errors
 /// Text that is no TOML or no such thing; the message names the line and what was expected there.
 pub fn read<T: DeserializeOwned>(what: &'static str, text: &str) -> Result<T, SpecError> {
     let mut text = Cow::Borrowed(text);
+    let mut left = MOST_WITH_EXPONENTS;
     loop {
-        match toml::from_str(&text) {
+        let error = match toml::from_str(&text) {
             Ok(read) => return Ok(read),
-            Err(error) => match in_digits(&text, &error) {
-                Some(digits) => text = Cow::Owned(digits),
-                None => return Err(refused(what, &text, &error)),
-            },
+            Err(error) => error,
+        };
+        match in_digits(&text, &error).filter(|_| left > 0) {
+            Some(digits) => text = Cow::Owned(digits),
+            None => return Err(refused(what, &text, &error)),
         }
+        left -= 1;
     }
 }
 
@@ -135,6 +141,15 @@ mod tests {
             let message = read(text).unwrap_err().to_string();
             assert!(message.contains(words), "{words}: {message}");
         }
+    }
+
+    #[test]
+    fn a_text_is_not_read_anew_for_ever() {
+        let list = |numbers: usize| format!("a = [{}]", vec!["1.0"; numbers].join(", "));
+        let read = |numbers| read::<BTreeMap<String, Vec<u64>>>("numbers", &list(numbers));
+        assert_eq!(read(MOST_WITH_EXPONENTS).unwrap()["a"], vec![1; MOST_WITH_EXPONENTS]);
+        let refused = read(MOST_WITH_EXPONENTS + 1).unwrap_err().to_string();
+        assert!(refused.contains("number `1.0`, expected a whole number"), "{refused}");
     }
 
     #[test]

@@ -18,7 +18,8 @@ fn worth(sensitivities: &[Sensitivity], seconds: f64) -> f64 {
 /// A warning where much of a step's time rests on assumed numbers, or where nobody has looked.
 pub(super) fn assumed_text(sensitivities: &[Sensitivity], seconds: f64) -> String {
     if sensitivities.is_empty() {
-        return "note: how much of its time rests on assumed numbers was not looked at before the time was up\n"
+        return "note: how much of its time rests on assumed numbers was not looked at: its prices take long, and\n\
+                time is limited\n"
             .to_owned();
     }
     let all = worth(sensitivities, seconds);

@@ -270,7 +270,7 @@ Fields of --json (times in seconds, sizes in bytes):
                 with --framework quadrille
   origins       where each number of the hardware is from: measured, fitted, data_sheet or assumed
   assumed       fields that are, and gained_share: what a tenth more of them all is worth of a step;
-                null where the time was up before
+                null with --time-limit where its prices take long
   pareto        with --pareto, likewise; stopped_gpus: the numbers of GPUs that --time-limit left
                 incomplete
   explanation   with --explain: binding, sensitivities, changes, runner_up";
