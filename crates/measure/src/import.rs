@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use quadrille_cost::native::Framework;
+use quadrille_cost::native::{Framework, Numbers};
 use quadrille_files::Document;
-use quadrille_run::{RunError, described};
+use quadrille_run::{RunError, described, framework};
 use quadrille_spec::{Cluster, Field, Layout, SpecError};
 
 use crate::logs::{self, Job, Log, Placed, Refit};
@@ -25,7 +25,7 @@ pub struct ImportSpec {
     pub job: Job,
     /// Measured steps: a model's preset or file, a layout's file, seconds.
     pub steps: Vec<[String; 3]>,
-    /// What ran the steps; `None`: Megatron-LM.
+    /// What ran the steps; `None`: what their layouts were planned for, or Megatron-LM.
     pub framework: Option<String>,
 }
 
@@ -65,31 +65,41 @@ impl ImportSpec {
     }
 
     fn scale(&self, cluster: &mut Cluster) -> Result<Option<Scaled>, MeasureError> {
-        let steps: Vec<Step> = self.steps.iter().map(|step| read_step(cluster, step)).collect::<Result<_, _>>()?;
-        if steps.is_empty() {
-            return Ok(None);
+        let steps: Vec<(Step, Framework)> =
+            self.steps.iter().map(|step| self.read_step(cluster, step)).collect::<Result<_, _>>()?;
+        let Some((first, framework)) = steps.first() else { return Ok(None) };
+        let framework = *framework;
+        if let Some((other, _)) = steps.iter().find(|(_, ran)| *ran != framework) {
+            let rule = "layouts were planned for different programs or types of numbers; read them one after the other";
+            return Err(Refusal::new(format!("{} and {}: {rule}", first.name, other.name)).into());
         }
-        let framework = Framework::by_name(self.framework.as_deref().unwrap_or(Framework::MEGATRON.name))?;
+        let steps: Vec<Step> = steps.into_iter().map(|(step, _)| step).collect();
         Ok(Some(step_fit::scale(cluster, &framework, &steps)?))
+    }
+
+    /// Reads a model, a layout's file and the seconds of a step, and what ran it; refuses a layout without a grid or a batch.
+    fn read_step(
+        &self,
+        cluster: &Cluster,
+        [model, path, seconds]: &[String; 3],
+    ) -> Result<(Step, Framework), MeasureError> {
+        let name = format!("{model} {path}");
+        let seconds = step_fit::seconds(&name, seconds)?;
+        let model = described::model(model, &[])?;
+        let file = described::layout_file(Path::new(path))?;
+        let usual = Framework::MEGATRON.name;
+        let framework = framework(self.framework.as_deref(), usual, None, None, Numbers::default(), &file)?;
+        let wrong = |error: SpecError| Refusal::new(format!("{path}: {error}"));
+        if [Field::Grid, Field::GlobalBatch].iter().any(|field| file.get(*field).is_none()) {
+            let rule = "a measured step has a grid and a global_batch; add both";
+            return Err(Refusal::new(format!("{path}: {rule}")).into());
+        }
+        let mut request = file.request().map_err(wrong)?;
+        request.per_node = request.per_node.or(Some(cluster.per_node(request.grid.ranks())));
+        let layout = Layout::new(&model, &request).map_err(wrong)?;
+        Ok((Step { name, model, layout, seconds }, framework))
     }
 }
 
 /// Reads a log.
 type Parse = fn(&Path, &str) -> Result<Log, Refusal>;
-
-/// Reads a model, a layout's file and the seconds of a step; refuses a layout without a grid or a batch.
-fn read_step(cluster: &Cluster, [model, path, seconds]: &[String; 3]) -> Result<Step, MeasureError> {
-    let name = format!("{model} {path}");
-    let seconds = step_fit::seconds(&name, seconds)?;
-    let model = described::model(model, &[])?;
-    let file = described::layout_file(Path::new(path))?;
-    let wrong = |error: SpecError| Refusal::new(format!("{path}: {error}"));
-    if [Field::Grid, Field::GlobalBatch].iter().any(|field| file.get(*field).is_none()) {
-        let rule = "a measured step has a grid and a global_batch; add both";
-        return Err(Refusal::new(format!("{path}: {rule}")).into());
-    }
-    let mut request = file.request().map_err(wrong)?;
-    request.per_node = request.per_node.or(Some(cluster.per_node(request.grid.ranks())));
-    let layout = Layout::new(&model, &request).map_err(wrong)?;
-    Ok(Step { name, model, layout, seconds })
-}

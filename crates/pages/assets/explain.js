@@ -98,7 +98,6 @@ function memoryBars({ passes, peak_bytes: peak }) {
 function drawExplained(document) {
   const { lesson, ledger, layout, model, numbers, device_memory_bytes: room } = document;
   const peak = lesson.memory.peak_bytes;
-  const layers = [...new Set(lesson.moves.flatMap(({ layers }) => layers))];
   const passes = ["forward", "backward", "weight gradients", "update", "before each pass"];
   const sent = lesson.moves.reduce((sum, { wire_bytes: bytes, layers }) => sum + bytes * layers.length, 0);
 
@@ -118,15 +117,9 @@ function drawExplained(document) {
   }
 
   function otherLayers() {
-    // Layers that move all the same are told once.
-    const movesOf = (layer) => lesson.moves.flatMap(({ layers }, at) => (layers.includes(layer) ? [at] : [])).join(" ");
-    const alike = new Map();
-    for (const layer of layers.filter((layer) => movesOf(layer) !== movesOf(lesson.layer))) {
-      alike.set(movesOf(layer), [...(alike.get(movesOf(layer)) ?? []), layer]);
-    }
-    if (alike.size === 0) return null;
+    if (lesson.others.length === 0) return null;
     const name = ([first, ...more]) => (more.length === 0 ? first : `${first} and ${more.length} more`);
-    return section("The other layers of the rank", [...alike.values()].map((same) => element("details", {}, element("summary", {}, name(same)), element("div", { class: "parts stories" }, stories(same[0], true)))));
+    return section("The other layers of the rank", lesson.others.map((same) => element("details", {}, element("summary", {}, name(same)), element("div", { class: "parts stories" }, stories(same[0], true)))));
   }
 
   function allMoves() {

@@ -8,7 +8,7 @@ pub(crate) fn main() -> Result<(), Error> {
     let (model, cluster) = (Model::preset("gpt3-175b")?, Cluster::preset("selene")?);
     let found = plan(&PlanRequest { top: 5, ..PlanRequest::new(&model, &cluster, 1024, 1536) })?;
     println!("{} of {} grids are legal; the fastest layouts:", found.counts.legal_grids, found.counts.grids);
-    for PlannedLayout { layout, seconds, bytes } in &found.layouts {
+    for PlannedLayout { layout, seconds, bytes, .. } in &found.layouts {
         let Layout { grid, schedule, chunks, microbatch, .. } = layout;
         let gigabytes = *bytes as f64 / 1e9;
         println!("{grid}, {schedule} x{chunks}, microbatch {microbatch}: {seconds:.2} s a step, {gigabytes:.1} GB");

@@ -7,7 +7,7 @@ use proptest::sample::select;
 use quadrille_cost::simulation::{Communication, Lane, Machine, simulate};
 use quadrille_draws::{descriptions, mixtures};
 use quadrille_report::Style;
-use quadrille_report::lesson::{Chosen, ChosenError, Lesson, Waited};
+use quadrille_report::lesson::{Chosen, ChosenError, Lesson, Move, Waited};
 use quadrille_spec::{
     Activations, Axis, CollectiveKind, Grid, KeepWeights, Layout, LayoutRequest, Linear, Model, Norm, Offload, Overlap,
     Recompute, Schedule, Transfer, Zero,
@@ -127,6 +127,15 @@ proptest! {
             let counted: u64 = layer.axes.values().flat_map(|kinds| kinds.values()).map(|transfer| transfer.wire_bytes).sum();
             prop_assert_eq!(sent, counted, "{}", layer.layer);
         }
+        // Who moves something moves what the layer does, or is told once beside it, with those that move the same.
+        let moves = |layer: &str| -> Vec<*const Move> { lesson.of_layer(layer).map(std::ptr::from_ref).collect() };
+        for layer in ledger.layers.iter().map(|layer| layer.layer.as_str()).filter(|layer| !moves(layer).is_empty()) {
+            let told = lesson.others.iter().filter(|same| same.iter().any(|name| name == layer)).count();
+            prop_assert_eq!(told, usize::from(moves(layer) != moves(&lesson.layer)), "{}", layer);
+        }
+        for same in &lesson.others {
+            prop_assert!(same.iter().all(|layer| moves(layer) == moves(&same[0])), "{:?}", same);
+        }
         prop_assert_eq!(lesson.memory.peak_bytes, ledger.memory.peak);
         let named: u64 = lesson.memory.living.iter().map(|named| named.bytes).sum();
         prop_assert_eq!(named + lesson.memory.others_bytes, ledger.memory.peak);
@@ -212,7 +221,7 @@ fn the_reasons_of_a_linear_layer_are_those_of_its_shardings() {
         Lesson::of(&program, Chosen::of(&program, None, None).unwrap(), None)
     };
     let told = |lesson: &Lesson, value: &str, kind| {
-        let found = lesson.of_layer().find(|told| told.value == value && told.kind == kind);
+        let found = lesson.of_layer(&lesson.layer).find(|told| told.value == value && told.kind == kind);
         found.map(|told| (told.axes.clone(), told.from.clone(), told.to.clone(), told.reason.clone()))
     };
     let mesh = lesson("x=2,y=2");

@@ -60,6 +60,22 @@ pub struct OpenLayout {
     pub cluster: Cluster,
 }
 
+/// Refuses more of so many ranks in a node than those of the cluster have devices; `works` names what a node can have.
+pub(crate) fn check_node(
+    cluster: &Cluster,
+    per_node: Option<usize>,
+    ranks: usize,
+    works: impl FnOnce(usize) -> String,
+) -> Result<(), SpecError> {
+    match (per_node, cluster.fast_domain()) {
+        (Some(said), Some(devices)) if said.min(ranks) > devices => {
+            let rule = format!("a node of {} has {devices} devices", cluster.name);
+            Err(SpecError::invalid("per-node", said, rule, format!("use `layout.per_node` {}", works(devices))))
+        }
+        _ => Ok(()),
+    }
+}
+
 impl OpenLayout {
     /// What may be said of recomputation here: all of every segment, of as many blocks as take the least memory.
     pub const LEAST_INTERVAL: &str = "full:auto";
@@ -150,14 +166,8 @@ impl OpenLayout {
     /// # Errors
     /// What was said, the devices of a node, and the most ranks that a node can have of the layout.
     pub fn check_node(&self, layout: &Layout) -> Result<(), SpecError> {
-        match (self.request.per_node, self.cluster.fast_domain()) {
-            (Some(said), Some(devices)) if said.min(layout.grid.ranks()) > devices => {
-                let rule = format!("a node of {} has {devices} devices", self.cluster.name);
-                let remedy = format!("use `layout.per_node` {}", Candidate::fullest_node(layout, devices));
-                Err(SpecError::invalid("per-node", said, rule, remedy))
-            }
-            _ => Ok(()),
-        }
+        let most = |devices| Candidate::fullest_node(layout, devices).to_string();
+        check_node(&self.cluster, self.request.per_node, layout.grid.ranks(), most)
     }
 
     /// The same refusal without remedies of more ranks in a node than the cluster's have devices.

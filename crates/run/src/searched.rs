@@ -9,6 +9,7 @@ use quadrille_spec::{
     Sparsity, SpecError,
 };
 
+use crate::open_layout::check_node;
 use crate::{BudgetSpec, OpenLayout, Refusal, RunError, SaidLayout, described, imbalance};
 
 /// Devices where nobody says how many.
@@ -80,13 +81,7 @@ impl SearchSpec {
         if per_node == Some(0) {
             return Err(SpecError::invalid("per-node", 0, "it must be at least 1", "give a positive number").into());
         }
-        if let (Some(said), Some(node)) = (per_node, cluster.fast_domain())
-            && said.min(devices) > node
-        {
-            let rule = format!("a node of {} has {node} devices", cluster.name);
-            let remedy = format!("use `layout.per_node` {node}, or leave it out");
-            return Err(SpecError::invalid("per-node", said, rule, remedy).into());
-        }
+        check_node(&cluster, per_node, devices, |devices| format!("{devices}, or leave it out"))?;
         let usual = Framework::MEGATRON.name;
         let name = self.framework.as_deref();
         let framework = framework(name, usual, layout.dtype, self.sparsity, self.numbers, &said)?;

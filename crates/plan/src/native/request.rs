@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use quadrille_cost::native::Framework;
-use quadrille_spec::{Cluster, Imbalance, Layout, LayoutFile, Model, SpecError};
+use quadrille_spec::{Cluster, Imbalance, Layout, LayoutFile, Model, Planned, SpecError};
 
 use super::count::Counts;
 use super::nothing::Nothing;
@@ -77,7 +77,8 @@ impl<'a> PlanRequest<'a> {
         }
         let priced = found.ranked.iter().map(|ranked| {
             let layout = question.layout(ranked)?;
-            Ok(PlannedLayout { layout, seconds: ranked.price.seconds, bytes: ranked.price.memory.total() })
+            let (seconds, bytes) = (ranked.price.seconds, ranked.price.memory.total());
+            Ok(PlannedLayout { layout, planned: self.framework.planned(), seconds, bytes })
         });
         let Found { counts, stopped, too_long, .. } = found;
         Ok(Plan { layouts: priced.collect::<Result<_, SpecError>>()?, counts, stopped, too_long })
@@ -123,6 +124,8 @@ pub struct Plan {
 pub struct PlannedLayout {
     /// The layout.
     pub layout: Layout,
+    /// What it was planned for.
+    pub planned: Planned,
     /// Seconds of a step.
     pub seconds: f64,
     /// Bytes of memory on the device that needs most, with all that the framework reserves.
@@ -135,6 +138,6 @@ impl PlannedLayout {
     /// # Errors
     /// None for what was planned.
     pub fn to_toml(&self) -> Result<String, SpecError> {
-        LayoutFile::of(&self.layout).to_toml()
+        LayoutFile::of(&self.layout).planned_for(self.planned.clone()).to_toml()
     }
 }

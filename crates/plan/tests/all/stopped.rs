@@ -1,8 +1,10 @@
 //! Searches whose time is up: they say so, price no more, and have found something likely.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use quadrille_plan::native::Bound;
+use quadrille_cost::native::Framework;
+use quadrille_plan::native::{Answer, Bound, Question, Wanted};
 use quadrille_spec::Cluster;
 
 use crate::native::{by_both, cluster, found, model, on_threads, search};
@@ -57,4 +59,20 @@ fn a_search_that_has_no_time_finds_something_likely() {
     let search = search(&model, &tiny, 12, 24);
     let message = search.why_nothing(&search.run(&|| true).unwrap(), &|| true).to_string();
     assert!(message.contains("stopped before"), "{message}");
+}
+
+/// A price of so many blocks takes about a second: none of some thirty is taken for gains where time is limited.
+#[test]
+fn of_very_many_blocks_no_gains_are_looked_at_where_time_is_limited() {
+    let looked_at = |layers, limit| {
+        let (model, cluster) = (model(layers, 2), Cluster::preset("selene").unwrap());
+        let question = Question::new(model, cluster, Framework::MEGATRON, 1, 2);
+        let question = Question { time_limit: limit, ..question };
+        let answer = Answer::new(&question, &Wanted { top: 1, ..Wanted::default() }).unwrap();
+        (answer.is_long(), answer.sensitivities.is_empty())
+    };
+    let moment = Some(Duration::from_millis(1));
+    assert_eq!(looked_at(8, moment), (false, false));
+    assert_eq!(looked_at(8, None), (false, false));
+    assert_eq!(looked_at(8192, moment), (true, true));
 }

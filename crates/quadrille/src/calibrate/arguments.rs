@@ -72,7 +72,7 @@ pub struct ImportArguments {
         requires = "cluster"
     )]
     pub from_step: Vec<String>,
-    /// What ran the steps, as in `plan` [default: megatron]
+    /// What ran the steps, as in `plan` [default: what their layouts were planned for, else megatron]
     #[arg(long, value_name = "NAME", requires = "from_step")]
     pub framework: Option<String>,
 }

@@ -125,6 +125,20 @@ fn logs_and_a_step_are_read_into_a_cluster() {
     let factor = document["steps"]["factor"].as_f64().unwrap();
     let products = |cluster: &Cluster| cluster.device.as_ref().unwrap().products.largest();
     assert!((products(&read("three.toml")) / products(&two) / factor - 1.0).abs() < 1e-9);
+    // What a layout was planned for ran its step, where nobody says otherwise.
+    let planned = fs::read_to_string(folder.path().join("layout.toml")).unwrap() + "\n[planned]\nframework = 'fsdp'\n";
+    fs::write(folder.path().join("planned.toml"), planned).unwrap();
+    let factor = |layout: &str, more: &str| {
+        let line = format!("--out four.toml --cluster two.toml --from-step gpt3-1.3b {layout}.toml 3.5 {more} --json");
+        serde_json::from_str::<Value>(&calibrate(&line)).unwrap()["steps"]["factor"].as_f64().unwrap()
+    };
+    assert_eq!(factor("planned", ""), factor("layout", "--framework fsdp"));
+    assert_eq!(factor("planned", "--framework megatron"), factor("layout", ""));
+    assert_ne!(factor("planned", ""), factor("layout", ""));
+    let both = "--from-step gpt3-1.3b layout.toml 3.5 --from-step gpt3-1.3b planned.toml 3.5";
+    let output = run(folder.path(), &format!("calibrate --out four.toml --cluster two.toml {both}"));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && told.contains("planned for different programs"), "{told}");
 }
 
 #[test]

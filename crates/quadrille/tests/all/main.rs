@@ -33,6 +33,7 @@ mod plan_budget;
 mod plan_files;
 mod plan_megatron;
 mod plan_native;
+mod plan_prices;
 mod prune;
 mod refusals;
 mod report;

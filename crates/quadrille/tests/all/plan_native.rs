@@ -8,10 +8,10 @@ use crate::common::{json, run};
 use crate::refusals::{folder_with, refused, refused_in};
 
 /// A small cluster of made-up, round numbers: prices change only if the model does.
-const CLUSTER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/small_cluster.toml");
+pub const CLUSTER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/small_cluster.toml");
 
 /// GPT-2 124M on two nodes of four of its devices.
-fn line(more: &str) -> String {
+pub fn line(more: &str) -> String {
     format!("plan --model gpt2-124m --gpus 8 --cluster {CLUSTER} --global-batch 32 {more}")
 }
 
@@ -19,11 +19,11 @@ fn plans(document: &Value) -> &Vec<Value> {
     document["plans"].as_array().unwrap()
 }
 
-fn number(value: &Value, field: &str) -> f64 {
+pub fn number(value: &Value, field: &str) -> f64 {
     value[field].as_f64().unwrap_or_else(|| panic!("{field} in {value}"))
 }
 
-fn assert_close(one: f64, other: f64) {
+pub fn assert_close(one: f64, other: f64) {
     assert!((one - other).abs() <= 1e-9 * one.abs().max(other.abs()), "{one} and {other}");
 }
 
@@ -469,123 +469,6 @@ fn numbers_of_devices_share_the_time() {
     assert!(text.contains("advised: the fastest so far; ") || text.contains("advised (*)"), "{text}");
     let document = json(&line("--pareto --time-limit 1000"));
     assert_eq!((&document["stopped"], &document["stopped_gpus"]), (&Value::Bool(false), &serde_json::json!([])));
-}
-
-#[test]
-fn a_priced_layout_says_whether_it_fits() {
-    let explain = format!("explain --model gpt2-124m --cluster {CLUSTER} --grid data=8 --global-batch 32 --price");
-    let document = json(&format!("{explain} --memory-reserve 5%"));
-    assert_eq!((&document["device_memory_bytes"], &document["fits"]), (&8_000_000_000_u64.into(), &Value::Bool(true)));
-    assert_eq!(document["reserved_bytes"], 400_000_000);
-    assert_eq!(json(&format!("{explain} --memory-reserve 99%"))["fits"], false);
-    refused(&format!("{explain} --dtype f64"), &["--dtype", "--framework"]);
-}
-
-/// Seconds of the price are those of the timeline, bytes those of the ledger; pieces of layers need not be even.
-#[test]
-fn one_layout_has_one_price() {
-    for layout in ["pipe=2,data=2", "x=2,z=2,pipe=2 --stage-blocks 5,7 --recompute selective", "z=4,data=2 --zero 2"] {
-        let line = format!("explain --model gpt2-124m --cluster {CLUSTER} --global-batch 16 --grid {layout}");
-        let both = |framework: &str| {
-            let priced = json(&format!("{line} --price --framework {framework}"));
-            let drawn = json(&format!("{line} --timeline --framework {framework}"));
-            let [seconds, simulated] =
-                [&priced["plan"]["time_s"], &drawn["simulation"]["step_s"]].map(|each| each.as_f64().unwrap());
-            assert!((seconds / simulated - 1.0).abs() < 1e-9, "{framework} {layout}: {seconds} and {simulated}");
-            [priced, drawn]
-        };
-        for framework in ["megatron", "megatron-stored", "fsdp"] {
-            both(framework);
-        }
-        let [priced, drawn] = both("quadrille");
-        let allocated = drawn["ranks"].as_array().unwrap().iter().map(|rank| rank["memory"]["allocated"].as_u64());
-        assert_eq!(priced["plan"]["memory_bytes"].as_u64(), allocated.max().unwrap(), "{layout}");
-        assert_eq!(priced["plan"]["layout"]["stage_blocks"], drawn["layout"]["stage_blocks"], "{layout}");
-    }
-}
-
-/// Loads of a run price what the run has counted: of the ranks that share experts, the one that has most of them.
-#[test]
-fn unequal_loads_of_a_run_are_priced_as_they_were_counted() {
-    let folder = tempfile::tempdir().unwrap();
-    let text = "name = 'queues'\nlayers = 2\nhidden = 16\nheads = 4\nvocab = 256\nseq_len = 16\nexperts = 4\n";
-    fs::write(folder.path().join("model.toml"), text).unwrap();
-    let model = format!("--model {} --grid expert=2 --global-batch 4", folder.path().join("model.toml").display());
-    let trained = run(folder.path(), &format!("train {model} --threads 1 --steps 1 --out run"));
-    assert!(trained.status.success(), "{}", String::from_utf8_lossy(&trained.stderr));
-    let steps = fs::read_to_string(folder.path().join("run/steps.jsonl")).unwrap();
-    let counted = number(&serde_json::from_str::<Value>(steps.trim()).unwrap()["router"], "imbalance");
-    assert!(counted > 1.0, "{counted}");
-    let explain = format!("explain {model} --cluster {CLUSTER} --framework quadrille --price");
-    let priced = |imbalance: &str| json(&format!("{explain} {imbalance}"));
-    let measured = priced(&format!("--imbalance {}", folder.path().join("run").display()));
-    assert_close(number(&measured["plan"], "imbalance"), counted);
-    assert_close(number(&measured["imbalance"], "2"), counted);
-    let said = priced(&format!("--imbalance {counted}"));
-    assert_eq!(said["plan"]["time_s"], measured["plan"]["time_s"]);
-    assert!(number(&said["plan"], "time_s") > number(&priced("")["plan"], "time_s"));
-    assert_eq!(priced("")["imbalance"], 1.0);
-}
-
-#[test]
-fn unequal_loads_that_say_nothing_are_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let mixture = format!("plan --model mixtral-8x7b --gpus 16 --cluster {CLUSTER} --global-batch 16");
-    for (line, words) in [
-        (line("--imbalance 1.5"), &["--imbalance", "no experts", "leave it out"][..]),
-        (line("--experts-over x"), &["--experts-over = x: the model has no experts; leave it out"]),
-        (line("--fix experts-over=x"), &["--experts-over = x: the model has no experts"]),
-        (line("--fix dispatch=duplicated"), &["--dispatch = duplicated: the model has no experts"]),
-        (
-            "plan --model vit-tiny --gpus 4 --cluster dgx-h100 --fix vocab-multiple=8".to_owned(),
-            &["--vocab-multiple", "the model has no vocabulary to pad"],
-        ),
-        (line("--expert-rows 3"), &["--expert-rows = 3: the model has no experts"]),
-        (
-            "explain --model gpt-tiny --grid x=1 --expert-rows 3".to_owned(),
-            &["expert-rows = 3: the model has no experts"],
-        ),
-        (format!("{mixture} --experts-over bogus"), &["unknown axis 'bogus'; known: x, z, context, expert, none"]),
-        (format!("{mixture} --fix experts-over=pipe"), &["experts-over", "pipe", "joined by +"]),
-        ("explain --model moe-tiny --grid x=1 --ledger --imbalance 2".to_owned(), &["--imbalance", "--ledger"]),
-        (format!("{mixture} --imbalance 0.5"), &["--imbalance", "0.5", "e.g. 1.3"]),
-        (format!("{mixture} --imbalance nowhere"), &["--imbalance nowhere", "neither a number"]),
-        (format!("{mixture} --imbalance {}", folder.path().display()), &["no summary.json", "at its end"]),
-        (
-            format!("{mixture} --imbalance 2.5 --expert-rows 2 --fix expert=8,x=1,y=1,z=1,context=1"),
-            &["--expert-rows", "as unequal as 2.5", "--expert-rows 3"],
-        ),
-    ] {
-        refused(&line, words);
-    }
-}
-
-/// Products in 8 bits, 16-bit gradients and narrow moments are the framework's; what this program stores `--dtype` says.
-#[test]
-fn numbers_may_have_other_types() {
-    let plan = |more: &str| {
-        json(&format!("plan --model gpt3-1.3b --gpus 8 --cluster dgx-h100 --global-batch 64 --top 1 {more}"))
-    };
-    let fixed = "--fix x=1,pipe=1,microbatch=4,recompute=none,zero=1,z=1";
-    let [usual, fp8] = ["", "--products fp8"].map(|more| plan(&format!("{fixed} {more}"))["plans"][0].clone());
-    assert!(number(&fp8, "time_s") < 0.85 * number(&usual, "time_s"));
-    let states = plan(&format!("{fixed} --gradients bf16 --moments bf16"))["plans"][0]["memory"].clone();
-    assert_close(number(&states, "gradients") * 2.0, number(&usual["memory"], "gradients"));
-    assert!(number(&states, "optimizer") < 0.7 * number(&usual["memory"], "optimizer"));
-    let explain =
-        "explain --price --framework megatron --model gpt3-1.3b --cluster dgx-h100 --grid data=8 --global-batch 64";
-    let gradients = |more: &str| number(&json(&format!("{explain} {more}"))["plan"]["memory"], "gradients");
-    assert_close(2.0 * gradients("--gradients bf16"), gradients(""));
-    for (line, words) in [
-        ("plan --cluster dgx-a100 --gpus 8 --products fp8", &["peak.fp8", "a100-80"][..]),
-        ("plan --cluster dgx-h100 --gpus 8 --products nvfp4", &["peak.fp4", "h100"]),
-        ("plan --products int8", &["int8", "fp8, fp8-block, mxfp8, nvfp4"]),
-        ("plan --framework quadrille --products fp8", &["--products", "--dtype", "--framework megatron"]),
-        ("plan --gradients f64", &["--gradients", "f64", "bf16"]),
-        ("plan --dtype bf16", &["--dtype", "megatron", "--framework quadrille"]),
-    ] {
-        refused(line, words);
-    }
 }
 
 /// What stays free so that a part of runs fits; how far runs like the plan were from their predictions.

@@ -10,6 +10,8 @@ mod text;
 mod tiles;
 mod timeline;
 
+use std::collections::BTreeMap;
+
 use quadrille_cost::simulation::Simulation;
 use quadrille_spec::Axis;
 use quadrille_step::{Group, Layer, StageProgram, StepProgram};
@@ -114,6 +116,9 @@ pub struct Lesson {
     pub computes: Vec<Computed>,
     /// All that the rank moves in a step: that of all layers together is its ledger.
     pub moves: Vec<Move>,
+    /// The rank's other layers that move something, those together that move all the same, without those that move what the layer
+    /// does.
+    pub others: Vec<Vec<String>>,
     /// What it holds.
     pub memory: Memory,
     /// When passes run; none without a simulation.
@@ -148,25 +153,49 @@ impl Lesson {
             hidden::simulated(&mut found, stage, simulation);
         }
         let layout = &program.layout;
+        let moves = moves::folded(&found, layer);
+        let layer_name = layer.to_string();
         let timeline =
             simulation.map(|simulation| Timeline::of(simulation, layout.chunks, layout.microbatches(), PASSES));
         Self {
             rank,
             stage: stage.stage,
-            layer: layer.to_string(),
+            others: others(&moves, &layer_name),
+            layer: layer_name,
             mesh: Mesh::of(layout, rank),
             tiles: tiles::tiles(stage, rank, layer),
             computes: computes(stage, layer),
-            moves: moves::folded(&found, layer),
+            moves,
             memory: Memory::of(stage),
             timeline,
         }
     }
 
-    /// What the layer moves, in the order of passes and operations.
-    pub fn of_layer(&self) -> impl Iterator<Item = &Move> {
-        self.moves.iter().filter(|told| told.layers.contains(&self.layer))
+    /// What a layer moves, in the order of passes and operations.
+    pub fn of_layer<'a>(&'a self, layer: &'a str) -> impl Iterator<Item = &'a Move> {
+        self.moves.iter().filter(move |told| told.layers.iter().any(|each| each == layer))
     }
+}
+
+/// Layers by what they move, in the order of moves, without those that move what `layer` does.
+fn others(moves: &[Move], layer: &str) -> Vec<Vec<String>> {
+    let mut of_layers: BTreeMap<&str, Vec<usize>> = BTreeMap::from([(layer, Vec::new())]);
+    let mut layers: Vec<&str> = Vec::new();
+    for (at, name) in moves.iter().enumerate().flat_map(|(at, told)| told.layers.iter().map(move |name| (at, name))) {
+        if !layers.contains(&name.as_str()) {
+            layers.push(name);
+        }
+        of_layers.entry(name).or_default().push(at);
+    }
+    let mut groups: Vec<(&[usize], Vec<String>)> = vec![(&of_layers[layer], Vec::new())];
+    for name in layers {
+        let own = of_layers[name].as_slice();
+        match groups.iter_mut().find(|(others, _)| *others == own) {
+            Some((_, same)) => same.push(name.to_owned()),
+            None => groups.push((own, vec![name.to_owned()])),
+        }
+    }
+    groups.into_iter().skip(1).map(|(_, same)| same).collect()
 }
 
 /// Products, attention, norms, and what goes to experts and back.

@@ -24,43 +24,21 @@ impl Lesson {
         if !self.tiles.is_empty() {
             text += tiles::text(&self.tiles, width);
         }
-        let all: Vec<&Move> = self.of_layer().collect();
+        let all: Vec<&Move> = self.of_layer(&self.layer).collect();
         if all.is_empty() {
             return text + "no communication\n";
         }
         text + stories(&self.layer, &all, width)
     }
 
-    /// The collectives of the rank's other layers, with their reasons: those of layers that move all the same once, and nothing of
-    /// those that move what the layer does.
+    /// The collectives of [`Lesson::others`], with their reasons: those of layers that move all the same once.
     pub fn others_text(&self, width: usize) -> Text {
-        let of = |layer: &str| -> Vec<&Move> {
-            self.moves.iter().filter(|told| told.layers.iter().any(|each| each == layer)).collect()
-        };
-        let mut layers: Vec<&str> = Vec::new();
-        for layer in self.moves.iter().flat_map(|told| &told.layers) {
-            if !layers.contains(&layer.as_str()) {
-                layers.push(layer);
-            }
-        }
-        let mut groups: Vec<(Vec<&Move>, Vec<&str>)> = vec![(of(&self.layer), Vec::new())];
-        for layer in layers {
-            let moves = of(layer);
-            let is_same = |(others, _): &&mut (Vec<&Move>, _)| {
-                others.len() == moves.len() && others.iter().zip(&moves).all(|(a, b)| std::ptr::eq(*a, *b))
-            };
-            match groups.iter_mut().find(is_same) {
-                Some((_, same)) => same.push(layer),
-                None => groups.push((moves, vec![layer])),
-            }
-        }
-        let others = groups[1..].iter().map(|(moves, layers)| match layers.as_slice() {
-            [one] => stories(one, moves, width),
-            [first, more @ ..] => stories(&format!("{first} and {} more", more.len()), moves, width),
-            [] => Text::new(),
-        });
         let mut text = Text::new();
-        text.extend(others);
+        text.extend(self.others.iter().map(|same| {
+            let name =
+                if same.len() == 1 { same[0].clone() } else { format!("{} and {} more", same[0], same.len() - 1) };
+            stories(&name, &self.of_layer(&same[0]).collect::<Vec<_>>(), width)
+        }));
         text
     }
 
