@@ -150,3 +150,40 @@ DEVICE void differentiate_keys(
         gradients[i / 4][i % 4] = gradient;
     }
 }
+
+// Of each of a lane's two queries the logarithm of the denominator, to base 2, and the dot of its gradient; beyond the tile
+// those of its last.
+DEVICE void load_sums(
+    float (&logarithm)[2], float (&dot)[2], const Attention& shape, const Saved& saved, int sequence, int head, int own,
+    int end) {
+    for (int half = 0; half < 2; half++) {
+        i64 row = row_at(shape, sequence, head, own + 8 * half < end ? own + 8 * half : end - 1);
+        logarithm[half] = saved.log_sum_exp[row] * LOG2_E, dot[half] = saved.dots[row];
+    }
+}
+
+// Stores a lane's part of the gradients of two keys and of their values.
+template <int D>
+DEVICE void store_keys(
+    bf16* dkv, const Attention& shape, int sequence, int group, int own, const float (&dkeys)[D / 8][4],
+    const float (&dvalues)[D / 8][4], float scale, float left) {
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        if (own + 8 * half >= shape.seq_len) continue;
+        bf16* to = dkv + key_at(shape, sequence, group, own + 8 * half);
+        store_row<D>(to, (int)shape.d, dkeys, half, scale);
+        store_row<D>(to + shape.d, (int)shape.v, dvalues, half, left);
+    }
+}
+
+// Stores a lane's part of the gradients of two queries.
+template <int D>
+DEVICE void store_queries(
+    bf16* dqkv, const Attention& shape, int sequence, int head, int own, int end, const float (&sums)[D / 8][4],
+    float scale) {
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        bf16* to = dqkv + query_at(shape, sequence, head, own + 8 * half);
+        if (own + 8 * half < end) store_row<D>(to, (int)shape.d, sums, half, scale);
+    }
+}

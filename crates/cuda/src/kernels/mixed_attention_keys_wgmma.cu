@@ -110,13 +110,7 @@ DEVICE void backward_keys(
             wait_for_products<0>();
             settle(dvalues), settle(dkeys);
         }
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            if (own + 8 * half >= shape.seq_len) continue;
-            bf16* to = dkv + key_at(shape, sequence, group, own + 8 * half);
-            store_row<D>(to, (int)shape.d, dkeys, half, scale);
-            store_row<D>(to + shape.d, (int)shape.v, dvalues, half, left);
-        }
+        store_keys<D>(dkv, shape, sequence, group, own, dkeys, dvalues, scale, left);
     }
 }
 

@@ -20,10 +20,7 @@ DEVICE void backward_queries(
         QueryTile tile = query_tile(shape, (int)(tiles - 1 - rest(unit, tiles)), OF_BLOCK);
         int own = tile.first + warp_row() + lane() / 4, end = tile.first + tile.count;
         float logarithm[2], dot[2];
-        for (int half = 0; half < 2; half++) {
-            i64 row = row_at(shape, sequence, head, own + 8 * half < end ? own + 8 * half : end - 1);
-            logarithm[half] = saved.log_sum_exp[row] * LOG2_E, dot[half] = saved.dots[row];
-        }
+        load_sums(logarithm, dot, shape, saved, sequence, head, own, end);
         Span some = some_see(shape, tile), all = all_see(shape, tile);
 
         int begin = some.first / KEYS * KEYS, stage = 0;
@@ -72,11 +69,7 @@ DEVICE void backward_queries(
                 }
             }
         }
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            bf16* to = dqkv + query_at(shape, sequence, head, own + 8 * half);
-            if (own + 8 * half < end) store_row<D>(to, (int)shape.d, sums, half, scale);
-        }
+        store_queries<D>(dqkv, shape, sequence, head, own, end, sums, scale);
     }
 }
 
