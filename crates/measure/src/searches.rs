@@ -149,6 +149,7 @@ fn setting<'a>(model: &'a Model, cluster: &'a Cluster, global_batch: usize) -> S
         seq_len: model.seq_len,
         per_node: None,
         capacity: cluster.device_memory,
+        learned: None,
     }
 }
 

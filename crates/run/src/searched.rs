@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quadrille_cost::native::{Framework, Numbers};
+use quadrille_cost::native::{Framework, Learned, Numbers};
 use quadrille_plan::native::{Bound, Cancel, Question, Reserve, Space, devices_of_nodes, hardware};
 use quadrille_spec::{
     Axis, Cluster, ElementType, EvenPieces, Field, Imbalance, Layout, LayoutFile, LayoutRequest, Model, Offload,
@@ -119,6 +119,7 @@ impl SearchSpec {
             time_limit: time_limit
                 .map_err(|_| Refusal::new("`search.time_limit`: that are too many seconds; give fewer"))?,
             cancel: Cancel::default(),
+            learned: Learned::default(),
             model,
             cluster,
             devices,

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
 
-use quadrille_cost::native::Numbers;
+use quadrille_cost::native::{Learned, Numbers};
 use quadrille_plan::native::{Answer, Bound, Cancel, Question, TOLERANCE, Wanted};
 use quadrille_report::plan::{asked_document, drawing};
 use quadrille_run::{BudgetSpec, SaidLayout, SearchSpec, layout_of_json};
@@ -102,10 +102,11 @@ impl Asked {
     }
 
     /// Searches for at most so long, and until that is cancelled; what was found as a page shows it, or why nothing was. A first
-    /// answer that is not the whole one has few layouts and is not explained, nor is a layout whose prices take long.
-    pub(crate) fn answer(&self, limit: Duration, cancel: Cancel) -> Result<Value, String> {
+    /// answer that is not the whole one has few layouts and is not explained, nor is a layout whose prices take long. What questions
+    /// before have learned serves this one.
+    pub(crate) fn answer(&self, limit: Duration, cancel: Cancel, learned: &Learned) -> Result<Value, String> {
         let limit = if self.first { limit.min(MOMENT) } else { limit };
-        let question = Question { time_limit: Some(limit), cancel, ..self.question()? };
+        let question = Question { time_limit: Some(limit), cancel, learned: learned.clone(), ..self.question()? };
         let tolerance = Some(self.tolerance()?);
         let wanted = Wanted { top: TOP, tolerance, brief: self.first, ..Wanted::default() };
         let mut answer = Answer::new(&question, &wanted).map_err(text)?;
@@ -199,7 +200,7 @@ mod tests {
     }
 
     fn refused(text: &str) -> String {
-        asked(text).answer(Duration::from_secs(60), Cancel::default()).unwrap_err()
+        asked(text).answer(Duration::from_secs(60), Cancel::default(), &Learned::default()).unwrap_err()
     }
 
     #[test]
@@ -208,7 +209,7 @@ mod tests {
             r#"{"model":"gpt2-1558m","cluster":"dgx-a100","gpus":"16","global_batch":"64","max_x":"2","reserve":"10%",
                 "tokens":"1e9","price_per_hour":"2"}"#,
         );
-        let document = document.answer(Duration::from_secs(60), Cancel::default()).unwrap();
+        let document = document.answer(Duration::from_secs(60), Cancel::default(), &Learned::default()).unwrap();
         assert_eq!((document["gpus"].as_u64(), document["global_batch"].as_u64()), (Some(16), Some(64)));
         let plans = document["plans"].as_array().unwrap();
         let sizes = |plan: &Value| plan["layout"]["grid"].as_str().unwrap().to_owned();
@@ -239,19 +240,19 @@ mod tests {
             let text = format!(
                 r#"{{"model":"gpt3-175b","cluster":"selene","gpus":"{gpus}","global_batch":"{batch}","first":true}}"#
             );
-            asked(&text).answer(Duration::from_secs(60), Cancel::default()).unwrap()
+            asked(&text).answer(Duration::from_secs(60), Cancel::default(), &Learned::default()).unwrap()
         };
         // More than a moment finds, in any build on any machine.
         let found = of("16384", "16384");
         assert!(found["stopped"].as_bool() == Some(true) && found.get("explanation").is_none());
         assert!(!found["plans"].as_array().unwrap().is_empty());
         let small = r#"{"model":"gpt2-124m","cluster":"dgx-a100","gpus":"1","global_batch":"1","first":true}"#;
-        let small = asked(small).answer(Duration::from_secs(60), Cancel::default()).unwrap();
+        let small = asked(small).answer(Duration::from_secs(60), Cancel::default(), &Learned::default()).unwrap();
         assert_eq!(small["stopped"].as_bool() == Some(false), small["explanation"].is_object());
         let cancel = Cancel::default();
         cancel.cancel();
         let whole = asked(r#"{"model":"gpt3-175b","cluster":"selene","gpus":"1024","global_batch":"1536"}"#);
-        assert!(whole.answer(Duration::from_secs(60), cancel).unwrap_err().contains("stopped"));
+        assert!(whole.answer(Duration::from_secs(60), cancel, &Learned::default()).unwrap_err().contains("stopped"));
     }
 
     #[test]
@@ -260,7 +261,8 @@ mod tests {
             let text = format!(
                 r#"{{"model":"llama3-8b","cluster":"dgx-a100","gpus":"16","global_batch":"64","slower":"{slower}"}}"#
             );
-            let document = asked(&text).answer(Duration::from_secs(60), Cancel::default()).unwrap();
+            let document =
+                asked(&text).answer(Duration::from_secs(60), Cancel::default(), &Learned::default()).unwrap();
             let fastest = document["plans"][0]["time_s"].as_f64().unwrap();
             document["advised"]["plan"]["time_s"].as_f64().unwrap() / fastest
         };
@@ -274,7 +276,9 @@ mod tests {
         let config = include_str!("../../spec/tests/data/hugging_face/gemma-2-2b.json");
         let question =
             serde_json::json!({ "config": config, "cluster": "dgx-h100", "gpus": "8", "global_batch": "64" });
-        let found = asked(&question.to_string()).answer(Duration::from_secs(60), Cancel::default()).unwrap();
+        let found = asked(&question.to_string())
+            .answer(Duration::from_secs(60), Cancel::default(), &Learned::default())
+            .unwrap();
         assert_eq!((found["model"].as_str(), found["gpus"].as_u64()), (Some("gemma2"), Some(8)));
         // Of the published 2,614,341,888 weights, each read once in a step at least.
         assert!(found["plans"][0]["model_flops"].as_f64().unwrap() > 6.0 * 2.6e9 * 64.0 * 4096.0);

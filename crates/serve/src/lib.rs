@@ -24,7 +24,7 @@ use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use quadrille_cost::native::{Framework, NarrowFormat};
+use quadrille_cost::native::{Framework, Learned, NarrowFormat};
 use quadrille_pages::planner_page;
 use quadrille_plan::native::Cancel;
 use quadrille_spec::{Cluster, Model};
@@ -48,6 +48,8 @@ struct Searches {
     places: Arc<Semaphore>,
     /// What was found lately.
     answers: Arc<Answers>,
+    /// What they have learned.
+    learned: Learned,
 }
 
 /// Answers requests until the process ends.
@@ -101,9 +103,9 @@ async fn plan(State(searches): State<Arc<Searches>>, asked: Result<Json<Asked>, 
     if let Some(known) = searches.answers.of(&asked) {
         return told(StatusCode::OK, known);
     }
-    let answers = Arc::clone(&searches.answers);
+    let (answers, learned) = (Arc::clone(&searches.answers), searches.learned.clone());
     let search = move |cancel| {
-        let document = asked.answer(Duration::from_secs_f64(SECONDS), cancel)?;
+        let document = asked.answer(Duration::from_secs_f64(SECONDS), cancel, &learned)?;
         Ok(answers.keep(&asked, &document))
     };
     searches.run(search).await
@@ -143,6 +145,7 @@ impl Searches {
             running: Arc::new(Semaphore::new(1)),
             places: Arc::new(Semaphore::new(1 + MOST_WAITING)),
             answers: Arc::default(),
+            learned: Learned::default(),
         }
     }
 

@@ -24,7 +24,7 @@ mod rank_group;
 mod rates;
 
 pub use beside::normal_below;
-pub use bounds::{Bounds, Pieces};
+pub use bounds::{Bounds, Learned, Pieces};
 pub use candidate::{Candidate, inside, inside_by};
 pub use fit::{Deviation, Sample, fit_tier};
 pub use framework::{AttentionKernel, Eager, Framework, Hiding, Numbers, StateBytes};

@@ -62,14 +62,37 @@ impl Problem {
         fits: impl Fn(&Memory) -> bool,
         stop: &dyn Fn() -> bool,
     ) -> Result<Option<(f64, Memory)>, PriceError> {
+        let Some((program, memory)) = self.fitting_program(layout, fits)? else { return Ok(None) };
+        Ok(Some((self.seconds_of_program(&program, stop)?, memory)))
+    }
+
+    /// The price of a step of a layout; `None` where `fits` says of its memory that the price does not matter.
+    ///
+    /// # Errors
+    /// As [`Problem::outline`].
+    pub fn price_fitting(
+        &self,
+        layout: &Layout,
+        fits: impl Fn(&Memory) -> bool,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Option<Price>, PriceError> {
+        let Some((program, memory)) = self.fitting_program(layout, fits)? else { return Ok(None) };
+        self.check_states(&program.kinds)?;
+        Ok(Some(self.price_of(&program, memory, stop)?))
+    }
+
+    /// The program of a layout, with its memory, if `fits` says of that memory that it does.
+    fn fitting_program(
+        &self,
+        layout: &Layout,
+        fits: impl Fn(&Memory) -> bool,
+    ) -> Result<Option<(FoldedProgram, Memory)>, PriceError> {
         self.check_placed(layout)?;
         let mut program = self.folded(layout)?;
         let memory = self.memory_of_program(&mut program);
         let is_overfull = program.kinds.iter().any(StageProgram::is_overfull);
-        if !fits(&memory) || is_overfull || !self.has_host_room(&program.kinds) {
-            return Ok(None);
-        }
-        Ok(Some((self.seconds_of_program(&program, stop)?, memory)))
+        let is_kept = fits(&memory) && !is_overfull && self.has_host_room(&program.kinds);
+        Ok(is_kept.then_some((program, memory)))
     }
 
     /// Seconds of a step of a program, as in its price, until `stop` says that nobody waits for it any more.
@@ -100,8 +123,13 @@ impl Problem {
         self.check_states(&program.kinds)?;
         check_rows(&program.kinds)?;
         let memory = self.memory_of_program(program);
-        let (program, machine) = (&*program, NativeMachine::new(self, &program.layout));
-        let simulation = simulate_times(program, &machine, &|| false)?;
+        self.price_of(program, memory, &|| false)
+    }
+
+    /// The price of a step of a program with this memory.
+    fn price_of(&self, program: &FoldedProgram, memory: Memory, stop: &dyn Fn() -> bool) -> Result<Price, PriceError> {
+        let machine = NativeMachine::new(self, &program.layout);
+        let simulation = simulate_times(program, &machine, stop)?;
         let kinds: Vec<StageWork> = program.kinds.iter().map(|kind| StageWork::of(kind, &machine)).collect();
         let works: Vec<&StageWork> = program.stages.iter().map(|stage| &kinds[stage.kind]).collect();
         let ranks = (program.layout.grid.ranks() / program.stages.len()) as f64;
@@ -109,7 +137,7 @@ impl Problem {
             seconds: simulation.step_seconds + self.framework.data_seconds,
             parts: Parts {
                 data_loading: self.framework.data_seconds,
-                ..parts(program, &machine, &simulation, &works)?
+                ..parts(program, &machine, &simulation, &works, stop)?
             },
             memory,
             model_flops: self.model_flops,
@@ -208,6 +236,7 @@ fn parts(
     machine: &NativeMachine,
     simulation: &Simulation,
     works: &[&StageWork],
+    stop: &dyn Fn() -> bool,
 ) -> Result<Parts, SimulationError> {
     let waiting = |times: &StageTimes| times.waiting_on_collectives_s.values().sum::<f64>() + times.waiting_on_host_s;
     let busy = |times: &StageTimes| times.busy_s + waiting(times);
@@ -222,7 +251,7 @@ fn parts(
     let idle = (simulation.step_seconds - busy(times)).max(0.0);
     let messages = match program.stages.len() {
         1 => 0.0,
-        _ => simulation.step_seconds - simulate_times(program, &WithoutMessages(machine), &|| false)?.step_seconds,
+        _ => simulation.step_seconds - simulate_times(program, &WithoutMessages(machine), stop)?.step_seconds,
     };
     let messages = messages.clamp(0.0, idle);
     communication[Axis::Pipe as usize] += messages;

@@ -105,7 +105,7 @@ impl Setting<'_> {
             let legal = variants.into_iter().filter(|variant| runs(variant) && rules.check(variant).is_ok());
             (what, legal.collect())
         });
-        self.best_of_each(candidate, &Pool::new(&problem), variants.collect(), cancel)
+        self.best_of_each(candidate, &Pool::new(&problem, self.learned), variants.collect(), cancel)
     }
 
     /// The fastest changes, each the best of the layouts that it can mean: those that bounds say are fastest are priced, until

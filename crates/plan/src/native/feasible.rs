@@ -64,7 +64,7 @@ impl Search<'_> {
         if problem.check_devices(self.devices).is_err() {
             return false;
         }
-        let (pool, rules) = (Pool::new(&problem), self.setting.rules());
+        let (pool, rules) = (Pool::new(&problem, self.setting.learned), self.setting.rules());
         let domain = node(self.setting.cluster, self.setting.per_node, self.devices);
         let mut tally = Tally::default();
         let cuts = cuts(&problem, &rules, &self.space, self.devices, domain, &mut tally, &|| false).cuts;

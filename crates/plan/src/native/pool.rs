@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use quadrille_cost::native::{Bounds, Candidate, PriceError, Problem};
+use quadrille_cost::native::{Bounds, Candidate, Learned, PriceError, Problem};
 
 use super::ranking::Ranked;
 
@@ -19,8 +19,10 @@ pub(super) struct Pool<'a> {
 }
 
 impl<'a> Pool<'a> {
-    pub fn new(problem: &'a Problem) -> Self {
-        Self { problem, first: Bounds::new(problem), idle: Mutex::default(), known: Mutex::default() }
+    /// With what was learned of such problems, if anything was kept.
+    pub fn new(problem: &'a Problem, learned: Option<&Learned>) -> Self {
+        let first = learned.map_or_else(|| Bounds::new(problem), |learned| Bounds::knowing(problem, learned));
+        Self { problem, first, idle: Mutex::default(), known: Mutex::default() }
     }
 
     /// Does something with bounds of its own.

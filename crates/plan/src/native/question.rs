@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use quadrille_cost::native::{Candidate, Framework, Price, PriceError};
+use quadrille_cost::native::{Candidate, Framework, Learned, Price, PriceError};
 use quadrille_spec::{Cluster, Imbalance, Layout, LayoutFile, Model, SpecError, quantities};
 
 use super::budget::Budget;
@@ -51,6 +51,8 @@ pub struct Question {
     pub time_limit: Option<Duration>,
     /// Ends them whenever whoever asked does not want the answer any more.
     pub cancel: Cancel,
+    /// What they learn of the model's programs: those who ask again may keep it.
+    pub learned: Learned,
 }
 
 /// What searches and who waits for them tell each other: that nobody waits any more, and how far they are. Every copy of it says the
@@ -194,6 +196,7 @@ impl Question {
             budget: Budget::default(),
             time_limit: None,
             cancel: Cancel::default(),
+            learned: Learned::default(),
         }
     }
 
@@ -246,6 +249,7 @@ impl Question {
             seq_len: self.seq_len,
             per_node: self.per_node,
             capacity: self.cluster.device_memory.map(|memory| memory - reserved),
+            learned: Some(&self.learned),
         })
     }
 

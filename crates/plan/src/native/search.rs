@@ -24,7 +24,7 @@ use super::ranking::{Kept, Ranked, comparable};
 use super::setting::Setting;
 use super::simplicity::{Complexity, Simplest};
 use super::space::Space;
-use super::survivors::{Survivors, fitting};
+use super::survivors::{Survivors, fitting, is_pending, priced_fitting};
 use super::visit::{Likely, Visit};
 
 /// What is asked for.
@@ -151,7 +151,7 @@ impl Search<'_> {
     ) -> Result<(Found, Option<Ranked>), PriceError> {
         let problem = self.setting.problem()?;
         problem.check_devices(self.devices)?;
-        let pool = Pool::new(&problem);
+        let pool = Pool::new(&problem, self.setting.learned);
         let rules = self.setting.rules();
         let mut tally = Tally::default();
         let domain = node(self.setting.cluster, self.setting.per_node, self.devices);
@@ -163,13 +163,15 @@ impl Search<'_> {
         let first = if stopped { likely.len() } else { FIRST.min(likely.len()) };
         let likely: Vec<Candidate> = likely[..first].iter().map(|likely| likely.candidate).collect();
         let is_known = AtomicBool::new(false);
+        // What will be all that is found is priced once.
+        let find = if stopped && self.brief { priced_fitting } else { fitting };
         for part in likely.chunks(rayon::current_num_threads()) {
             // Something that fits is looked for also when the time is up, but not when nobody waits.
             let stop = || self.watch.is_cancelled() || (is_known.load(Relaxed) && stop());
             if stop() {
                 break;
             }
-            for ranked in fitting(part, &self.setting, &pool, &stop)? {
+            for ranked in find(part, &self.setting, &pool, &stop)? {
                 is_known.store(true, Relaxed);
                 kept.offer(ranked);
             }
@@ -201,8 +203,9 @@ impl Search<'_> {
         // What was kept by seconds and memory is priced in full, each layout once.
         let found = ranked.iter_mut().chain(&mut front).chain(&mut smallest).chain(&mut simplest);
         let mut found: Vec<&mut Ranked> = found.collect();
+        too_long.retain(|candidate| found.iter().all(|ranked| ranked.candidate != *candidate));
+        found.retain(|ranked| is_pending(&ranked.price));
         let candidates: HashSet<Candidate> = found.iter().map(|ranked| ranked.candidate).collect();
-        too_long.retain(|candidate| !candidates.contains(candidate));
         let price = |candidate: Candidate| match self.watch.is_cancelled() {
             true => Err(PriceError::from(SimulationError::Stopped)),
             false => Ok((candidate, problem.price_layout(&self.setting.layout(&candidate)?)?)),

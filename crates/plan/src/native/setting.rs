@@ -1,6 +1,6 @@
 //! What layouts are compared for: a model on a cluster.
 
-use quadrille_cost::native::{Candidate, Framework, Memory, Price, PriceError, Problem};
+use quadrille_cost::native::{Candidate, Framework, Learned, Memory, Price, PriceError, Problem};
 use quadrille_cost::simulation::Simulation;
 use quadrille_spec::{Cluster, Imbalance, Layout, Model, SpecError};
 
@@ -26,6 +26,8 @@ pub struct Setting<'a> {
     pub per_node: Option<usize>,
     /// Bytes that a layout may use of a device; `None`: any number.
     pub capacity: Option<u64>,
+    /// What searches have learned of the model's programs and will; `None`: each learns for itself.
+    pub learned: Option<&'a Learned>,
 }
 
 impl Setting<'_> {

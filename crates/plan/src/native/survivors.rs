@@ -2,6 +2,7 @@
 //! others need not be. Whoever's turn it is is bounded once more, along the passes of its schedule.
 
 use quadrille_cost::native::{Candidate, Memory, Parts, Price, PriceError};
+use quadrille_spec::Layout;
 use rayon::prelude::*;
 
 use super::by_bounds::is_left;
@@ -17,6 +18,11 @@ const PART: usize = 8;
 /// A price of which a search knows seconds and memory only, until it knows what it has found.
 const PENDING: Price =
     Price { seconds: 0.0, parts: Parts::NONE, memory: Memory::NONE, model_flops: 0.0, executed_flops: 0.0 };
+
+/// Whether seconds and memory are all that is known of a price.
+pub(super) fn is_pending(price: &Price) -> bool {
+    price.model_flops == PENDING.model_flops
+}
 
 /// A layout with lower bounds of its price.
 #[derive(Debug, Clone, Copy)]
@@ -102,15 +108,42 @@ pub(super) fn fitting(
     pool: &Pool,
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<Vec<Ranked>, PriceError> {
-    let outline = |candidate: Candidate| {
-        let (layout, has_room) = (setting.layout(&candidate)?, |memory: &_| setting.has_room(memory));
-        let outline = pool.problem.outline(&layout, has_room, &|| stop())?;
-        Ok(outline.map(|(seconds, memory)| Ranked { candidate, price: Price { seconds, memory, ..PENDING } }))
+    priced_by(candidates, setting, pool, |layout| {
+        let outline = pool.problem.outline(layout, |memory| setting.has_room(memory), &|| stop())?;
+        Ok(outline.map(|(seconds, memory)| Price { seconds, memory, ..PENDING }))
+    })
+}
+
+/// The same with all of their prices.
+///
+/// # Errors
+/// What cannot be priced.
+pub(super) fn priced_fitting(
+    candidates: &[Candidate],
+    setting: &Setting,
+    pool: &Pool,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<Vec<Ranked>, PriceError> {
+    priced_by(candidates, setting, pool, |layout| {
+        pool.problem.price_fitting(layout, |memory| setting.has_room(memory), &|| stop())
+    })
+}
+
+/// Those of the candidates, in their order, of which `price` finds one before it is stopped.
+fn priced_by(
+    candidates: &[Candidate],
+    setting: &Setting,
+    pool: &Pool,
+    price: impl Fn(&Layout) -> Result<Option<Price>, PriceError> + Sync,
+) -> Result<Vec<Ranked>, PriceError> {
+    let ranked = |candidate| {
+        let price = price(&setting.layout(&candidate)?)?;
+        Ok(price.map(|price| Ranked { candidate, price }))
     };
-    let price = |candidate: &Candidate| match pool.known(*candidate, || outline(*candidate)) {
-        Err(error) if error.is_stop() => Ok(None),
+    let known = |candidate: &Candidate| match pool.known(*candidate, || ranked(*candidate)) {
+        Err(error) if PriceError::is_stop(&error) => Ok(None),
         known => known,
     };
-    let priced: Vec<Option<Ranked>> = candidates.par_iter().map(price).collect::<Result<_, PriceError>>()?;
+    let priced: Vec<Option<Ranked>> = candidates.par_iter().map(known).collect::<Result<_, PriceError>>()?;
     Ok(priced.into_iter().flatten().collect())
 }

@@ -7,6 +7,7 @@ mod export_expert_gaps;
 mod export_experts;
 mod export_families;
 mod feasible;
+mod learned;
 mod native;
 mod native_experts;
 mod native_padding;

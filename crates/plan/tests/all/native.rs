@@ -58,6 +58,7 @@ pub fn search<'a>(model: &'a Model, cluster: &'a Cluster, devices: usize, global
             seq_len: model.seq_len,
             per_node: None,
             capacity: cluster.device_memory,
+            learned: None,
         },
         devices,
         space: Space::default(),

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use quadrille_cost::native::Framework;
-use quadrille_plan::native::{Answer, Bound, Question, Wanted};
+use quadrille_plan::native::{Answer, Bound, Question, Search, Wanted};
 use quadrille_spec::Cluster;
 
 use crate::native::{by_both, cluster, found, model, on_threads, search};
@@ -59,6 +59,21 @@ fn a_search_that_has_no_time_finds_something_likely() {
     let search = search(&model, &tiny, 12, 24);
     let message = search.why_nothing(&search.run(&|| true).unwrap(), &|| true).to_string();
     assert!(message.contains("stopped before"), "{message}");
+}
+
+/// What a first look finds in no time has the prices that everything has.
+#[test]
+fn what_is_found_at_once_is_priced_in_full() {
+    let (model, cluster) = (model(6, 4), cluster());
+    for search in by_both(search(&model, &cluster, 12, 24)) {
+        let brief = Search { brief: true, tolerance: Some(0.1), ..search };
+        let found = brief.run(&|| true).unwrap();
+        assert!(found.stopped && (1..=3).contains(&found.ranked.len()) && found.simplest.is_some());
+        for ranked in found.ranked.iter().chain(&found.front).chain(&found.simplest) {
+            let layout = brief.setting.layout(&ranked.candidate).unwrap();
+            assert_eq!(ranked.price, brief.setting.price(&layout).unwrap(), "{}", layout.grid);
+        }
+    }
 }
 
 /// A price of so many blocks takes about a second: none of some thirty is taken for gains where time is limited.

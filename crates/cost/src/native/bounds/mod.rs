@@ -8,6 +8,7 @@
 //! There is no operation here: what a new one takes, it takes in these bounds.
 
 mod holdings;
+mod learned;
 mod line;
 mod makeups;
 mod measured;
@@ -23,6 +24,8 @@ mod told;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, PoisonError};
 
+pub use learned::Learned;
+use learned::Made;
 use makeups::Makeups;
 use measured::Measured;
 use pipeline::Pipeline;
@@ -54,7 +57,7 @@ pub struct Bounds<'a> {
     templates: Templates,
     sketches: FxHashMap<Candidate, Sketch>,
     /// All that have been made, for others on other threads.
-    made: Arc<Mutex<Templates>>,
+    made: Made,
     makeups: Arc<Makeups>,
 }
 
@@ -74,11 +77,16 @@ pub struct Pieces {
 impl<'a> Bounds<'a> {
     /// No candidate is known yet.
     pub fn new(problem: &'a Problem) -> Self {
+        Self::knowing(problem, &Learned::default())
+    }
+
+    /// What was learned of such programs is known, and what is learned others will know.
+    pub fn knowing(problem: &'a Problem, learned: &Learned) -> Self {
         Self {
             problem,
             templates: FxHashMap::default(),
             sketches: FxHashMap::default(),
-            made: Arc::default(),
+            made: learned.of(problem),
             makeups: Arc::new(Makeups::of(&problem.by_work.blocks)),
         }
     }

@@ -1,0 +1,31 @@
+//! What searches learn for each other changes nothing that they find.
+
+use quadrille_cost::native::Learned;
+use quadrille_plan::native::{Search, Setting};
+use quadrille_spec::Cluster;
+
+use crate::native::{by_both, cluster, found, model, search};
+
+/// Of other devices, sequences, memory and clusters, each after the ones before; then of another model.
+#[test]
+fn searches_find_the_same_whatever_was_learned_before() {
+    let (large, small, cluster) = (model(6, 4), model(4, 2), cluster());
+    let slow =
+        Cluster { device_memory: cluster.device_memory.map(|memory| memory / 2), ..Cluster::preset("selene").unwrap() };
+    let learned = Learned::default();
+    for framework in 0..2 {
+        for (model, cluster, devices, batch) in
+            [(&large, &cluster, 4, 24), (&large, &cluster, 8, 16), (&large, &slow, 4, 12), (&small, &slow, 4, 24)]
+        {
+            let [own, other] = by_both(search(model, cluster, devices, batch));
+            let alone = if framework == 0 { own } else { other };
+            let taught = Search { setting: Setting { learned: Some(&learned), ..alone.setting }, ..alone.clone() };
+            let expected = found(&alone);
+            assert!(!expected.ranked.is_empty());
+            // The second time all is known.
+            for _ in 0..2 {
+                assert_eq!(found(&taught), expected, "{} on {devices} of {}", model.name, cluster.name);
+            }
+        }
+    }
+}
