@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use quadrille_cost::native::{Bounds, Candidate, Framework, Problem};
+use quadrille_cost::native::{Bounds, Candidate, Framework, Learned, Problem};
 use quadrille_spec::{
     Activations, Axis, AxisSet, Cluster, ElementType, EvenPieces, Grid, KeepWeights, Layout, LayoutRequest, Linear,
     Model, Offload, Overlap, Recompute, Schedule, Zero,
@@ -29,6 +29,11 @@ const BOUNDS: [&str; 9] = [
 /// of the bytes by passes, in full, and along the schedule; of the seconds by blocks if nothing is computed or gathered again,
 /// which searches take for all that is.
 fn ratios(case: &Case, framework: Framework) -> Option<[f64; 9]> {
+    ratios_knowing(case, framework, &Learned::default())
+}
+
+/// The same with what other cases have taught.
+fn ratios_knowing(case: &Case, framework: Framework, learned: &Learned) -> Option<[f64; 9]> {
     let problem = case.problem(framework);
     // Pruned keys have no copies.
     let copies = case.model.blocks.kinds().iter().any(|block| case.layout.kv_copies(&block.attention) > 1);
@@ -36,7 +41,7 @@ fn ratios(case: &Case, framework: Framework) -> Option<[f64; 9]> {
     if refused || problem.check_placed(&case.layout).is_err() || !EvenPieces::are(&case.layout.stage_blocks) {
         return None;
     }
-    let (candidate, mut bounds) = (case.candidate(), Bounds::new(&problem));
+    let (candidate, mut bounds) = (case.candidate(), Bounds::knowing(&problem, learned));
     let price = problem.price_layout(&case.layout).unwrap();
     let block = bounds.block_seconds(&candidate).unwrap();
     let least = Candidate {
@@ -294,8 +299,8 @@ fn below_the_price(
     draws: usize,
 ) -> Vec<Found> {
     let frameworks: Vec<Framework> = frameworks.collect();
-    let of = |framework: Framework, case: Case| -> Option<[f64; 9]> {
-        let ratios = ratios(&case, framework)?;
+    let of = |framework: Framework, case: Case, learned: &Learned| -> Option<[f64; 9]> {
+        let ratios = ratios_knowing(&case, framework, learned)?;
         for (what, ratio) in BOUNDS.into_iter().zip(ratios) {
             let (of, layout) = (framework.name, &case.layout);
             assert!(ratio <= 1.0, "{what} of {of} {ratio}: {layout:?} of {:?}", case.model.blocks);
@@ -307,8 +312,12 @@ fn below_the_price(
         let cases = fixed(schedule, draws * frameworks.len());
         for (framework, cases) in frameworks.iter().zip(cases.chunks(draws)) {
             let framework = Framework { reserved_bytes: 0, ..*framework };
-            let variants = cases.par_iter().flat_map_iter(|case| variants(case.clone()));
-            found.push((framework, schedule, variants.filter_map(|case| of(framework, case)).collect()));
+            // Variants of a case share most programs.
+            let of_variants = |case: &Case| {
+                let learned = Learned::default();
+                variants(case.clone()).filter_map(move |case| of(framework, case, &learned))
+            };
+            found.push((framework, schedule, cases.par_iter().flat_map_iter(of_variants).collect()));
         }
     }
     found
