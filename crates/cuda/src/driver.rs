@@ -151,31 +151,10 @@ pub struct Memory {
     pub total: usize,
 }
 
-/// A device.
-pub trait Driver: Graphs + Send + Sync + 'static {
-    /// So many bytes, aligned to [`ALIGNED`], of any contents.
-    fn allocate(&self, bytes: usize) -> Result<Address, Fault>;
-    /// Gives memory back.
-    ///
-    /// # Safety
-    /// It was allocated here, and no command that is not done uses it.
-    unsafe fn free(&self, at: Address) -> Result<(), Fault>;
-    /// These bytes, which nobody has written, are to be nobody's until the memory that they are in is freed: a device that can
-    /// tell finds whoever writes them.
-    fn guard(&self, _at: Address, _bytes: usize) {}
-    /// Bytes of a piece by which numbers come to the host.
-    fn piece(&self) -> usize;
-    /// Bytes that products take beside their operands, in every stream that has some.
-    fn workspace(&self) -> usize {
-        0
-    }
-
-    /// What the device is called.
+/// What a device is and has: the same whoever sends it commands.
+pub trait Facts {
+    /// What it is called.
     fn name(&self) -> Result<String, Fault>;
-    /// Whether the device's kernels may use the memory at an address, which is another device's perhaps. Copies may anyway.
-    fn reaches(&self, _at: Address) -> Result<bool, Fault> {
-        Ok(true)
-    }
     /// Whether the device has tensor cores by warpgroups, as those of compute capability 9.0 do.
     fn has_wgmma(&self) -> bool;
     /// What tells the device from all others, also those of other machines.
@@ -195,6 +174,33 @@ pub trait Driver: Graphs + Send + Sync + 'static {
     fn adds_bias(&self, of: ProductKind) -> Result<bool, Fault>;
     /// The device's memory.
     fn memory(&self) -> Result<Memory, Fault>;
+    /// Bytes of a piece by which numbers come to the host.
+    fn piece(&self) -> usize;
+    /// Bytes that products take beside their operands, in every stream that has some.
+    fn workspace(&self) -> usize {
+        0
+    }
+}
+
+/// A device that does commands.
+pub trait Driver: Graphs + Send + Sync + 'static {
+    /// What is known of the device.
+    fn device(&self) -> &dyn Facts;
+
+    /// So many bytes, aligned to [`ALIGNED`], of any contents.
+    fn allocate(&self, bytes: usize) -> Result<Address, Fault>;
+    /// Gives memory back.
+    ///
+    /// # Safety
+    /// It was allocated here, and no command that is not done uses it.
+    unsafe fn free(&self, at: Address) -> Result<(), Fault>;
+    /// These bytes, which nobody has written, are to be nobody's until the memory that they are in is freed: a device that can
+    /// tell finds whoever writes them.
+    fn guard(&self, _at: Address, _bytes: usize) {}
+    /// Whether the device's kernels may use the memory at an address, which is another device's perhaps. Copies may anyway.
+    fn reaches(&self, _at: Address) -> Result<bool, Fault> {
+        Ok(true)
+    }
 
     /// A new stream; an `urgent` one's commands go before others' where they can.
     fn stream(&self, urgent: bool) -> Result<Stream, Fault>;

@@ -29,8 +29,8 @@ pub use backend::{
     Lanes, choose, emulate_by, have_rank, keep_apart,
 };
 pub use driver::{
-    ALIGNED, Address, Algorithm, Candidate, Driver, Event, Fault, Launch, Memory, Place, Product, ProductKind, Stream,
-    THREADS,
+    ALIGNED, Address, Algorithm, Candidate, Driver, Event, Facts, Fault, Launch, Memory, Place, Product, ProductKind,
+    Stream, THREADS,
 };
 #[cfg(emulated)]
 pub use emulator::{Emulator, GraphTally, GraphTrouble, Tally, Trouble};

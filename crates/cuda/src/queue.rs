@@ -36,7 +36,7 @@ impl<'d> Queue<'d> {
     }
 
     /// The same, where attention in 16 bits is computed by tensor cores of warpgroups if `on`: on devices that have them
-    /// ([`Driver::has_wgmma`]).
+    /// ([`has_wgmma`](crate::Facts::has_wgmma)).
     pub fn with_wgmma(self, on: bool) -> Self {
         Self { wgmma: on, ..self }
     }

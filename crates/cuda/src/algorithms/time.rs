@@ -48,19 +48,19 @@ pub fn time<S: Number + Stored>(
     fill::<S>(driver, stream, [&a, &b])?;
     let [a, b, c] = [(&a, kind.operands), (&b, kind.operands), (&c, kind.result)].map(|(memory, of)| memory.array(of));
     // Of nothing there is nothing to choose.
-    let candidates = if m * n * k == 0 { Vec::new() } else { driver.candidates(kind)? };
+    let candidates = if m * n * k == 0 { Vec::new() } else { driver.device().candidates(kind)? };
     let mut measured = Vec::with_capacity(candidates.len());
     for Candidate { algorithm, workspace } in candidates.iter().copied() {
         let (algorithm, accumulate, bias) = (Some(algorithm), false, None);
         let product = Product { shape: kind.shape, a, b, c, accumulate, bias, algorithm };
         // What needs too much cannot be run at all.
-        let fits = workspace <= driver.workspace();
+        let fits = workspace <= driver.device().workspace();
         let trials = if fits { trials(driver, stream, &product)? } else { Vec::new() };
         measured.push(Measured { workspace, trials });
     }
-    let chosen = fastest(&measured, driver.workspace());
+    let chosen = fastest(&measured, driver.device().workspace());
     let algorithm = chosen.map(|chosen| candidates[chosen].algorithm.0);
-    let seconds = measured.iter().map(|measured| measured.seconds(driver.workspace())).collect();
+    let seconds = measured.iter().map(|measured| measured.seconds(driver.device().workspace())).collect();
     Ok(ProductAlgorithm { product, operands, result, chosen, algorithm, seconds })
 }
 

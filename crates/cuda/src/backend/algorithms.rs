@@ -36,8 +36,8 @@ impl Chosen {
 fn usable(driver: &dyn Driver, of: &ProductAlgorithm) -> Option<(ProductKind, Option<Algorithm>)> {
     let kind = kind_of(&of.product, of.operands, of.result)?;
     let Some(algorithm) = of.algorithm.map(Algorithm) else { return Some((kind, None)) };
-    let workspace = driver.workspace_of(algorithm, kind).ok()?;
-    (workspace <= driver.workspace()).then_some((kind, Some(algorithm)))
+    let workspace = driver.device().workspace_of(algorithm, kind).ok()?;
+    (workspace <= driver.device().workspace()).then_some((kind, Some(algorithm)))
 }
 
 impl<S: Values + Number> Cuda<S>
@@ -54,7 +54,7 @@ where
         let wanted: Vec<Wanted> =
             products.iter().map(|(product, result)| Wanted { product: *product, operands, result: *result }).collect();
         self.settled()?;
-        let (driver, device) = (self.lanes.at_once()?, self.lanes.driver().library()?);
+        let (driver, device) = (self.lanes.at_once()?, self.lanes.driver().device().library()?);
         let mut records = RECORDS.lock().unwrap_or_else(PoisonError::into_inner);
         let at = records.iter().position(|record| record.device() == device).unwrap_or_else(|| {
             records
@@ -70,7 +70,7 @@ where
     /// Uses what was chosen.
     pub(super) fn adopt(&self, chosen: &Algorithms) -> Result<(), EngineError> {
         let driver = self.lanes.driver().as_ref();
-        let here = driver.library()?;
+        let here = driver.device().library()?;
         let other = |of: String| EngineError::OtherAlgorithms { of, here: here.clone() };
         if chosen.device != here {
             return Err(other(chosen.device.clone()));
@@ -82,8 +82,8 @@ where
         // With a bias an algorithm is the same, where the library has it so; else it is the library's first.
         let with_bias = |(kind, algorithm)| {
             let biased = ProductKind { bias: true, ..kind };
-            let workspace = driver.workspace_of(algorithm, biased).ok();
-            let fits = workspace.is_some_and(|workspace| workspace <= driver.workspace());
+            let workspace = driver.device().workspace_of(algorithm, biased).ok();
+            let fits = workspace.is_some_and(|workspace| workspace <= driver.device().workspace());
             [Some((kind, algorithm)), fits.then_some((biased, algorithm))].into_iter().flatten()
         };
         *self.algorithms.0.borrow_mut() = known.flat_map(with_bias).collect();

@@ -64,7 +64,8 @@ impl Arena {
             return Ok(());
         }
         let memory = DeviceMemory::new(driver.clone(), needed, &self.memory).map_err(|fault| {
-            let free = driver.memory().map(|memory| format!(", {} bytes are free", memory.total - memory.used));
+            let free =
+                driver.device().memory().map(|memory| format!(", {} bytes are free", memory.total - memory.used));
             Fault { text: format!("{} for the buffers of a rank{}", fault.text, free.unwrap_or_default()), ..fault }
         })?;
         if let Some((memory, used)) = self.reserved.replace(Some((Arc::new(memory), 0))) {
@@ -117,24 +118,24 @@ mod tests {
     fn buffers_are_parts_of_what_is_reserved_and_then_by_themselves() {
         let (driver, arena) = (driver(), Arena::default());
         arena.reserve(&driver, [100, 0, 256].into_iter()).unwrap();
-        let used = driver.memory().unwrap().used;
+        let used = driver.device().memory().unwrap().used;
         assert_eq!(used, 256 + 256 + 512);
         let parts = [100, 0, 256].map(|bytes| arena.take(&driver, bytes).unwrap());
         let first = parts[0].at();
         assert_eq!(parts.each_ref().map(|part| part.at().0 - first.0), [0, 256, 512]);
-        assert_eq!((driver.memory().unwrap().used, arena.given()), (used, [356, 668]));
+        assert_eq!((driver.device().memory().unwrap().used, arena.given()), (used, [356, 668]));
         let own = arena.take(&driver, 10).unwrap();
-        assert_eq!((driver.memory().unwrap().used, own.bytes()), (used + 10, 10));
+        assert_eq!((driver.device().memory().unwrap().used, own.bytes()), (used + 10, 10));
         drop((parts, own));
         assert_eq!(arena.given(), [0, used as u64]);
         drop(arena);
-        assert_eq!(driver.memory().unwrap().used, 0);
+        assert_eq!(driver.device().memory().unwrap().used, 0);
     }
 
     #[test]
     fn too_little_memory_is_told_with_what_is_needed_and_free() {
         let (driver, arena) = (driver(), Arena::default());
-        let total = driver.memory().unwrap().total;
+        let total = driver.device().memory().unwrap().total;
         let _other = arena.take(&driver, 1000).unwrap();
         let fault = arena.reserve(&driver, [total / 2, total / 2].into_iter()).unwrap_err().to_string();
         let (needed, free) = (2 * taken(total / 2), total - 1000);

@@ -13,11 +13,8 @@ use quadrille_engine::GraphUse;
 
 use super::batch::{Batch, Step};
 use super::graphs::KnownRows;
-use crate::driver::{
-    Address, Algorithm, Candidate, Driver, Event, Fault, Launch, Memory, Place, Product, ProductKind, Stream,
-};
+use crate::driver::{Address, Driver, Event, Facts, Fault, Launch, Place, Product, Stream};
 use crate::graph::Graphs;
-use crate::nccl::Functions;
 
 /// The most commands that are collected: taken to be enough that what it takes to start a graph is little for each, and few enough that
 /// the device does not wait for the host to collect them, which is not measured.
@@ -51,7 +48,7 @@ impl Batching {
     }
 
     /// The device, whose commands are not collected.
-    pub fn device(&self) -> &Arc<dyn Driver> {
+    pub fn at_once(&self) -> &Arc<dyn Driver> {
         &self.device
     }
 
@@ -108,6 +105,10 @@ impl Drop for Batching {
 }
 
 impl Driver for Batching {
+    fn device(&self) -> &dyn Facts {
+        self.device.device()
+    }
+
     fn record(&self, event: Event, on: Stream) -> Result<(), Fault> {
         // Nothing is collected before the event is recorded.
         let _sent = (on == self.stream).then(|| self.sent()).transpose()?;
@@ -190,56 +191,8 @@ impl Driver for Batching {
         self.device.guard(at, bytes);
     }
 
-    fn piece(&self) -> usize {
-        self.device.piece()
-    }
-
-    fn workspace(&self) -> usize {
-        self.device.workspace()
-    }
-
-    fn name(&self) -> Result<String, Fault> {
-        self.device.name()
-    }
-
     fn reaches(&self, at: Address) -> Result<bool, Fault> {
         self.device.reaches(at)
-    }
-
-    fn has_wgmma(&self) -> bool {
-        self.device.has_wgmma()
-    }
-
-    fn identity(&self) -> Result<[u64; 2], Fault> {
-        self.device.identity()
-    }
-
-    fn enter(&self) -> Result<(), Fault> {
-        self.device.enter()
-    }
-
-    fn collectives(&self) -> Result<&'static Functions, Fault> {
-        self.device.collectives()
-    }
-
-    fn library(&self) -> Result<String, Fault> {
-        self.device.library()
-    }
-
-    fn candidates(&self, of: ProductKind) -> Result<Vec<Candidate>, Fault> {
-        self.device.candidates(of)
-    }
-
-    fn workspace_of(&self, algorithm: Algorithm, of: ProductKind) -> Result<usize, Fault> {
-        self.device.workspace_of(algorithm, of)
-    }
-
-    fn adds_bias(&self, of: ProductKind) -> Result<bool, Fault> {
-        self.device.adds_bias(of)
-    }
-
-    fn memory(&self) -> Result<Memory, Fault> {
-        self.device.memory()
     }
 
     fn stream(&self, urgent: bool) -> Result<Stream, Fault> {

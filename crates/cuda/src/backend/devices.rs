@@ -138,7 +138,7 @@ pub(super) fn count(ranks: usize) -> Result<usize, Fault> {
 /// What is switched on, where the device and the processes allow it.
 pub(super) fn switches(device: &dyn Driver) -> Result<Switches, Fault> {
     let switches = Switches::told()?;
-    switches.check(device)?;
+    switches.check(device.device())?;
     if switches.graphs {
         let processes = DEVICES.lock().unwrap_or_else(PoisonError::into_inner).processes;
         check_graphs(device, processes)?;
@@ -168,12 +168,12 @@ pub(super) fn free(ranks: usize) -> Result<Option<u64>, Fault> {
         (devices.chosen, devices.only, devices.processes)
     };
     if processes > 1 {
-        first.collectives()?; // a library that is missing is told of before the run
+        first.device().collectives()?; // a library that is missing is told of before the run
     }
     if chosen == DeviceKind::Emulated {
         return Ok(None);
     }
-    let of = |device: &dyn Driver| device.memory().map(|memory| (memory.total - memory.used) as u64);
+    let of = |driver: &dyn Driver| driver.device().memory().map(|memory| (memory.total - memory.used) as u64);
     if only.is_some() {
         // Each has its own, or the ranks are refused when they meet.
         return Ok(Some(of(first.as_ref())? * ranks as u64));

@@ -78,8 +78,8 @@ where
 
     fn memory(&self) -> Result<Option<DeviceUse>, EngineError> {
         let ([buffers, alignment], driver) = (self.arena.given(), self.lanes.driver());
-        let Memory { used, total } = driver.memory()?;
-        let [workspace, used, total] = [driver.workspace(), used, total].map(|bytes| bytes as u64);
+        let Memory { used, total } = driver.device().memory()?;
+        let [workspace, used, total] = [driver.device().workspace(), used, total].map(|bytes| bytes as u64);
         let [scratch, pinned] = self.lanes.taken();
         Ok(Some(DeviceUse { buffers, alignment, workspace, scratch, pinned, used, total }))
     }
@@ -184,7 +184,7 @@ where
         if products.iter().all(|(product, run_as)| *run_as == product.stored) {
             return Ok(());
         }
-        Err(EngineError::OtherAlgorithms { of: "a processor".into(), here: self.lanes.driver().library()? })
+        Err(EngineError::OtherAlgorithms { of: "a processor".into(), here: self.lanes.driver().device().library()? })
     }
 
     fn choose_algorithms(&self, products: &[(Product, ElementType)]) -> Result<Option<Algorithms>, EngineError> {

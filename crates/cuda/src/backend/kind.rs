@@ -40,7 +40,7 @@ impl Device for DeviceKind {
 
     fn name(&self) -> Result<Option<String>, EngineError> {
         choose(*self);
-        Ok(Some(devices::first()?.name()?))
+        Ok(Some(devices::first()?.device().name()?))
     }
 
     fn yardstick(&self, dtype: ElementType, ranks: usize, _threads: usize) -> Result<Yardstick, EngineError> {

@@ -87,7 +87,7 @@ impl Lanes {
     /// The device for work that is sent command by command, and done before anything else comes.
     pub fn at_once(&self) -> Result<&dyn Driver, Fault> {
         self.start()?;
-        Ok(self.graphs.as_ref().map_or(&self.driver, |batching| batching.device()).as_ref())
+        Ok(self.graphs.as_ref().map_or(&self.driver, |batching| batching.at_once()).as_ref())
     }
 
     /// So many bytes of any contents, beside the rank's buffers.

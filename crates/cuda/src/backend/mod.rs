@@ -99,7 +99,7 @@ where
         let switches = devices::switches(device.as_ref())?;
         let lanes = if switches.graphs { Lanes::with_graphs(device)? } else { Lanes::new(device)? };
         // Now: to pin memory may wait for what runs on the device, and a message's receive may run there long.
-        let pinned = if switches.staging { lanes.driver().piece() } else { 0 };
+        let pinned = if switches.staging { lanes.driver().device().piece() } else { 0 };
         Ok(Self {
             pool: Pool::new(threads),
             totals: DeviceTotals::new(lanes.clone(), S::Real::ELEMENT)?,

@@ -58,7 +58,7 @@ where
     /// library has no algorithm for the sizes and elements. Nothing else decides, so that passes and their recomputation agree.
     pub(super) fn biased_product(&self, shape: ProductShape, a: Array, b: Array, bias: Array, c: Array) -> Done {
         let kind = ProductKind { shape, operands: a.element, result: c.element, bias: true };
-        if !self.switches.bias || shape.k == 0 || !self.lanes.driver().adds_bias(kind)? {
+        if !self.switches.bias || shape.k == 0 || !self.lanes.driver().device().adds_bias(kind)? {
             self.product(shape, a, b, c, false)?;
             return Ok(self.queue(0)?.bias_forward(Shape { rows: shape.m, cols: shape.n }, c, bias)?);
         }

@@ -139,7 +139,7 @@ impl Staging {
 
     fn receive_pieces(&self, from: Array, to: &mut [u8]) -> Result<(), Fault> {
         let (mut pieces, driver) = (self.pieces.borrow_mut(), self.lanes.driver());
-        let piece = driver.piece();
+        let piece = driver.device().piece();
         let issue = |pieces: &mut [Piece; 2], first: usize| -> Result<(), Fault> {
             let current = &mut pieces[first / piece % 2];
             let bytes = piece.min(from.bytes() - first);
@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn arrays_come_in_pieces_after_all_kernels_and_pinned_memory_is_counted() {
         let lanes = lanes(1);
-        let piece = lanes.driver().piece();
+        let piece = lanes.driver().device().piece();
         let staging = Staging::new(lanes.clone(), piece).unwrap();
         assert_eq!(lanes.pinned().load(Ordering::Relaxed), 2 * piece as u64);
         for bytes in [0, 4, piece, piece + 4, 5 * piece - 4] {

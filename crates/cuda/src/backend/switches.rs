@@ -1,6 +1,6 @@
 //! What a rank does at once or in another order than one by one, each to be switched on or off where it is measured.
 
-use crate::driver::{Driver, Fault};
+use crate::driver::{Facts, Fault};
 
 /// The variable that switches.
 const VARIABLE: &str = "QUADRILLE_DEVICE_SWITCHES";
@@ -33,7 +33,7 @@ impl Switches {
     }
 
     /// Refuses what a device does not have.
-    pub fn check(self, device: &dyn Driver) -> Result<(), Fault> {
+    pub fn check(self, device: &dyn Facts) -> Result<(), Fault> {
         self.suit(device.has_wgmma(), &device.name()?)
     }
 

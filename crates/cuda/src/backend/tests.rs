@@ -331,7 +331,7 @@ fn a_bias_is_added_apart_where_the_library_has_no_algorithm() {
     for (n, at_once) in [(4, true), (5, false)] {
         let shape = ProductShape { stored: Transpose::Nn, m: 2, n, k: 1 };
         let kind = ProductKind { shape, operands: Kind::F64, result: Kind::F64, bias: true };
-        assert_eq!(cuda.lanes.driver().adds_bias(kind).unwrap(), at_once);
+        assert_eq!(cuda.lanes.driver().device().adds_bias(kind).unwrap(), at_once);
         let row = || (0..n).map(|col| col as f64);
         let numbers = [vec![1.0, 2.0], row().collect(), row().map(|x| 10.0 + x * x).collect(), vec![0.0; 2 * n]];
         let memory = numbers.map(|numbers: Vec<f64>| {

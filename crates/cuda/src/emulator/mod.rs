@@ -4,6 +4,7 @@
 //! which stream's command is next. Nothing is done before the host waits. Memory is not a number before it is written
 //! and after it is freed. So what is missing, a barrier or an event, gives a wrong result.
 
+mod facts;
 mod graphs;
 mod machine;
 mod memory;
@@ -18,10 +19,7 @@ use std::ffi::CString;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::yield_now;
 
-use crate::driver::{
-    Address, Algorithm, Candidate, Driver, Event, Fault, Launch, Memory, Place, Product, ProductKind, Stream,
-};
-use crate::nccl::Functions;
+use crate::driver::{Address, Driver, Event, Facts, Fault, Launch, Place, Product, ProductKind, Stream};
 use crate::sources::entry_point;
 use graphs::Kept;
 pub use graphs::{GraphTally, GraphTrouble};
@@ -32,9 +30,6 @@ use streams::{Command, Streams};
 
 /// The name by which faults of the emulated device are told.
 const LIBRARY: &str = "emulated device";
-
-/// Small, so that most arrays take several.
-const PIECE: usize = 512;
 
 fn fault(text: impl Into<String>) -> Fault {
     Fault { library: LIBRARY, code: -1, text: text.into() }
@@ -195,6 +190,10 @@ impl Emulator {
 }
 
 impl Driver for Emulator {
+    fn device(&self) -> &dyn Facts {
+        self
+    }
+
     fn allocate(&self, bytes: usize) -> Result<Address, Fault> {
         let at = self.asked("memory taken")?.memory.allocate(bytes)?;
         self.slot.own(at, bytes);
@@ -212,50 +211,8 @@ impl Driver for Emulator {
         self.state().memory.guard(at, bytes);
     }
 
-    fn name(&self) -> Result<String, Fault> {
-        Ok(LIBRARY.to_owned())
-    }
-
-    fn has_wgmma(&self) -> bool {
-        true
-    }
-
-    fn identity(&self) -> Result<[u64; 2], Fault> {
-        Ok([0, self.slot.number() as u64])
-    }
-
-    fn enter(&self) -> Result<(), Fault> {
-        nccl::enter(self.state.clone());
-        Ok(())
-    }
-
-    fn collectives(&self) -> Result<&'static Functions, Fault> {
-        Ok(&nccl::FUNCTIONS)
-    }
-
     fn reaches(&self, at: Address) -> Result<bool, Fault> {
         Ok(self.slot.reaches(at))
-    }
-
-    fn library(&self) -> Result<String, Fault> {
-        Ok(format!("{LIBRARY} {}", env!("CARGO_PKG_VERSION")))
-    }
-
-    fn candidates(&self, of: ProductKind) -> Result<Vec<Candidate>, Fault> {
-        Ok(product::candidates(of.shape))
-    }
-
-    fn workspace_of(&self, algorithm: Algorithm, of: ProductKind) -> Result<usize, Fault> {
-        let offered = product::candidates(of.shape).into_iter().find(|candidate| candidate.algorithm == algorithm);
-        offered.map(|candidate| candidate.workspace).ok_or_else(|| fault("there is no such algorithm"))
-    }
-
-    fn adds_bias(&self, of: ProductKind) -> Result<bool, Fault> {
-        Ok(product::adds_bias(of.shape))
-    }
-
-    fn memory(&self) -> Result<Memory, Fault> {
-        Ok(Memory { used: self.state().memory.used(), total: memory::TOTAL })
     }
 
     fn stream(&self, _urgent: bool) -> Result<Stream, Fault> {
@@ -309,10 +266,6 @@ impl Driver for Emulator {
         state.graphs.refuse_on(stream, "a stream waited for")?;
         state.memory.check()?;
         state.pinned.check()
-    }
-
-    fn piece(&self) -> usize {
-        PIECE
     }
 
     fn pin(&self, bytes: usize) -> Result<*mut u8, Fault> {

@@ -5,6 +5,7 @@
 
 mod cache;
 mod compile;
+mod facts;
 mod graphs;
 pub(crate) mod libraries;
 mod modules;
@@ -19,18 +20,13 @@ use cudarc::driver::result::{DriverError, ctx, device, event, primary_ctx, strea
 use cudarc::driver::{result, sys};
 
 use crate::array::Format;
-use crate::driver::{
-    Address, Algorithm, Candidate, Driver, Event, Fault, Launch, Memory, Place, Product, ProductKind, Stream, THREADS,
-};
-use crate::nccl;
+use crate::driver::{Address, Driver, Event, Facts, Fault, Launch, Place, Product, Stream, THREADS};
 use crate::sources::entry_point;
 pub use compile::{Compiled, compile};
 use libraries::DRIVER;
 use packed::Packed;
 use products::{Products, WORKSPACE};
 
-/// Bytes of a piece by which numbers come to the host: enough for the full speed of a bus.
-const PIECE: usize = 4 << 20;
 /// Bytes that a block may share without being allowed to.
 const UNASKED_SHARED: u32 = 48 << 10;
 
@@ -144,6 +140,10 @@ fn mark(of: Event) -> sys::CUevent {
 }
 
 impl Driver for Gpu {
+    fn device(&self) -> &dyn Facts {
+        self
+    }
+
     fn allocate(&self, bytes: usize) -> Result<Address, Fault> {
         self.enter()?;
         // SAFETY: whoever gets the address writes before reading. The driver refuses nothing at all.
@@ -157,62 +157,8 @@ impl Driver for Gpu {
         unsafe { result::free_sync(at.0) }.asked(&format!("freeing {:#x}", at.0))
     }
 
-    fn workspace(&self) -> usize {
-        WORKSPACE
-    }
-
-    fn name(&self) -> Result<String, Fault> {
-        device::get_name(self.device).asked("asking for its name")
-    }
-
-    fn has_wgmma(&self) -> bool {
-        self.architecture == "sm_90"
-    }
-
-    fn identity(&self) -> Result<[u64; 2], Fault> {
-        let id = device::get_uuid(self.device).asked("asking for its identity")?;
-        let bytes = id.bytes.map(|byte| byte.to_ne_bytes()[0]);
-        Ok([0, 8].map(|start| u64::from_le_bytes(bytes[start..start + 8].try_into().expect("they are 8"))))
-    }
-
-    fn enter(&self) -> Result<(), Fault> {
-        self.enter()
-    }
-
-    fn collectives(&self) -> Result<&'static nccl::Functions, Fault> {
-        nccl::open()
-    }
-
     fn reaches(&self, at: Address) -> Result<bool, Fault> {
         self.reaches_memory(at)
-    }
-
-    fn library(&self) -> Result<String, Fault> {
-        let mut driver = 0;
-        // SAFETY: the number is written.
-        unsafe { sys::cuDriverGetVersion(&mut driver) }.result().asked("asking for its version")?;
-        Ok(format!("{}, CUDA {}.{}, cuBLASLt {}", self.name()?, driver / 1000, driver % 1000 / 10, Products::version()))
-    }
-
-    fn candidates(&self, of: ProductKind) -> Result<Vec<Candidate>, Fault> {
-        self.enter()?;
-        self.products.candidates(of)
-    }
-
-    fn adds_bias(&self, of: ProductKind) -> Result<bool, Fault> {
-        self.enter()?;
-        self.products.adds_bias(of)
-    }
-
-    fn workspace_of(&self, algorithm: Algorithm, of: ProductKind) -> Result<usize, Fault> {
-        self.enter()?;
-        self.products.workspace_of(algorithm, of)
-    }
-
-    fn memory(&self) -> Result<Memory, Fault> {
-        self.enter()?;
-        let (free, total) = result::mem_get_info().asked("asking for its memory")?;
-        Ok(Memory { used: total - free, total })
     }
 
     fn stream(&self, urgent: bool) -> Result<Stream, Fault> {
@@ -280,10 +226,6 @@ impl Driver for Gpu {
         self.enter()?;
         // SAFETY: as above.
         unsafe { stream::synchronize(handle(stream)) }.asked("at or before the end of a stream")
-    }
-
-    fn piece(&self) -> usize {
-        PIECE
     }
 
     fn pin(&self, bytes: usize) -> Result<*mut u8, Fault> {

@@ -144,7 +144,7 @@ impl Products {
         Ok(algorithm)
     }
 
-    /// See [`Driver::adds_bias`](crate::Driver::adds_bias).
+    /// See [`Facts::adds_bias`](crate::Facts::adds_bias).
     pub fn adds_bias(&self, kind: ProductKind) -> Result<bool, Fault> {
         let key = Key::of(ProductKind { bias: true, ..kind });
         let algorithm = Described::new(key).and_then(|described| self.algorithm(key, &described));
@@ -158,7 +158,7 @@ impl Products {
         unsafe { sys::cublasLtGetVersion() }
     }
 
-    /// See [`Driver::candidates`](crate::Driver::candidates).
+    /// See [`Facts::candidates`](crate::Facts::candidates).
     pub fn candidates(&self, kind: ProductKind) -> Result<Vec<Candidate>, Fault> {
         let key = Key::of(kind);
         let of = |error| fault(error, &format!("looking for algorithms of {key:?}"));
@@ -178,7 +178,7 @@ impl Products {
         Ok(usable(&found[..(count.max(0) as usize).min(CANDIDATES)]))
     }
 
-    /// See [`Driver::workspace_of`](crate::Driver::workspace_of).
+    /// See [`Facts::workspace_of`](crate::Facts::workspace_of).
     pub fn workspace_of(&self, algorithm: Algorithm, kind: ProductKind) -> Result<usize, Fault> {
         let key = Key::of(kind);
         let of = |error| fault(error, &format!("checking an algorithm of {key:?}"));

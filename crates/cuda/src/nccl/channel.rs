@@ -146,7 +146,7 @@ impl Carried {
             // An error has aborted the job, and the parcel was dropped.
             let _ = job.catch(rank, || self.carry(errand));
         }
-        let good = self.job.check().is_ok() && self.driver.enter().is_ok();
+        let good = self.job.check().is_ok() && self.driver.device().enter().is_ok();
         if let Some(communicator) = self.communicator.take().filter(|_| good) {
             communicator.close();
         }

@@ -30,9 +30,9 @@ pub fn found(
     tag: u32,
 ) -> Result<Communicator, Aborted> {
     let told = |fault: Fault| job.abort_carried(&at, fault.to_string());
-    let functions = driver.collectives().map_err(told)?;
+    let functions = driver.device().collectives().map_err(told)?;
     let own = members.iter().position(|member| *member == at.group.index()).expect("the caller is a member");
-    let identity = driver.identity().map_err(told)?;
+    let identity = driver.device().identity().map_err(told)?;
     let answer = if own == 0 {
         first(job, at, identity, members, tag, || Communicator::id(functions).map_err(told))?
     } else {
@@ -45,7 +45,7 @@ pub fn found(
     }
     let mut bytes = [0; 8 * ID];
     bytes.chunks_exact_mut(8).zip(id).for_each(|(bytes, word)| bytes.copy_from_slice(&word.to_le_bytes()));
-    driver.enter().map_err(told)?;
+    driver.device().enter().map_err(told)?;
     let communicator = Communicator::begin(functions, members.len(), UniqueId(bytes), own).map_err(told)?;
     job.watch(at, &mut || communicator.is_ready().map_err(|fault| fault.to_string()))?;
     Ok(communicator)

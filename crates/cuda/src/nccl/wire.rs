@@ -90,7 +90,7 @@ pub(super) fn perform(
     call: impl FnOnce(&Functions, Handle) -> Result<(), Code>,
 ) -> Result<(), Aborted> {
     job.check()?; // after an abort there is no communicator
-    let begun = driver.enter().and_then(|()| driver.event());
+    let begun = driver.device().enter().and_then(|()| driver.event());
     let done = begun.map_err(|fault| job.abort_carried(&at, fault.to_string()))?;
     let outcome = communicator.call(at.call.operation.name(), call);
     let outcome = outcome.map_err(|fault| job.abort_carried(&at, fault.to_string())).and_then(|()| {
@@ -249,7 +249,7 @@ impl Drop for Wire {
         // Of a job that failed others may never come to the end.
         let failed = self.job.get().and_then(Weak::upgrade).is_none_or(|job| job.check().is_err());
         let groups = std::mem::take(self.groups.get_mut().unwrap_or_else(PoisonError::into_inner));
-        let entered = self.driver.enter().is_ok();
+        let entered = self.driver.device().enter().is_ok();
         for mut communicator in groups.into_values() {
             if failed || !entered { communicator.abort() } else { communicator.close() }
         }

@@ -87,7 +87,7 @@ impl Case {
 
     #[track_caller]
     fn check(&self, wgmma: bool) {
-        if wgmma && !Device::new(1).driver.has_wgmma() {
+        if wgmma && !Device::new(1).driver.device().has_wgmma() {
             return eprintln!("skipped: the device has no tensor cores by warpgroups");
         }
         let (expected, got) = (self.by_processor(), in_every_seed(|device| self.by(device, wgmma)));

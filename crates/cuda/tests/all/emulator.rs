@@ -168,9 +168,9 @@ fn memory_is_no_number_before_it_is_written_and_after_it_is_freed() {
     // SAFETY: it is refused.
     let fault = unsafe { device.driver.free(x.at) }.unwrap_err();
     assert!(fault.text.contains("was not allocated"), "{fault}");
-    let used = device.driver.memory().unwrap().used;
+    let used = device.driver.device().memory().unwrap().used;
     device.poison::<f32>(5);
-    assert_eq!(device.driver.memory().unwrap().used, used + 20);
+    assert_eq!(device.driver.device().memory().unwrap().used, used + 20);
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn whole(name: u64, len: usize) -> Vec<bf16> {
 
 /// Of so many columns, which lie by rows or by columns; by rows the left operand comes in registers.
 fn check(kernel: &'static str, columns: usize, by_rows: bool) {
-    if !Device::new(1).driver.has_wgmma() {
+    if !Device::new(1).driver.device().has_wgmma() {
         return eprintln!("skipped: the device has no tensor cores by warpgroups");
     }
     let (a, b) = (whole(1, ROWS * DEPTH), whole(2, DEPTH * columns));

@@ -6,10 +6,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use quadrille_cuda::nccl::Functions;
 use quadrille_cuda::{
-    Address, Algorithm, Candidate, Driver, Emulator, Event, Fault, Graph, Graphs, Launch, Memory, Node, Place, Product,
-    ProductKind, Stream, emulate_by, keep_apart,
+    Address, Driver, Emulator, Event, Facts, Fault, Graph, Graphs, Launch, Node, Place, Product, Stream, emulate_by,
+    keep_apart,
 };
 
 /// The variable that says what is left out, in the tests of a process.
@@ -79,6 +78,10 @@ impl Careless {
 }
 
 impl Driver for Careless {
+    fn device(&self) -> &dyn Facts {
+        self.device.device()
+    }
+
     fn allocate(&self, bytes: usize) -> Result<Address, Fault> {
         let at = self.device.allocate(bytes)?;
         self.sizes.lock().unwrap().insert(at, bytes);
@@ -97,52 +100,8 @@ impl Driver for Careless {
         self.device.guard(at, bytes);
     }
 
-    fn workspace(&self) -> usize {
-        self.device.workspace()
-    }
-
-    fn name(&self) -> Result<String, Fault> {
-        self.device.name()
-    }
-
-    fn has_wgmma(&self) -> bool {
-        self.device.has_wgmma()
-    }
-
     fn reaches(&self, at: Address) -> Result<bool, Fault> {
         if self.leaves_out == Part::Reach { Ok(true) } else { self.device.reaches(at) }
-    }
-
-    fn identity(&self) -> Result<[u64; 2], Fault> {
-        self.device.identity()
-    }
-
-    fn enter(&self) -> Result<(), Fault> {
-        self.device.enter()
-    }
-
-    fn collectives(&self) -> Result<&'static Functions, Fault> {
-        self.device.collectives()
-    }
-
-    fn library(&self) -> Result<String, Fault> {
-        self.device.library()
-    }
-
-    fn candidates(&self, of: ProductKind) -> Result<Vec<Candidate>, Fault> {
-        self.device.candidates(of)
-    }
-
-    fn workspace_of(&self, algorithm: Algorithm, of: ProductKind) -> Result<usize, Fault> {
-        self.device.workspace_of(algorithm, of)
-    }
-
-    fn adds_bias(&self, of: ProductKind) -> Result<bool, Fault> {
-        self.device.adds_bias(of)
-    }
-
-    fn memory(&self) -> Result<Memory, Fault> {
-        self.device.memory()
     }
 
     fn stream(&self, urgent: bool) -> Result<Stream, Fault> {
@@ -177,10 +136,6 @@ impl Driver for Careless {
 
     fn await_event(&self, event: Event) -> Result<(), Fault> {
         if self.leaves_out == Part::Pinned { Ok(()) } else { self.device.await_event(event) }
-    }
-
-    fn piece(&self) -> usize {
-        self.device.piece()
     }
 
     fn pin(&self, bytes: usize) -> Result<*mut u8, Fault> {
