@@ -7,8 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{NormedOver, QueryKeyNorm, SpecError};
 
-/// The choice called `name`, or an error that lists all of them.
-pub(crate) fn by_name<T: Copy>(what: &'static str, name: &str, known: &[(&str, T)]) -> Result<T, SpecError> {
+/// The choice called `name`.
+///
+/// # Errors
+/// There is none of that name; lists all of them.
+pub fn by_name<T: Copy>(what: &'static str, name: &str, known: &[(&str, T)]) -> Result<T, SpecError> {
     known.iter().find(|(known, _)| *known == name).map(|(_, choice)| *choice).ok_or_else(|| SpecError::Unknown {
         what,
         name: name.to_owned(),
@@ -16,7 +19,8 @@ pub(crate) fn by_name<T: Copy>(what: &'static str, name: &str, known: &[(&str, T
     })
 }
 
-/// Reads and prints the choices of a type by their names.
+/// Reads and prints the choices of a type by their names: `named!(Norm, "norm", { "layer" => Layer, "rms" => Rms })`.
+#[macro_export]
 macro_rules! named {
     ($type:ident, $what:literal, { $($name:literal => $choice:ident),+ $(,)? }) => {
         impl $type {
@@ -24,19 +28,19 @@ macro_rules! named {
             pub const ALL: [(&'static str, Self); [$($name),+].len()] = [$(($name, Self::$choice)),+];
         }
 
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl ::std::fmt::Display for $type {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
                 f.write_str(match self {
                     $(Self::$choice => $name),+
                 })
             }
         }
 
-        impl FromStr for $type {
-            type Err = SpecError;
+        impl ::std::str::FromStr for $type {
+            type Err = $crate::SpecError;
 
-            fn from_str(text: &str) -> Result<Self, SpecError> {
-                by_name($what, text, &Self::ALL)
+            fn from_str(text: &str) -> ::std::result::Result<Self, $crate::SpecError> {
+                $crate::by_name($what, text, &Self::ALL)
             }
         }
     };

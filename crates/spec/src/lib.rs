@@ -82,7 +82,7 @@ pub use block_list::Blocks;
 pub use calibration::{Calibration, MeasuredCollective, MeasuredOperation, RateUnit};
 pub use choices::{
     Activation, Activations, BalanceScope, Dispatch, DropOrder, ElementType, KeepWeights, Linear, Norm, NormPlace,
-    Offload, Positions, QkNorm, RealType, Recompute, ResidualOrder, RotaryRule, RouterScores, Schedule, Zero,
+    Offload, Positions, QkNorm, RealType, Recompute, ResidualOrder, RotaryRule, RouterScores, Schedule, Zero, by_name,
 };
 pub use classic::Classic;
 pub use cluster::{Cluster, GroupBandwidth, Network, Tier};

@@ -5,10 +5,7 @@
 //! which is not priced: of a parameter six bytes, beside some thirty of its update. Nor are the narrow copies of weights counted
 //! that a framework keeps beside them, if it does: with parameters stored in 8 bits alone there are none.
 
-use std::fmt;
-use std::str::FromStr;
-
-use quadrille_spec::{Peaks, SpecError};
+use quadrille_spec::{Peaks, named};
 
 /// What operands of products are cast to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -24,11 +21,14 @@ pub enum NarrowFormat {
     Nvfp4,
 }
 
-impl NarrowFormat {
-    /// All of them, by name.
-    pub const ALL: [(&'static str, Self); 4] =
-        [("fp8", Self::Fp8), ("fp8-block", Self::Fp8Block), ("mxfp8", Self::Mxfp8), ("nvfp4", Self::Nvfp4)];
+named!(NarrowFormat, "format of products", {
+    "fp8" => Fp8,
+    "fp8-block" => Fp8Block,
+    "mxfp8" => Mxfp8,
+    "nvfp4" => Nvfp4,
+});
 
+impl NarrowFormat {
     /// Bytes of an operand's element, with its share of the scales.
     pub(super) fn operand_bytes(self) -> f64 {
         match self {
@@ -66,14 +66,6 @@ impl NarrowFormat {
     }
 }
 
-impl FromStr for NarrowFormat {
-    type Err = SpecError;
-
-    fn from_str(name: &str) -> Result<Self, SpecError> {
-        named("format of products", &Self::ALL, name)
-    }
-}
-
 /// What both moments of an optimizer are stored in, its master copy being f32 (Megatron-Core's precision-aware optimizer).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moments {
@@ -85,10 +77,9 @@ pub enum Moments {
     Fp8,
 }
 
-impl Moments {
-    /// All of them, by name.
-    pub const ALL: [(&'static str, Self); 3] = [("f32", Self::F32), ("bf16", Self::Bf16), ("fp8", Self::Fp8)];
+named!(Moments, "type of moments", { "f32" => F32, "bf16" => Bf16, "fp8" => Fp8 });
 
+impl Moments {
     /// Bytes of both.
     pub fn bytes(self) -> u64 {
         match self {
@@ -96,34 +87,5 @@ impl Moments {
             Self::Bf16 => 4,
             Self::Fp8 => 2,
         }
-    }
-}
-
-impl FromStr for Moments {
-    type Err = SpecError;
-
-    fn from_str(name: &str) -> Result<Self, SpecError> {
-        named("type of moments", &Self::ALL, name)
-    }
-}
-
-fn named<T: Copy>(what: &'static str, known: &[(&str, T)], name: &str) -> Result<T, SpecError> {
-    let found = known.iter().find(|(known, _)| *known == name);
-    found.map(|(_, found)| *found).ok_or_else(|| SpecError::Unknown {
-        what,
-        name: name.to_owned(),
-        known: known.iter().map(|(name, _)| (*name).to_owned()).collect(),
-    })
-}
-
-impl fmt::Display for NarrowFormat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(Self::ALL.iter().find(|(_, format)| format == self).map_or("", |(name, _)| name))
-    }
-}
-
-impl fmt::Display for Moments {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(Self::ALL.iter().find(|(_, moments)| moments == self).map_or("", |(name, _)| name))
     }
 }
