@@ -27,6 +27,7 @@
 
 mod agreement;
 mod algorithms;
+mod allocate;
 mod backend;
 mod borrow;
 mod carried;
@@ -56,6 +57,7 @@ mod queues;
 mod random_batch;
 mod rank;
 mod rank_run;
+mod readings;
 mod records;
 mod routed;
 mod rows;

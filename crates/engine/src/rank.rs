@@ -7,19 +7,12 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use quadrille_comm::{Group, Label, Ledger as Counted, LedgerKey, Pending, RankContext};
-use quadrille_spec::{
-    Attention, AxesLedger, Axis, AxisSet, Coordinate, ElementType, FlopsLedger, HOST, MemoryClass, RankLedger,
-};
+use quadrille_comm::{Group, Label, Ledger as Counted, Pending, RankContext};
+use quadrille_spec::{AxesLedger, AxisSet, Coordinate, FlopsLedger};
 use quadrille_step::schedule::Action;
-use quadrille_step::{
-    BlockKind, Layer, Loads, Parameter, ParameterId, Practice, Purpose, StageProgram, StepProgram, StorageId, ValueId,
-    Verdict, declared_axes, empty_axes,
-};
-use quadrille_tensor::{ContextPart, Element};
+use quadrille_step::{Layer, Loads, ParameterId, StageProgram, StepProgram, StorageId, ValueId, Verdict};
 use serde::{Deserialize, Serialize};
 
-use crate::backend::View;
 use crate::divergence::Scan;
 use crate::execute::Flight;
 use crate::fusion::Biased;
@@ -31,9 +24,7 @@ use crate::section::OperationSpan;
 use crate::slots::{Block, Slots};
 use crate::streamed::Streamed;
 use crate::tier::State;
-use crate::{
-    Backend, BatchSource, Chosen, EngineError, Held, Hyper, InitialValues, MatmulChoices, Routed, Shard, Totals, ledger,
-};
+use crate::{Backend, BatchSource, Chosen, EngineError, Hyper, InitialValues, MatmulChoices, Routed, Shard, Totals};
 
 /// How long a pass lasts at least.
 pub type Pace<'a> = Box<dyn Fn(Action) -> Duration + Send + 'a>;
@@ -90,7 +81,7 @@ pub struct RankEngine<'a, B: Backend> {
     pub(crate) messages: BTreeMap<(StorageId, usize), Pending<Block<B>>>,
     pub(crate) matmuls: MatmulChoices,
     /// Angles of the positions of this rank's tokens, if attention turns by them.
-    angles: Vec<B::Angles>,
+    pub(crate) angles: Vec<B::Angles>,
     pub(crate) hyper: Hyper,
     pub(crate) seed: u64,
     pub(crate) step: u64,
@@ -129,7 +120,7 @@ pub struct RankEngine<'a, B: Backend> {
     /// Gradients whose squares are still to be summed, in their order, with the elements of each that count.
     pub(crate) squares: Vec<(ValueId, Vec<Range<usize>>)>,
     /// A ledger of transfers with every key that the program can use.
-    empty_axes: AxesLedger,
+    pub(crate) empty_axes: AxesLedger,
     pub(crate) flops: FlopsLedger,
     /// Elements swept over by element-wise operations.
     pub(crate) elements: BTreeMap<Cow<'static, str>, u64>,
@@ -199,111 +190,6 @@ impl<'a, B: Backend> RankEngine<'a, B> {
         Ok(())
     }
 
-    /// Allocates everything but the storages `lent`, which another engine has; offloaded states in a `folder`, if there is one.
-    pub(crate) fn allocate(
-        program: &'a StepProgram,
-        context: &'a RankContext,
-        backend: Rc<B>,
-        hyper: Hyper,
-        seed: u64,
-        lent: &[StorageId],
-        folder: Option<&Path>,
-    ) -> Result<Self, EngineError> {
-        let own = Practice::of(&program.layout).formats;
-        let is_exact =
-            |practice: &Practice| !practice.pads_shards && practice.sparsity.is_none() && practice.imbalance == 1.0;
-        let runs = |practice: &Practice| is_exact(practice) && practice.formats.run_as(&own);
-        if !program.stages.iter().all(|stage| runs(&stage.practice)) || !stores_as::<B>(program.layout.dtype) {
-            return Err(EngineError::Formats { dtype: program.layout.dtype });
-        }
-        let grid = &program.layout.grid;
-        let (rank, place) = (context.rank(), grid.coordinate(context.rank()));
-        let (whole, program) = (program, program.of_rank(rank));
-        context.enter(Label::new("step"), "allocate")?;
-        let mut groups = BTreeMap::new();
-        for axes in declared_axes(program) {
-            groups.insert(axes, context.group(&axes.key(), &grid.group(rank, axes))?);
-        }
-        let stages = grid.group(rank, Axis::Pipe.only());
-        let (first, last) = (stages[0], stages[stages.len() - 1]);
-        let pipe_ends = match first != last && (rank == first || rank == last) {
-            true => Some(context.group(&Axis::Pipe.only().key(), &[first, last])?),
-            false => None,
-        };
-        let mut key_copies = BTreeMap::new();
-        for block in program.model.blocks.kinds() {
-            let copies = program.layout.kv_copies(&block.attention);
-            if copies > 1 && !key_copies.contains_key(&copies) {
-                let along_x = grid.group(rank, Axis::X.only());
-                let ranks = along_x.chunks_exact(copies).nth(place.on(Axis::X) / copies).unwrap_or_default();
-                key_copies.insert(copies, context.group(&Axis::X.only().key(), ranks)?);
-            }
-        }
-        let mut slots = Slots::new(backend.clone(), program, lent)?;
-        let streamed = program.offloads().then(|| Streamed::new(&*backend, program, folder, rank)).transpose()?;
-        if let Some(streamed) = &streamed {
-            slots.count_state(MemoryClass::Optimizer, streamed.device_bytes());
-            slots.count_host(streamed.host_bytes());
-        }
-        let parameters = program.parameters.iter().enumerate().filter(|_| program.trains() && streamed.is_none());
-        let trained = parameters.filter(|(_, parameter)| parameter.is_trained());
-        let sizes = trained.clone().flat_map(|(_, parameter)| OptimizerStates::<B>::sizes(program, parameter));
-        backend.reserve(&sizes.collect::<Vec<_>>())?;
-        let states = trained
-            .map(|(index, parameter)| Ok((ParameterId(index), OptimizerStates::new(&*backend, program, parameter)?)));
-        let states = states.collect::<Result<BTreeMap<_, _>, EngineError>>()?;
-        slots.count_state(MemoryClass::Optimizer, states.values().map(OptimizerStates::bytes).sum());
-
-        slots.count_state(MemoryClass::Optimizer, program.index_bytes());
-        let kept = program.parameters.iter().map(|_| None).collect();
-        let angles = angles(&*backend, program, place)?;
-        Ok(Self {
-            whole,
-            program,
-            context,
-            backend,
-            place,
-            slots,
-            states,
-            streamed,
-            kept,
-            groups,
-            pipe_ends,
-            key_copies,
-            flights: BTreeMap::new(),
-            messages: BTreeMap::new(),
-            matmuls: MatmulChoices::default(),
-            angles,
-            hyper,
-            seed,
-            step: 0,
-            microbatch: 0,
-            samples_of: None,
-            staged: OwnSamples::default(),
-            samples: B::Samples::default(),
-            sequences: program.layout.global_batch,
-            pass: PassPositions::default(),
-            set_aside: Counted::new(),
-            totals: Totals::default(),
-            verdict: Verdict::default(),
-            loss_scale: 1.0,
-            loss_limit: f64::INFINITY,
-            loads: Loads::new(),
-            chosen: Vec::new(),
-            layer: Layer::Step,
-            choices: None,
-            scan: None,
-            biased: Biased::default(),
-            squares: Vec::new(),
-            empty_axes: empty_axes(program),
-            flops: FlopsLedger::default(),
-            elements: BTreeMap::new(),
-            breakdown: BTreeMap::new(),
-            spans: None,
-            pace: None,
-        })
-    }
-
     /// Runs one optimizer step: every microbatch forward and backward, then reduction and update.
     ///
     /// # Errors
@@ -366,127 +252,6 @@ impl<'a, B: Backend> RankEngine<'a, B> {
     pub(crate) fn take_spans(&mut self) -> Vec<OperationSpan> {
         self.spans.as_mut().map(std::mem::take).unwrap_or_default()
     }
-
-    /// The ledger counted since the last call; memory peaks are those of the whole run.
-    pub fn take_ledger(&mut self) -> RankLedger {
-        let mut transfers = std::mem::take(&mut self.set_aside);
-        for (key, transfer) in self.context.take_ledger() {
-            *transfers.entry(key).or_default() += transfer;
-        }
-        for (collective, transfer) in self.streamed.iter_mut().flat_map(Streamed::take_moved) {
-            let key = LedgerKey { group: HOST.into(), layer: label(Layer::Step), collective };
-            *transfers.entry(key).or_default() += transfer;
-        }
-        let memory = self.slots.memory().clone();
-        ledger::counted(
-            self.program,
-            &self.empty_axes,
-            self.context.rank(),
-            &transfers,
-            self.flops,
-            self.elements.clone(),
-            memory,
-        )
-    }
-
-    /// Seconds per operation kind since the last call; `wait` is communication that computation did not hide.
-    pub fn take_breakdown(&mut self) -> BTreeMap<&'static str, f64> {
-        std::mem::take(&mut self.breakdown)
-    }
-
-    /// How often each expert was chosen in the last step by the tokens of all ranks, one block's behind those of the one before.
-    pub fn loads_of_step(&self) -> &[u64] {
-        &self.chosen
-    }
-
-    /// This rank's shards of its stage's parameters in f64, in the program's order.
-    ///
-    /// # Errors
-    /// The job was stopped.
-    pub fn weights(&mut self) -> Result<Vec<Held>, EngineError> {
-        self.settle()?;
-        self.shards(|parameter| parameter.value)
-    }
-
-    /// This rank's shards of the master copies of its stage's parameters in f64, in the program's order: what the optimizer
-    /// updates of each. `None` of what is its own master.
-    ///
-    /// # Errors
-    /// The device's.
-    pub fn masters(&self) -> Result<Vec<Option<Held>>, EngineError> {
-        let master = |(index, parameter): (usize, &Parameter)| {
-            // One that serves to take an update back is the weight.
-            if self.program.master_bytes(parameter.updated) == 0 {
-                return Ok(None);
-            }
-            let shard = self.shard(ParameterId(index), parameter.updated)?;
-            let numbers = |master: &[B::Real]| in_f64(&master[..shard.elements()]);
-            let numbers = self.state(ParameterId(index), State::Master, numbers)?;
-            Ok(numbers.map(|numbers| Held { shard, numbers }))
-        };
-        self.program.parameters.iter().enumerate().map(master).collect()
-    }
-
-    /// This rank's shards of its stage's complete gradients, before clipping, in f64, in the program's order; of biases of routers
-    /// the loads that they follow.
-    ///
-    /// # Errors
-    /// A shard is in flight: never between steps.
-    pub fn gradients(&self) -> Result<Vec<Held>, EngineError> {
-        let mut shards = self.shards(|parameter| parameter.reduced)?;
-        let factor = self.update_rule().gradient_factor(self.totals);
-        let trained = shards.iter_mut().zip(&self.program.parameters).filter(|(_, of)| of.is_trained());
-        trained.flat_map(|(held, _)| &mut held.numbers).for_each(|element| *element *= factor);
-        Ok(shards)
-    }
-
-    fn shards(&self, which: impl Fn(&Parameter) -> ValueId) -> Result<Vec<Held>, EngineError> {
-        let held = |(index, parameter): (usize, &Parameter)| {
-            let (id, value) = (ParameterId(index), which(parameter));
-            let numbers = self.in_f64(self.read(value)?.part(0..self.program.valid_elements(value, self.place)))?;
-            let numbers = self.kept_part(id, value)?.map(|part| part.expanded(&numbers)).unwrap_or(numbers);
-            Ok(Held { shard: self.shard(id, value)?, numbers })
-        };
-        self.program.parameters.iter().enumerate().map(held).collect()
-    }
-
-    fn in_f64(&self, elements: B::View<'_>) -> Result<Vec<f64>, EngineError> {
-        self.backend.download(elements, in_f64)
-    }
-
-    /// The angles by which a block turns queries and keys.
-    pub(crate) fn angles(&self, block: BlockKind) -> &B::Angles {
-        &self.angles[block.0]
-    }
-}
-
-/// Wider, if they are not.
-fn in_f64<T: Element>(numbers: &[T]) -> Vec<f64> {
-    numbers.iter().map(|number| number.to_f64()).collect()
-}
-
-/// Whether the backend stores values in this type.
-fn stores_as<B: Backend>(dtype: ElementType) -> bool {
-    <B::Stored as quadrille_tensor::Stored>::NAME == dtype.to_string()
-}
-
-/// By kind of block, the angles of the tokens of a sequence that the rank at `place` has, of generation those of all
-/// positions in the cache; empty where queries and keys do not turn.
-fn angles<B: Backend>(backend: &B, program: &StageProgram, place: Coordinate) -> Result<Vec<B::Angles>, EngineError> {
-    let seq_len = program.layout.seq_len;
-    let part = ContextPart { part: place.on(Axis::Context), parts: program.grid().size(Axis::Context) };
-    let frequencies = |rotary: quadrille_spec::Rotary| rotary.frequencies().collect::<Vec<_>>();
-    let table = |attention: &Attention| match (attention.rotary, program.purpose) {
-        (None, _) => backend.angles(0, &[], 0..0),
-        (Some(rotary), Purpose::Generation(generation)) => {
-            backend.angles(attention.head_dim, &frequencies(rotary), 0..generation.capacity)
-        }
-        (Some(rotary), _) => {
-            let positions = (0..part.tokens(seq_len)).map(|token| part.position(token, seq_len));
-            backend.angles(attention.head_dim, &frequencies(rotary), positions)
-        }
-    };
-    program.model.blocks.kinds().iter().map(|block| table(&block.attention)).collect()
 }
 
 /// A layer's name for the communicator's reports.
