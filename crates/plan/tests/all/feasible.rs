@@ -3,7 +3,7 @@
 use quadrille_plan::native::{Bound, Nothing, Search, Setting};
 use quadrille_spec::Cluster;
 
-use crate::native::{cluster, found, model, search};
+use crate::problems::{cluster, found, model, search};
 
 fn why(search: &Search) -> Nothing {
     let found = found(search);

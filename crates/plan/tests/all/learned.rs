@@ -4,7 +4,7 @@ use quadrille_cost::native::Learned;
 use quadrille_plan::native::{Search, Setting};
 use quadrille_spec::Cluster;
 
-use crate::native::{by_both, cluster, found, model, search};
+use crate::problems::{by_both, cluster, found, model, search};
 
 /// Of other devices, sequences, memory and clusters, each after the ones before; then of another model.
 #[test]

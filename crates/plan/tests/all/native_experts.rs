@@ -3,7 +3,7 @@
 use quadrille_plan::native::{Bound, Search, Setting, Space};
 use quadrille_spec::{BalanceScope, Experts, FeedForward, Imbalance, Model, Router, RouterScores};
 
-use crate::native::{by_both, cluster, found, model, search};
+use crate::problems::{by_both, cluster, found, model, search};
 
 /// Every way to spread experts is tried in one search: it finds the best of what it finds where each is fixed.
 #[test]

@@ -2,7 +2,7 @@
 
 use quadrille_plan::native::{Bound, Search};
 
-use crate::native::{by_both, cluster, found, model, search};
+use crate::problems::{by_both, cluster, found, model, search};
 
 /// What is fixed of a vocabulary's padding all layouts have, bounds lose nothing, and it costs what it costs.
 #[test]

@@ -2,7 +2,7 @@
 
 use quadrille_plan::native::{Bound, Complexity, Found, Search};
 
-use crate::native::{by_both, cluster, found, model, search};
+use crate::problems::{by_both, cluster, found, model, search};
 
 /// The seconds of the fastest, the simplest's complexity and seconds, and the fastest's complexity.
 fn compared(search: &Search, found: &Found) -> (f64, (Complexity, f64), Complexity) {

@@ -7,7 +7,7 @@ use quadrille_cost::native::Framework;
 use quadrille_plan::native::{Answer, Bound, Question, Search, Wanted};
 use quadrille_spec::Cluster;
 
-use crate::native::{by_both, cluster, found, model, on_threads, search};
+use crate::problems::{by_both, cluster, found, model, on_threads, search};
 
 #[test]
 fn a_stopped_search_says_so_and_keeps_what_it_has() {

@@ -34,6 +34,8 @@ mod plan_files;
 mod plan_megatron;
 mod plan_native;
 mod plan_prices;
+mod plan_refusals;
+mod plan_written;
 mod prune;
 mod refusals;
 mod report;

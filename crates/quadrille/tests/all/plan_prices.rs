@@ -1,12 +1,12 @@
-//! Prices of layouts by `quadrille explain --price` and `plan`: one for a layout, by loads and types of numbers.
+//! Prices of layouts by `quadrille explain --price` and `plan`: one for a layout, by loads, and by types and places of numbers.
 
 use std::fs;
 
 use serde_json::Value;
 
 use crate::common::{json, run};
-use crate::plan_native::{CLUSTER, assert_close, line, number};
-use crate::refusals::refused;
+use crate::plan_native::{CLUSTER, assert_close, line, number, plans};
+use crate::refusals::{folder_with, refused, refused_in};
 
 #[test]
 fn a_priced_layout_says_whether_it_fits() {
@@ -123,4 +123,75 @@ fn numbers_may_have_other_types() {
     ] {
         refused(line, words);
     }
+}
+
+/// Gradients and states of pruned weights take no memory and no time.
+#[test]
+fn pruned_models_have_plans_of_their_own() {
+    let best = |more: &str| {
+        let document = json(&line(&format!("--framework quadrille --dtype bf16 --top 1 {more}")));
+        (
+            document["sparsity"].clone(),
+            number(&plans(&document)[0], "memory_bytes"),
+            number(&plans(&document)[0], "time_s"),
+        )
+    };
+    let fixed = "--fix x=1,y=1,z=1,context=1,pipe=1,zero=0,recompute=none,microbatch=1";
+    let (whole, pruned) = (best(fixed), best(&format!("{fixed} --sparsity 0.9")));
+    assert_eq!((whole.0, pruned.0.as_f64()), (Value::Null, Some(0.9)));
+    // Of 85 million weights in blocks a gradient in f32, a master and two moments, less the places of what is kept.
+    let saved = 84_934_656.0 * (16.0 - 0.1 * 20.0);
+    assert!((whole.1 - pruned.1 - saved).abs() < 0.03 * saved, "{} - {} is not {saved}", whole.1, pruned.1);
+    assert!(pruned.2 < whole.2);
+    let output = run(std::path::Path::new("."), &line("--framework quadrille --sparsity 0.9 --top 1"));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("0.9 of its blocks' matrices pruned"), "{text}");
+    refused(&line("--sparsity 0.9"), &["--sparsity 0.9", "megatron trains no pruned models", "--framework quadrille"]);
+    // No layout copies pruned keys: of two there are two ranks along x at most.
+    let keys = format!(
+        "{} --set kv_heads=2 --fix data=1,pipe=1,z=1,y=1,context=1",
+        line("--framework quadrille --sparsity 0.9")
+    );
+    refused(&keys.replace("--gpus 8", "--gpus 4"), &["x", "4 devices"]);
+    refused(
+        "explain --model gpt-tiny --set kv_heads=2 --grid x=4 --sparsity 0.9",
+        &["qkv.weight is pruned", "the 4 ranks along x would hold copies of its 2 heads of keys", "use x=2"],
+    );
+    let explain = "explain --model gpt-tiny --grid data=2 --ledger --rank 0";
+    let sent = |more: &str| {
+        let document = json(&format!("{explain} {more}"));
+        document["ranks"][0]["axes"]["data"]["all_reduce"]["payload_bytes"].as_u64().unwrap()
+    };
+    assert!(sent("--sparsity 0.9") < sent("") / 3);
+}
+
+/// States in the host's memory are no longer on the device, and their way there and back takes time.
+#[test]
+fn states_may_lie_in_the_hosts_memory() {
+    let cluster = fs::read_to_string(CLUSTER).unwrap().replace("[device]\n", "[device]\nhost_bandwidth = 2e10\n");
+    let folder = folder_with("cluster.toml", &cluster);
+    let best = |more: &str| {
+        let line = line(&format!(
+            "--framework quadrille --top 1 --fix data=8,zero=0,recompute=none,microbatch=1 {more} --json"
+        ));
+        let output = run(folder.path(), &line.replace(CLUSTER, "cluster.toml"));
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        plans(&document)[0].clone()
+    };
+    let (plain, offloaded) = (best(""), best("--offload host --bucket 1000000"));
+    assert_eq!((&offloaded["layout"]["offload"], &offloaded["layout"]["bucket"]), (&"host".into(), &1_000_000.into()));
+    // Two moments of 124 million parameters, less two buckets of them.
+    let states = 8.0 * 124_439_808.0;
+    let left = number(&plain, "memory_bytes") - number(&offloaded, "memory_bytes");
+    assert!((left - (states - 16e6)).abs() < 1e6, "{left} of {states}");
+    let copied = number(&offloaded, "time_s") - number(&plain, "time_s");
+    assert!(copied > 0.5 * 2.0 * states / 2e10, "{copied}");
+    refused(&line("--framework quadrille --offload host"), &["host_bandwidth"]);
+    refused(&line("--offload host"), &["--offload host", "megatron keeps", "--framework quadrille"]);
+    // States that the host has no room for are no reason to search for longer.
+    let small = cluster.replace("host_bandwidth = 2e10\n", "host_bandwidth = 2e10\nhost_memory = 1000000\n");
+    fs::write(folder.path().join("cluster.toml"), small).unwrap();
+    let line = line("--framework quadrille --offload host --fix data=8,zero=0").replace(CLUSTER, "cluster.toml");
+    refused_in(folder.path(), &line, &["8 devices", "host_memory", "offload = none"]);
 }
