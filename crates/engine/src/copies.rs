@@ -11,10 +11,10 @@ use quadrille_spec::{CollectiveKind, Transfer};
 use quadrille_step::BucketId;
 
 use crate::tier::{Place, Tier};
-use crate::{Backend, EngineError};
+use crate::{Backend, EngineError, RankMemory};
 
 /// Room on the device for the states of a bucket, by kind.
-pub(crate) type Room<B> = [<B as Backend>::Buffer; 3];
+pub(crate) type Room<B> = [<B as RankMemory>::Buffer; 3];
 
 /// What a thread that panicked has left is as good as any: the job ends.
 pub(crate) fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {

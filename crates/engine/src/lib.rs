@@ -78,8 +78,8 @@ mod weights;
 
 pub use algorithms::{Algorithms, ProductAlgorithm};
 pub use backend::{
-    AttentionMask, Backend, Cpu, ElementMask, Gamma, Kind, ParameterUpdate, Positions, Statistics, Totals, Update,
-    UpdateRule, View, ViewMut,
+    AttentionKernels, AttentionMask, Backend, Cpu, ElementMask, ExpertKernels, Gamma, Kind, LayerKernels,
+    ParameterUpdate, Positions, RankMemory, Statistics, Totals, Update, UpdateRule, View, ViewMut,
 };
 pub use choices::Chosen;
 pub use device::{Device, Processor, Yardstick};

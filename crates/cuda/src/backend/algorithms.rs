@@ -44,7 +44,7 @@ impl<S: Values + Number> Cuda<S>
 where
     S::Real: Number,
 {
-    /// See [`Backend::choose_algorithms`](quadrille_engine::Backend::choose_algorithms).
+    /// See [`LayerKernels::choose_algorithms`](quadrille_engine::LayerKernels::choose_algorithms).
     pub(super) fn choose(&self, products: &[(step::Product, ElementType)]) -> Result<Algorithms, EngineError> {
         let operands = match S::ELEMENT {
             Element::F64 => ElementType::F64,

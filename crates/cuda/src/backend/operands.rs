@@ -131,7 +131,7 @@ where
         Ok(queue.sum_squares_of_all(S::ELEMENT, table, runs.len(), blocks, total)?)
     }
 
-    /// See [`Backend::load_samples`](quadrille_engine::Backend::load_samples).
+    /// See [`RankMemory::load_samples`](quadrille_engine::RankMemory::load_samples).
     pub(super) fn take_samples(&self, from: &mut OwnSamples, to: &mut DeviceSamples) -> Done {
         let sent = to.load(from, &self.lanes)?;
         if self.switches.staging {

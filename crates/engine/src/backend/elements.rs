@@ -1,13 +1,15 @@
 //! Items for every type of elements.
 
-/// Writes an item for each of these types `S`, where `Real` is what it computes in: so kernels are compiled in this crate, not in
-/// each that names a backend.
+/// Writes an item for each type `S` that values are stored in: so kernels are compiled in this crate, not in each that names a
+/// backend.
 macro_rules! for_each_element {
-    ($($element:ty),*; $item:item) => {
+    (@ $($element:ty),*; $item:item) => {
         $(const _: () = {
             type S = $element;
-            type Real = <S as quadrille_tensor::Stored>::Real;
             $item
         };)*
+    };
+    ($item:item) => {
+        for_each_element!(@ f32, f64, half::bf16, half::f16; $item);
     };
 }

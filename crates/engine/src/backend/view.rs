@@ -5,9 +5,9 @@ use std::ops::Range;
 /// Which of a rank's two types elements have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// [`Backend::Stored`](super::Backend::Stored), that of weights and values.
+    /// [`RankMemory::Stored`](super::RankMemory::Stored), that of weights and values.
     Stored,
-    /// [`Backend::Real`](super::Backend::Real), that of sums, vectors, masters and moments.
+    /// [`RankMemory::Real`](super::RankMemory::Real), that of sums, vectors, masters and moments.
     Real,
 }
 

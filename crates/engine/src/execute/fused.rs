@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use quadrille_step::{Op, Operation, ParameterId, StorageId, kind};
 
 use super::Done;
-use crate::backend::{ParameterUpdate, View};
+use crate::backend::{ParameterUpdate, RankMemory, View};
 use crate::fusion::Pattern;
 use crate::optimizer::{OptimizerStates, StatesMut};
 use crate::slots::Block;
@@ -53,7 +53,7 @@ impl<B: Backend> RankEngine<'_, B> {
     ) -> Result<usize, EngineError> {
         let kind::NormBackward { of, input, sums, squares, gamma, gradient, output, .. } = *op;
         let add = [self.accumulates(of_sums.write), self.accumulates(op.write)];
-        type Written<'w, 'v, B> = &'w mut <B as Backend>::ViewMut<'v>;
+        type Written<'w, 'v, B> = &'w mut <B as RankMemory>::ViewMut<'v>;
         let norm = |rank: &Self,
                     out: Written<'_, '_, B>,
                     dgamma: Written<'_, '_, B>,
