@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::error::SpecError;
 use crate::{
     Activations, AxisOrder, AxisSet, Dispatch, ElementType, Grid, KeepWeights, Linear, Offload, Overlap, Recompute,
-    Schedule, Zero, choices,
+    Schedule, Zero, by_name,
 };
 
 /// A value of a field, as flags, files and documents have it.
@@ -97,7 +97,7 @@ impl Typed for bool {
     const KIND: Kind = Kind::Truth;
 
     fn parse(text: &str) -> Result<Self, SpecError> {
-        choices::by_name("truth", text, &[("true", true), ("false", false)])
+        by_name("truth", text, &[("true", true), ("false", false)])
     }
 
     fn value(&self) -> FieldValue {

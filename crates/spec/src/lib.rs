@@ -56,6 +56,7 @@ mod legal_grids;
 mod model;
 mod model_file;
 mod models;
+mod named;
 mod nearest_name;
 mod nodes;
 mod origins;
@@ -82,7 +83,7 @@ pub use block_list::Blocks;
 pub use calibration::{Calibration, MeasuredCollective, MeasuredOperation, RateUnit};
 pub use choices::{
     Activation, Activations, BalanceScope, Dispatch, DropOrder, ElementType, KeepWeights, Linear, Norm, NormPlace,
-    Offload, Positions, QkNorm, RealType, Recompute, ResidualOrder, RotaryRule, RouterScores, Schedule, Zero, by_name,
+    Offload, Positions, QkNorm, RealType, Recompute, ResidualOrder, RotaryRule, RouterScores, Schedule, Zero,
 };
 pub use classic::Classic;
 pub use cluster::{Cluster, GroupBandwidth, Network, Tier};
@@ -106,6 +107,7 @@ pub use ledger_difference::LedgerDifference;
 pub use legal_grids::LegalGrids;
 pub use model::Model;
 pub use model_file::{BlockTable, ModelFile};
+pub use named::by_name;
 pub use nodes::{Nodes, TwoLevel};
 pub use origins::{Origin, Origins};
 pub use overlap::Overlap;
