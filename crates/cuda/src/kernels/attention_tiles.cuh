@@ -150,6 +150,49 @@ DEVICE void load_positions(
     }
 }
 
+// Begin to copy a tile of queries of a head, and the gradients of what they gave: for a warp's products, and in panels.
+template <int ROWS, int D, class Index>
+DEVICE void load_queries(
+    bf16* queries, bf16* douts, const Attention& shape, const Saved& saved, const Index& sequence, const Index& head,
+    const QueryTile& tile) {
+    auto query = [&](int row) { return saved.qkv + query_at(shape, sequence, head, tile.first + row); };
+    auto dout = [&](int row) { return saved.dout + out_at(shape, sequence, head, tile.first + row); };
+    load_tile<ROWS, D>(queries, tile.count, (int)shape.d, query);
+    load_tile<ROWS, D>(douts, tile.count, (int)shape.v, dout);
+}
+template <int ROWS, int D>
+DEVICE void load_query_panels(
+    bf16* queries, bf16* douts, const Attention& shape, const Saved& saved, int sequence, int head, QueryTile tile) {
+    load_panels<ROWS, D>(
+        queries, saved.qkv + query_at(shape, sequence, head, tile.first), shape.kv_heads * group_cols(shape), 0, ROWS,
+        tile.count, (int)shape.d);
+    load_panels<ROWS, D>(
+        douts, saved.dout + out_at(shape, sequence, head, tile.first), shape.heads * shape.v, 0, ROWS, tile.count,
+        (int)shape.v);
+}
+// Begins to copy log_sum_exp of a tile of queries of a head, and behind them the row dots.
+template <int ROWS>
+DEVICE void copy_sums(
+    float* sums, const Attention& shape, const Saved& saved, i64 sequence, i64 head, QueryTile tile) {
+    int row = (int)threadIdx.x % ROWS;
+    if (threadIdx.x < 2 * ROWS) {
+        const R* from = threadIdx.x < ROWS ? saved.log_sum_exp : saved.dots;
+        bool there = row < tile.count;
+        from += row_at(shape, sequence, head, tile.first + (there ? row : 0));
+        copy_later<4>(sums + threadIdx.x, from, there);
+    }
+}
+// Of all tiles of so many queries those of which some see some of a block's keys, which begin at `first`: positions ascend
+// with tokens.
+template <int ROWS>
+DEVICE Span seeing_tiles(const Attention& shape, int tiles, int first) {
+    Span seeing = {0, tiles};
+    auto seen_by = [&](int number) { return some_see(shape, query_tile(shape, number, ROWS)); };
+    while (seeing.first < seeing.end && seen_by(seeing.first).end <= first) seeing.first++;
+    while (seeing.end > seeing.first && seen_by(seeing.end - 1).first >= first + OF_BLOCK) seeing.end--;
+    return seeing;
+}
+
 // A bit for each of a lane's 4 N elements: whether that of the index stays.
 template <int N, class Index>
 DEVICE u32 kept_bits(Draw draw, Index index) {

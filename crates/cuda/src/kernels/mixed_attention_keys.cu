@@ -13,24 +13,6 @@ constexpr int STAGE = 2 * QUERIES<D> * D + 4 * QUERIES<D>;
 template <int D>
 constexpr int MEMORY = 2 * OF_BLOCK * D + 2 * STAGE<D>;
 
-// Begins to copy a tile of queries of a head.
-template <int D>
-DEVICE void load_queries(
-    bf16* to, const Attention& shape, const Saved& saved, i64 sequence, i64 head, QueryTile tile) {
-    auto query = [&](int row) { return saved.qkv + query_at(shape, sequence, head, tile.first + row); };
-    auto dout = [&](int row) { return saved.dout + out_at(shape, sequence, head, tile.first + row); };
-    load_tile<QUERIES<D>, D>(to, tile.count, (int)shape.d, query);
-    load_tile<QUERIES<D>, D>(to + QUERIES<D> * D, tile.count, (int)shape.v, dout);
-    float* sums = (float*)(to + 2 * QUERIES<D> * D);
-    int row = (int)threadIdx.x % QUERIES<D>;
-    if (threadIdx.x < 2 * QUERIES<D>) {
-        const float* from = threadIdx.x < QUERIES<D> ? saved.log_sum_exp : saved.dots;
-        bool there = row < tile.count;
-        from += row_at(shape, sequence, head, tile.first + (there ? row : 0));
-        copy_later<4>(sums + threadIdx.x, from, there);
-    }
-}
-
 // The keys and values of dkv = what this part's queries contribute to their gradient.
 template <int D>
 DEVICE void backward_keys(
@@ -45,17 +27,15 @@ DEVICE void backward_keys(
         int first = (int)rest(unit, tiles) * OF_BLOCK, own = first + warp_row() + lane() / 4;
         i64 of_sequence = quotient(unit, tiles), group = rest(of_sequence, shape.kv_heads);
         i64 sequence = quotient(of_sequence, shape.kv_heads);
-        // Tiles of queries of which some see some of the keys: positions ascend with tokens.
-        Span seeing = {0, query_tiles};
+        Span seeing = seeing_tiles<QUERIES<D>>(shape, query_tiles, first);
         auto tile_at = [&](int number) { return query_tile(shape, number, QUERIES<D>); };
-        while (seeing.first < seeing.end && some_see(shape, tile_at(seeing.first)).end <= first) seeing.first++;
-        while (seeing.end > seeing.first && some_see(shape, tile_at(seeing.end - 1)).first >= first + OF_BLOCK)
-            seeing.end--;
         int of_head = seeing.end - seeing.first, turns = of_head * (int)shape.of_group;
         auto load = [&](int turn) {
             i64 head = group * shape.of_group + turn / of_head;
             QueryTile tile = tile_at(seeing.first + turn % of_head);
-            load_queries<D>(stages + turn % 2 * STAGE<D>, shape, saved, sequence, head, tile);
+            bf16 *queries = stages + turn % 2 * STAGE<D>, *douts = queries + QUERIES<D> * D;
+            load_queries<QUERIES<D>, D>(queries, douts, shape, saved, sequence, head, tile);
+            copy_sums<QUERIES<D>>((float*)(douts + QUERIES<D> * D), shape, saved, sequence, head, tile);
             commit_copies();
         };
         __syncthreads();

@@ -7,25 +7,6 @@ constexpr int QUERIES = 64;
 template <int D>
 constexpr int MEMORY = (2 * OF_BLOCK + 4 * QUERIES) * D + 8 * QUERIES;
 
-// Begins to copy a tile of queries of a head, and the gradients of what they gave; log_sum_exp and row dots.
-template <int D>
-DEVICE void load_queries(
-    bf16* to, float* sums, const Attention& shape, const Saved& saved, int sequence, int head, QueryTile tile) {
-    load_panels<QUERIES, D>(
-        to, saved.qkv + query_at(shape, sequence, head, tile.first), shape.kv_heads * group_cols(shape), 0, QUERIES,
-        tile.count, (int)shape.d);
-    load_panels<QUERIES, D>(
-        to + QUERIES * D, saved.dout + out_at(shape, sequence, head, tile.first), shape.heads * shape.v, 0, QUERIES,
-        tile.count, (int)shape.v);
-    int row = (int)threadIdx.x % QUERIES;
-    if (threadIdx.x < 2 * QUERIES) {
-        const float* from = threadIdx.x < QUERIES ? saved.log_sum_exp : saved.dots;
-        bool there = row < tile.count;
-        from += row_at(shape, sequence, head, tile.first + (there ? row : 0));
-        copy_later<4>(sums + threadIdx.x, from, there);
-    }
-}
-
 // The keys and values of dkv = what this part's queries contribute to their gradient.
 template <int D>
 DEVICE void backward_keys(
@@ -42,19 +23,18 @@ DEVICE void backward_keys(
         int first = (int)(unit % tiles) * OF_BLOCK, own = first + warp_row() + lane() / 4;
         u32 of_sequence = unit / tiles;
         int group = (int)(of_sequence % (u32)shape.kv_heads), sequence = (int)(of_sequence / (u32)shape.kv_heads);
-        // Tiles of queries of which some see some of the keys: positions ascend with tokens.
-        Span seeing = {0, query_tiles};
-        auto tile_at = [&](int number) { return query_tile(shape, number, QUERIES); };
-        while (seeing.first < seeing.end && some_see(shape, tile_at(seeing.first)).end <= first) seeing.first++;
-        while (seeing.end > seeing.first && some_see(shape, tile_at(seeing.end - 1)).first >= first + OF_BLOCK)
-            seeing.end--;
+        Span seeing = seeing_tiles<QUERIES>(shape, query_tiles, first);
         int of_head = seeing.end - seeing.first, turns = of_head * (int)shape.of_group;
         auto head_at = [&](int turn) { return group * (int)shape.of_group + (int)((u32)turn / (u32)of_head); };
-        auto tile_of = [&](int turn) { return tile_at(seeing.first + (int)((u32)turn % (u32)of_head)); };
+        auto tile_of = [&](int turn) {
+            return query_tile(shape, seeing.first + (int)((u32)turn % (u32)of_head), QUERIES);
+        };
         auto load = [&](int turn) {
-            load_queries<D>(
-                stages + turn % 2 * 2 * QUERIES * D, sums + turn % 2 * 2 * QUERIES, shape, saved, sequence,
-                head_at(turn), tile_of(turn));
+            bf16 *queries = stages + turn % 2 * 2 * QUERIES * D, *douts = queries + QUERIES * D;
+            int head = head_at(turn);
+            QueryTile tile = tile_of(turn);
+            load_query_panels<QUERIES, D>(queries, douts, shape, saved, sequence, head, tile);
+            copy_sums<QUERIES>(sums + turn % 2 * 2 * QUERIES, shape, saved, sequence, head, tile);
             commit_copies();
         };
         __syncthreads();

@@ -30,11 +30,8 @@ DEVICE void backward_queries(
             commit_copies();
         };
         // Queries first lie where keys and values will.
-        auto query = [&](int row) { return saved.qkv + query_at(shape, sequence, head, tile.first + row); };
-        auto dout = [&](int row) { return saved.dout + out_at(shape, sequence, head, tile.first + row); };
         __syncthreads();
-        load_tile<OF_BLOCK, D>(memory + STAGE, tile.count, (int)shape.d, query);
-        load_tile<OF_BLOCK, D>(douts, tile.count, (int)shape.v, dout);
+        load_queries<OF_BLOCK, D>(memory + STAGE, douts, shape, saved, sequence, head, tile);
         load(begin, 0);
         wait_for_copies<0>();
         __syncthreads();

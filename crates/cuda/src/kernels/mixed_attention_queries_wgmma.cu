@@ -33,12 +33,7 @@ DEVICE void backward_queries(
             commit_copies();
         };
         __syncthreads();
-        load_panels<OF_BLOCK, D>(
-            queries, saved.qkv + query_at(shape, sequence, head, tile.first), shape.kv_heads * group_cols(shape), 0,
-            OF_BLOCK, tile.count, (int)shape.d);
-        load_panels<OF_BLOCK, D>(
-            douts, saved.dout + out_at(shape, sequence, head, tile.first), shape.heads * shape.v, 0, OF_BLOCK,
-            tile.count, (int)shape.v);
+        load_query_panels<OF_BLOCK, D>(queries, douts, shape, saved, sequence, head, tile);
         load(begin, 0);
 
         float sums[D / 8][4] = {};
