@@ -1,10 +1,12 @@
 //! What a layout does, without running it: its program, its ledgers, its simulated step.
 
+use std::ops::Range;
+
 use quadrille_cost::native::Framework;
 use quadrille_cost::simulation::Simulation;
 use quadrille_run::layout_json;
 use quadrille_run::units::bytes;
-use quadrille_step::{Shown, StepError, StepProgram, predict, predict_rank, print_part};
+use quadrille_step::{Shown, StepError, StepProgram, predict_rank, print_part};
 use serde_json::{Map, Value, json};
 
 use crate::lesson::{Chosen, Lesson};
@@ -39,28 +41,37 @@ pub struct Explained<'a> {
 }
 
 impl Explained<'_> {
-    /// All of it, as `explain --json` prints it.
+    /// How many ranks' ledgers are told: each is a page of text, and a document of its own, so that of millions no memory has room.
+    pub fn told_ledgers(&self, is_document: bool) -> usize {
+        match self.ledgers || (is_document && !self.operations) {
+            true if self.rank.is_none() => self.program.layout.grid.ranks(),
+            told => usize::from(told),
+        }
+    }
+
+    /// All of it, as `explain --json` prints it; says of how many ranks of how many the ledgers are made.
     ///
     /// # Errors
     /// Another layout, for comparison, of which no program can be made.
-    pub fn document(&self) -> Result<Value, StepError> {
+    pub fn document(&self, progress: &mut dyn FnMut(usize, usize)) -> Result<Value, StepError> {
         let program = self.program;
         let mut document = self.head();
         if self.operations {
             document.insert("program".to_owned(), json!(print_part(program, &self.shown).lines().collect::<Vec<_>>()));
         }
         if self.ledgers || !self.operations {
-            let ranks = match self.rank {
-                Some(rank) => vec![predict_rank(program, rank)],
-                None => predict(program).ranks,
-            };
-            let crowds: Vec<Value> =
-                ranks.iter().filter_map(|rank| Some(crowds(program, rank.rank)?.document())).collect();
-            if !crowds.is_empty() {
-                document.insert("unequal_loads".to_owned(), json!(crowds));
+            let ranks = self.ranks();
+            let stages: Vec<usize> = ranks.clone().map(|rank| program.of_rank(rank).stage).collect();
+            let (mut ledgers, mut unequal) = (Vec::new(), Vec::new());
+            for rank in ranks.clone() {
+                ledgers.push(json!(predict_rank(program, rank)));
+                unequal.extend(crowds(program, rank).map(|crowds| crowds.document()));
+                progress(ledgers.len(), ranks.len());
             }
-            let stages: Vec<usize> = ranks.iter().map(|rank| program.of_rank(rank.rank).stage).collect();
-            document.insert("ranks".to_owned(), json!(ranks));
+            if !unequal.is_empty() {
+                document.insert("unequal_loads".to_owned(), json!(unequal));
+            }
+            document.insert("ranks".to_owned(), Value::Array(ledgers));
             document.insert("stages".to_owned(), json!(stages));
             if let Some(recomputation) = self.recomputation()? {
                 document.insert("recomputation".to_owned(), json!(recomputation));
@@ -85,6 +96,11 @@ impl Explained<'_> {
         document.insert("ledger".to_owned(), json!(predict_rank(self.program, self.chosen.rank)));
         document.insert("lesson".to_owned(), json!(self.lesson()));
         Value::Object(document)
+    }
+
+    /// Those whose ledgers are told, if any are.
+    fn ranks(&self) -> Range<usize> {
+        self.rank.map_or(0..self.program.layout.grid.ranks(), |rank| rank..rank + 1)
     }
 
     fn head(&self) -> Map<String, Value> {
@@ -113,15 +129,17 @@ impl Explained<'_> {
     ///
     /// # Errors
     /// As [`Self::document`].
-    pub fn text(&self) -> Result<Text, StepError> {
-        let grid = &self.program.layout.grid;
+    pub fn text(&self, progress: &mut dyn FnMut(usize, usize)) -> Result<Text, StepError> {
         let mut text = Text::new();
         if self.operations {
             text += print_part(self.program, &self.shown);
         }
         if self.ledgers {
-            let chosen = self.rank.map_or(0..grid.ranks(), |rank| rank..rank + 1);
-            text.extend(chosen.map(|rank| self.ledger(rank)));
+            let ranks = self.ranks();
+            for (done, rank) in ranks.clone().enumerate() {
+                text += self.ledger(rank);
+                progress(done + 1, ranks.len());
+            }
         }
         if !self.operations && !self.ledgers {
             text += summary_by(self.program, self.framework);

@@ -142,20 +142,18 @@ impl Grid {
     /// The ranks that differ from `rank` on `axes` only, itself included; x varies fastest, then y, z, context,
     /// expert, data, pipe.
     pub fn group(&self, rank: usize, axes: AxisSet) -> Vec<usize> {
-        let mut members = vec![self.coordinate(rank)];
-        for axis in axes.iter().rev() {
-            members = members
-                .into_iter()
-                .flat_map(|place| {
-                    (0..self.size(axis)).map(move |at| {
-                        let mut place = place;
-                        place.0[axis as usize] = at;
-                        place
-                    })
-                })
-                .collect();
-        }
-        members.into_iter().map(|place| self.rank(place)).collect()
+        self.members(rank, axes).collect()
+    }
+
+    /// The same one by one, for who looks at the first of many.
+    pub fn members(&self, rank: usize, axes: AxisSet) -> impl Iterator<Item = usize> {
+        let (grid, place) = (*self, self.coordinate(rank));
+        (0..grid.size_of(axes)).map(move |index| {
+            let at = |(place, index): (Coordinate, usize), axis: Axis| {
+                (place.with(axis, index % grid.size(axis)), index / grid.size(axis))
+            };
+            grid.rank(axes.iter().fold((place, index), at).0)
+        })
     }
 
     /// The position of `coordinate` in its group over `axes`, in the order of [`Grid::group`].

@@ -3,55 +3,94 @@
 use std::collections::BTreeMap;
 
 /// The node of every rank of a job.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Nodes {
-    of_rank: Vec<usize>,
+    ranks: usize,
+    places: Places,
 }
+
+/// How ranks are put on nodes.
+#[derive(Debug, Clone)]
+enum Places {
+    /// So many on each, in numeric order: no list, for there may be millions.
+    Equal(usize),
+    /// By rank, its node.
+    Listed(Vec<usize>),
+}
+
+impl PartialEq for Nodes {
+    /// Whether every rank has the same node, however that is kept.
+    fn eq(&self, other: &Self) -> bool {
+        self.ranks == other.ranks
+            && match (&self.places, &other.places) {
+                (Places::Equal(own), Places::Equal(others)) if own == others => true,
+                _ => (0..self.ranks).all(|rank| self.node(rank) == other.node(rank)),
+            }
+    }
+}
+
+impl Eq for Nodes {}
 
 impl Nodes {
     /// Ranks in numeric order, `per_node` on each node; the last node may hold fewer. `per_node` is at least 1.
     pub fn equal(ranks: usize, per_node: usize) -> Self {
-        Self { of_rank: (0..ranks).map(|rank| rank / per_node.max(1)).collect() }
+        Self { ranks, places: Places::Equal(per_node.max(1)) }
     }
 
     /// The node of every rank, by any numbers that tell nodes apart.
     pub fn new(of_rank: Vec<usize>) -> Self {
-        Self { of_rank }
+        Self { ranks: of_rank.len(), places: Places::Listed(of_rank) }
     }
 
     /// Number of ranks.
     pub fn ranks(&self) -> usize {
-        self.of_rank.len()
+        self.ranks
     }
 
     /// The node of a rank; of ranks that do not exist, one that no other is on.
     pub fn node(&self, rank: usize) -> usize {
-        self.of_rank.get(rank).copied().unwrap_or(usize::MAX)
+        match &self.places {
+            Places::Equal(per_node) if rank < self.ranks => rank / per_node,
+            Places::Equal(_) => usize::MAX,
+            Places::Listed(of_rank) => of_rank.get(rank).copied().unwrap_or(usize::MAX),
+        }
     }
 
     /// Number of nodes.
     pub fn count(&self) -> usize {
-        self.ranks_by_node().len()
+        match &self.places {
+            Places::Equal(per_node) => self.ranks.div_ceil(*per_node),
+            Places::Listed(of_rank) => ranks_by_node(of_rank).len(),
+        }
     }
 
     /// Most ranks that share a node.
     pub fn most_per_node(&self) -> usize {
-        self.ranks_by_node().into_values().max().unwrap_or(0)
+        match &self.places {
+            Places::Equal(per_node) => self.ranks.min(*per_node),
+            Places::Listed(of_rank) => ranks_by_node(of_rank).into_values().max().unwrap_or(0),
+        }
     }
 
     /// How many ranks each node holds, if consecutive ranks fill the nodes equally: what a layout's placement assumes.
     pub fn per_node(&self) -> Option<usize> {
-        let per_node = self.of_rank.iter().take_while(|node| **node == self.of_rank[0]).count();
-        let consecutive = |rank: usize| self.of_rank[rank] == self.of_rank[rank / per_node * per_node];
-        let whole = per_node > 0 && self.ranks().is_multiple_of(per_node);
-        (whole && self.count() == self.ranks() / per_node && (0..self.ranks()).all(consecutive)).then_some(per_node)
+        let (per_node, in_order) = match &self.places {
+            Places::Equal(_) => (self.most_per_node(), true),
+            Places::Listed(of_rank) => {
+                let per_node = of_rank.iter().take_while(|node| **node == of_rank[0]).count();
+                let consecutive = |rank: usize| of_rank[rank] == of_rank[rank / per_node * per_node];
+                (per_node, (0..self.ranks).all(consecutive))
+            }
+        };
+        let whole = per_node > 0 && self.ranks.is_multiple_of(per_node);
+        (whole && in_order && self.count() == self.ranks / per_node).then_some(per_node)
     }
+}
 
-    fn ranks_by_node(&self) -> BTreeMap<usize, usize> {
-        let mut ranks = BTreeMap::new();
-        self.of_rank.iter().for_each(|node| *ranks.entry(*node).or_default() += 1);
-        ranks
-    }
+fn ranks_by_node(of_rank: &[usize]) -> BTreeMap<usize, usize> {
+    let mut ranks = BTreeMap::new();
+    of_rank.iter().for_each(|node| *ranks.entry(*node).or_default() += 1);
+    ranks
 }
 
 /// A group's members on nodes that hold equally many of them.
@@ -111,6 +150,22 @@ mod tests {
         assert_eq!(Nodes::new(vec![7, 7, 3, 3, 7, 7]).per_node(), None);
         assert_eq!(Nodes::new(Vec::new()).per_node(), None);
         assert_eq!((Nodes::equal(8, 3).count(), Nodes::equal(8, 3).most_per_node()), (3, 3));
+    }
+
+    #[test]
+    fn nodes_in_order_are_those_of_a_list() {
+        for ranks in 0..20 {
+            for per_node in 1..=ranks + 2 {
+                let equal = Nodes::equal(ranks, per_node);
+                let listed = Nodes::new((0..ranks).map(|rank| rank / per_node).collect());
+                let told = |nodes: &Nodes| (nodes.ranks(), nodes.count(), nodes.most_per_node(), nodes.per_node());
+                assert_eq!((told(&equal), &equal), (told(&listed), &listed), "{ranks} ranks, {per_node} on a node");
+                assert_eq!((equal.node(ranks), listed.node(ranks)), (usize::MAX, usize::MAX));
+            }
+        }
+        assert_ne!(Nodes::equal(8, 4), Nodes::equal(8, 2));
+        assert_ne!(Nodes::equal(8, 4), Nodes::equal(9, 4));
+        assert_eq!(Nodes::equal(8, 8), Nodes::equal(8, 16), "one node either way");
     }
 
     #[test]

@@ -166,6 +166,16 @@ impl Routing {
         Self { nodes, choice: choice.clone(), grid: Some(layout.grid) }
     }
 
+    /// How collectives of several members run, if that is the same wherever these lie: no group has to be looked at.
+    pub fn fixed(&self) -> Option<Route> {
+        match &self.choice {
+            Choice::Always(Algorithm::Ring) => Some(Route::Ring),
+            Choice::Always(Algorithm::Recursive) => Some(Route::Recursive),
+            Choice::Always(Algorithm::Native) => Some(Route::Native),
+            Choice::Always(Algorithm::Hierarchical) | Choice::Fastest(_) => None,
+        }
+    }
+
     /// How a collective with a full buffer of `bytes` runs in a group of this formation.
     ///
     /// Two levels need several nodes with equally many members, several on each. Where a group has not, `hierarchical`

@@ -6,7 +6,7 @@ use quadrille_spec::{AxisSet, CollectiveKind, Formation, Grid, Route, Routing};
 
 use crate::operation::Members;
 
-/// The groups of one rank, each looked at once.
+/// The groups of one rank, each looked at once, and only where a route depends on where its members lie.
 pub(crate) struct Routes<'a> {
     routing: &'a Routing,
     grid: &'a Grid,
@@ -22,6 +22,9 @@ impl<'a> Routes<'a> {
     /// Of a collective over `axes` with a payload of `bytes`.
     pub(crate) fn route(&mut self, axes: AxisSet, who: Members, kind: CollectiveKind, bytes: u64) -> Route {
         let (routing, grid, rank) = (self.routing, self.grid, self.rank);
+        if let Some(route) = routing.fixed() {
+            return route;
+        }
         let formation =
             self.formations.entry((axes, who)).or_insert_with(|| routing.formation(&members(grid, rank, axes, who)));
         routing.route(kind, bytes, formation)

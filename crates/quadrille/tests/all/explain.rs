@@ -1,6 +1,7 @@
 //! `quadrille explain`: the document's shape, and numbers that can be counted by hand.
 
 use std::collections::BTreeMap;
+use std::process::Command;
 
 use serde_json::{Map, Value, json as value};
 
@@ -79,6 +80,43 @@ fn layers_sum_to_axes() {
             }
         }
         assert_eq!(sums, total);
+    }
+}
+
+/// What is told is of one rank: where each of the most that a grid can have was looked at, it took minutes and gigabytes.
+#[cfg(unix)]
+#[test]
+fn millions_of_ranks_are_explained_in_the_memory_of_few() {
+    let limited = |line: &str| {
+        let mut command = Command::new("sh");
+        // So many KiB of addresses: a word for each rank and group would not fit.
+        command.args(["-c", "ulimit -v 200000; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_quadrille")]);
+        command.args(line.split_whitespace()).env("RAYON_NUM_THREADS", "2").env("MALLOC_ARENA_MAX", "2");
+        let output = command.output().unwrap();
+        (output.status.code(), [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()))
+    };
+    for (grid, more) in [
+        ("data=16777216", "--global-batch 16777216 --microbatch 1"),
+        (
+            "x=4,z=8,data=131072,pipe=4",
+            "--set layers=4 --global-batch 1048576 --microbatch 8 --order data,x,y,z,pipe --per-node 8",
+        ),
+        ("x=2,data=8388608", "--global-batch 8388608 --microbatch 1 --cluster dgx-h100"),
+    ] {
+        let line = format!("explain --model gpt-tiny --grid {grid} {more}");
+        let (code, [told, error]) = limited(&line);
+        assert!(code == Some(0) && told.contains("16777216 ranks"), "{line}: {told} {error}");
+        let (code, [told, error]) = limited(&format!("{line} --rank 16777215 --json"));
+        assert_eq!(code, Some(0), "{line}: {error}");
+        let document: Value = serde_json::from_str(&told).unwrap();
+        assert_eq!((ranks(&document).len(), &document["lesson"]["mesh"]["ranks"]), (1, &value!(16_777_216)));
+        for all in ["--json", "--ledger"] {
+            let (code, [_, error]) = limited(&format!("{line} {all}"));
+            assert!(
+                code == Some(2) && error.contains("at most 65536; ask for one with --rank N"),
+                "{line} {all}: {error}"
+            );
+        }
     }
 }
 

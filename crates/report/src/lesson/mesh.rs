@@ -47,19 +47,15 @@ impl Mesh {
         let (grid, per_node) = (&layout.grid, layout.per_node.max(1));
         let mut stride = 1;
         let axes = grid.order().axes().into_iter().map(|axis| {
-            let group = grid.group(rank, axis.only());
-            let mut nodes: Vec<usize> = group.iter().map(|member| member / per_node).collect();
-            nodes.dedup();
             let (size, coordinate) = (grid.size(axis), grid.coordinate(rank).on(axis));
-            let group = group.into_iter().take(LISTED).collect();
             let seen = MeshAxis {
                 axis: axis.name(),
                 size,
                 stride,
                 splits: splits(axis),
                 coordinate,
-                group,
-                nodes: nodes.len(),
+                group: grid.members(rank, axis.only()).take(LISTED).collect(),
+                nodes: nodes(rank - coordinate * stride, stride, size, per_node),
             };
             stride *= size;
             seen
@@ -101,6 +97,15 @@ impl Mesh {
             .flat_map(|(most, rows)| across.iter().map(move |across| (most, rows, across)))
             .map(|(most, rows, across)| (Drawing::of(self, across, most).text(), rows));
         drawings.find(|(text, rows)| fits(text, *rows)).map_or_else(String::new, |(text, _)| text)
+    }
+}
+
+/// Nodes on which so many ranks lie that begin with `first` and are a stride apart.
+fn nodes(first: usize, stride: usize, size: usize, per_node: usize) -> usize {
+    match stride < per_node {
+        // No node between the first and the last is stepped over.
+        true => (first + (size - 1) * stride) / per_node - first / per_node + 1,
+        false => size,
     }
 }
 
@@ -246,8 +251,26 @@ fn outer(place: &Option<Vec<usize>>) -> Option<&[usize]> {
     place.as_ref().and_then(|place| place.split_last()).map(|(_, outer)| outer)
 }
 
-/// The ranks that have the same as `rank` of what these axes do not cut, pipe aside.
+/// The axes along which ranks have the same as `rank` of what is cut over these, pipe aside, and the first 64 of those ranks.
 pub(super) fn same(layout: &Layout, rank: usize, cut: AxisSet) -> (AxisSet, Vec<usize>) {
     let axes = layout.grid.several(AxisSet::WORLD.without(Axis::Pipe.only()).without(cut));
-    (axes, layout.grid.group(rank, axes))
+    (axes, layout.grid.members(rank, axes).take(LISTED).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_of_an_axis_are_those_of_its_members() {
+        for (stride, size, per_node) in [1, 2, 3, 4, 6, 12].into_iter().flat_map(|stride| {
+            (1..=9).flat_map(move |size| [1, 2, 3, 4, 5, 8, 100].map(move |per_node| (stride, size, per_node)))
+        }) {
+            for first in 0..2 * stride {
+                let mut each: Vec<usize> = (0..size).map(|at| (first + at * stride) / per_node).collect();
+                each.dedup();
+                assert_eq!(nodes(first, stride, size, per_node), each.len(), "{first} {stride} {size} {per_node}");
+            }
+        }
+    }
 }

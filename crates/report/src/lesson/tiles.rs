@@ -10,9 +10,6 @@ use super::mesh::{listed, same};
 use crate::wrap::columns;
 use crate::{Style, Table, Text, table};
 
-/// Most ranks that hold the same tile which are listed.
-const LISTED: usize = 64;
-
 /// A matrix and a rank's tile of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Tile {
@@ -78,8 +75,8 @@ fn tile(stage: &StageProgram, rank: usize, parameter: &Parameter) -> Tile {
         part: [grid.shard_index(place, &sharding.flat), flat],
         bytes: stage.local_bytes(parameter.value),
         same_over: if same_axes == AxisSet::EMPTY { String::new() } else { same_axes.key() },
-        same_count: same_on.len(),
-        same_on: same_on.into_iter().take(LISTED).collect(),
+        same_count: grid.size_of(same_axes),
+        same_on,
     }
 }
 
