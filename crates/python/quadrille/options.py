@@ -122,14 +122,16 @@ class SweepOptions(SearchOptions, total=False):
 
 
 class PriceOptions(ModelOptions, LayoutOptions, NumberOptions, total=False):
-    """The keywords of `price` and `estimate_memory`."""
+    """The keywords of `price` and `estimate_memory`; `from_` is the flag `--from`."""
 
+    from_: FilePath | None
     dtype: str | None
 
 
 class ExplainOptions(ModelOptions, LayoutOptions, total=False):
-    """The keywords of `explain`."""
+    """The keywords of `explain`; `from_` is the flag `--from`."""
 
+    from_: FilePath | None
     dtype: str | None
     framework: str | None
     sparsity: Value | None

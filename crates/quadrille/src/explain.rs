@@ -4,12 +4,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use quadrille_cost::native::Framework;
+use quadrille_engine::Hyper;
 use quadrille_pages::explain_page;
 use quadrille_report::explained::Explained;
 use quadrille_report::lesson::Chosen;
-use quadrille_run::{LayoutDefaults, OpenLayout, SaidLayout, framework};
-use quadrille_spec::{ElementType, Field, Sparsity};
-use quadrille_step::{Layer, Shown};
+use quadrille_run::{FILES, KnownRun, LayoutDefaults, SaidLayout, framework};
+use quadrille_spec::{Cluster, ElementType, Field, Layout, Model, Sparsity};
+use quadrille_step::{KeptCounts, Layer, Shown, StepProgram};
 use serde_json::Value;
 
 use crate::arguments::ModelArguments;
@@ -39,6 +40,10 @@ const MOST_LEDGERS: usize = 1 << 16;
 pub struct ExplainArguments {
     #[command(flatten)]
     pub model: ModelArguments,
+    /// A run's folder, or a checkpoint: its model in its layout, for its cluster; flags of a layout and --set change it, --cluster
+    /// alone moves it there as it is
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["model", "from_hf"])]
+    pub from: Option<PathBuf>,
     /// Type of the values: f32, f64, or bf16 or f16 with masters in f32 [default: f32]
     #[arg(long, value_name = "TYPE")]
     pub dtype: Option<ElementType>,
@@ -73,18 +78,56 @@ pub struct ExplainArguments {
     pub price: PriceArguments,
 }
 
-/// The layout that is said, and what runs it: what the layout file was planned for, or `usual`, where nothing is said. What gradients of other frameworks than this program's
-/// engine are summed in is theirs, and no choice of a layout.
-pub fn open(arguments: &ExplainArguments, usual: &str) -> Result<(OpenLayout, Framework), Failure> {
+/// What is explained or priced.
+pub struct Asked {
+    /// The model.
+    pub model: Model,
+    /// The layout.
+    pub layout: Layout,
+    /// Where it runs.
+    pub cluster: Cluster,
+    /// What runs it.
+    pub framework: Framework,
+    /// Of a pruned run: how many elements of a tile ranks have room for, by tensor.
+    pub kept: KeptCounts,
+}
+
+/// What is said, held against its model. It is run by what the layout file was planned for, or `usual`, where nothing is said, a run by
+/// this program's engine. What gradients of other frameworks than that are summed in is theirs, and no choice of a layout.
+pub fn asked(arguments: &ExplainArguments, usual: &str) -> Result<Asked, Failure> {
+    let run = arguments.from.as_deref().map(KnownRun::read).transpose()?;
+    let model = match &run {
+        None => arguments.model.described(MODEL)?,
+        Some(run) => arguments.model.settings_of(&run.model, Hyper::default())?.model,
+    };
     let said = arguments.layout.said(arguments.dtype);
     let choices = said.choices.over(&said.read()?);
     let (name, numbers) = (arguments.price.framework.as_deref(), arguments.price.numbers.said());
+    let usual = if run.is_some() { Framework::QUADRILLE.name } else { usual };
     let framework = framework(name, usual, arguments.dtype, arguments.sparsity, numbers, &choices)?;
     let said = match framework.is_own() {
         true => said,
         false => SaidLayout { choices: said.choices.without(Field::Gradients), ..said },
     };
-    Ok((said.open(&LayoutDefaults::USUAL)?, framework))
+    let (open, layout) = match &run {
+        None => {
+            let open = said.open(&LayoutDefaults::USUAL)?;
+            let layout = arguments.layout.held(&arguments.model, MODEL, open.resolve(&model))?;
+            (open, layout)
+        }
+        Some(run) => {
+            let open = run.open(&said)?;
+            let layout = open.resolve(&model)?;
+            (open, layout)
+        }
+    };
+    open.check_node(&layout)?;
+    let framework = framework.in_types_of(&layout);
+    let kept = match &run {
+        Some(run) if framework.is_own() && framework.sparsity.is_none() => run.kept(&model, &layout)?.clone(),
+        _ => KeptCounts::new(),
+    };
+    Ok(Asked { model, layout, cluster: open.cluster, framework, kept })
 }
 
 /// Prints the summary, the program, the ledger, as asked.
@@ -118,12 +161,11 @@ fn explained<T>(
     is_document: bool,
     tell: impl FnOnce(&Explained) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let model = arguments.model.described(MODEL)?;
-    let (typed, framework) = open(arguments, Framework::QUADRILLE.name)?;
-    let layout = arguments.layout.held(&arguments.model, MODEL, typed.resolve(&model))?;
-    typed.check_node(&layout)?;
-    let framework = framework.in_types_of(&layout);
-    let program = framework.program(&model, &layout)?;
+    let Asked { model, layout, cluster, framework, kept } = asked(arguments, Framework::QUADRILLE.name)?;
+    let program = match kept.is_empty() {
+        true => framework.program(&model, &layout)?,
+        false => StepProgram::pruned(&model, &layout, kept)?,
+    };
     let grid = &layout.grid;
     let ranks = grid.ranks();
     if let Some(rank) = arguments.rank.filter(|rank| *rank >= ranks) {
@@ -133,6 +175,8 @@ fn explained<T>(
         .map_err(|error| Failure::usage(format!("--layer {error}")))?;
     let machine = &arguments.machine;
     let files = paths::asked([("--trace", &machine.trace), ("--html", &arguments.html)]);
+    let of_run = arguments.from.iter().flat_map(|folder| FILES.map(|name| folder.join(name))).collect::<Vec<_>>();
+    paths::check(&files, &of_run.iter().map(|path| ("the run's", path.as_path())).collect::<Vec<_>>())?;
     paths::check_ready(&files, &arguments.model, &arguments.layout)?;
     // What hides collectives is told in a lesson, of a cluster that somebody named.
     let is_timeline = machine.is_asked() && !is_document;
@@ -141,7 +185,7 @@ fn explained<T>(
     let simulates = machine.is_asked() || arguments.html.is_some() || (named && lesson);
     // All else that is told of a simulation are its passes.
     let events = lesson;
-    let simulation = simulates.then(|| machine.simulate(&program, &typed.cluster, framework, events)).transpose()?;
+    let simulation = simulates.then(|| machine.simulate(&program, &cluster, framework, events)).transpose()?;
     let one = arguments.rank.is_some() || arguments.layer.is_some();
     let explained = Explained {
         program: &program,
@@ -157,7 +201,7 @@ fn explained<T>(
         },
         width: columns.map_or(NARROW, |columns| columns.clamp(NARROWEST, WIDEST)),
         simulation: simulation.as_ref(),
-        device_memory: typed.cluster.device_memory.filter(|_| named),
+        device_memory: cluster.device_memory.filter(|_| named),
         timeline: machine.is_asked(),
     };
     let told = explained.told_ledgers(is_document);

@@ -123,8 +123,13 @@ impl SaidLayout {
     }
 
     fn says_anything(&self) -> bool {
-        let Self { file, grid, ranks, dtype, choices, cluster } = self;
-        let named = file.is_some() || grid.is_some() || cluster.is_some();
-        named || ranks.is_some() || dtype.is_some() || choices.iter().next().is_some()
+        self.cluster.is_some() || self.says_layout()
+    }
+
+    /// Whether anything is said but the cluster.
+    pub(crate) fn says_layout(&self) -> bool {
+        let Self { file, grid, ranks, dtype, choices, cluster: _ } = self;
+        let named = file.is_some() || grid.is_some() || ranks.is_some();
+        named || dtype.is_some() || choices.iter().next().is_some()
     }
 }

@@ -18,6 +18,7 @@ mod devices;
 mod eval_generate;
 mod examples;
 mod explain;
+mod explained_runs;
 mod export;
 mod from_hf;
 mod lbnl;

@@ -51,11 +51,12 @@ const NAMED: [&str; 34] = [
 ];
 
 /// Commands that read a file in a folder.
-const INSIDE: [(&str, &str); 18] = [
+const INSIDE: [(&str, &str); 19] = [
     ("report run", "run/run.json"),
     ("report run", "run/steps.jsonl"),
     ("report run", "run/events.jsonl"),
     ("report run", "run/summary.json"),
+    ("explain --from run", "run/run.json"),
     ("train --resume run --steps 4", "run/run.json"),
     ("train --resume run --steps 4", "run/steps.jsonl"),
     ("train --resume run --steps 4", "run/events.jsonl"),

@@ -39,7 +39,7 @@ use records::kept;
 /// What a run writes into its folder, and nothing else may.
 pub const FILES: [&str; 7] = [DESCRIPTION, STEPS, TABLE, EVENTS, SUMMARY, LOCK, CHECKPOINTS];
 /// The file of what decides a run.
-const DESCRIPTION: &str = "run.json";
+pub(crate) const DESCRIPTION: &str = "run.json";
 /// The file of what a run says at its end.
 pub(crate) const SUMMARY: &str = "summary.json";
 /// The file with a line per step.

@@ -36,7 +36,12 @@ impl LayoutSpec {
 
     /// The choices that were made, the type of the values among them.
     pub fn made(&self) -> LayoutFile {
-        self.open.iter().fold(choices(&self.layout), |file, field| file.without(*field))
+        self.open.iter().fold(self.all(), |file, field| file.without(*field))
+    }
+
+    /// All choices, whether they were made or have followed.
+    pub fn all(&self) -> LayoutFile {
+        choices(&self.layout)
     }
 }
 

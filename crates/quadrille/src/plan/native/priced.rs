@@ -8,7 +8,7 @@ use quadrille_run::imbalance;
 use quadrille_spec::Imbalance;
 use serde_json::Value;
 
-use crate::explain::{self, ExplainArguments, MODEL};
+use crate::explain::{self, Asked, ExplainArguments};
 use crate::failure::Failure;
 use crate::numbers::NumberArguments;
 use crate::output::{print_json, print_text};
@@ -24,7 +24,8 @@ pub struct PriceArguments {
     /// would give
     #[arg(long, conflicts_with_all = OTHERS)]
     pub price: bool,
-    /// What trains, as in `plan` [default: what the layout file was planned for, else megatron with --price and quadrille without]
+    /// What trains, as in `plan` [default: what the layout file was planned for, else megatron with --price and quadrille without
+    /// and of runs]
     #[arg(long, value_name = "NAME")]
     pub framework: Option<String>,
     #[command(flatten)]
@@ -59,14 +60,16 @@ fn priced<T>(
     arguments: &ExplainArguments,
     tell: impl FnOnce(&PricedReport) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let model = arguments.model.described(MODEL)?;
-    let (typed, framework) = explain::open(arguments, Framework::MEGATRON.name)?;
-    let layout = arguments.layout.held(&arguments.model, MODEL, typed.resolve(&model))?;
-    typed.check_node(&layout)?;
+    let Asked { model, layout, cluster, framework, kept } = explain::asked(arguments, Framework::MEGATRON.name)?;
+    if !kept.is_empty() {
+        return Err(Failure::usage(
+            "--price: prices of pruned models are estimated; say which part is, e.g. --sparsity 0.9",
+        ));
+    }
     let price = &arguments.price;
     let reserve = price.memory_reserve.unwrap_or_else(|| Reserve::usual(&framework));
     let imbalance = price.imbalance.as_deref().map_or(Ok(Imbalance::EQUAL), imbalance)?;
-    let question = Question { imbalance, ..Question::of(model, typed.cluster, framework, &layout, reserve)? };
+    let question = Question { imbalance, ..Question::of(model, cluster, framework, &layout, reserve)? };
     let explanation = question.explain(&layout)?;
     tell(&PricedReport { question: &question, layout: &layout, explanation: &explanation })
 }
