@@ -72,7 +72,7 @@ fn info_tells_what_a_checkpoint_holds() {
             "x=3,y=1,z=1,data=2 (6 ranks)",
             "54 parameters in f64: values, first moments, second moments",
             "block.*.up.weight     4        6        2",
-            "{\"learning_rate\":0.003}",
+            "optimizer   learning_rate 0.003\n",
         ] {
             assert!(text.contains(words), "'{words}' is not in:\n{text}");
         }
@@ -83,6 +83,36 @@ fn info_tells_what_a_checkpoint_holds() {
     assert_eq!(document["about"]["layout"]["grid"], "x=3,y=1,z=1,data=2");
     assert_eq!((&document["files"][1]["rank"], &document["files"][1]["tiles"]), (&json!(4), &json!(6)));
     assert_eq!(document["tensors"][2], json!({"name": "final_norm.gamma", "rows": 1, "cols": 6}));
+}
+
+/// What a run notes of itself is text for people, and as it was written for programs.
+#[test]
+fn info_tells_notes_in_words_and_documents_them_as_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("my book.txt"), "to be or not to be, that is the question. ".repeat(100)).unwrap();
+    let line = "train --model gpt-tiny --set vocab=256 --tokenizer bytes --threads 1 --grid x=2 --steps 2 --data my*book.txt:0.5 \
+                --out run";
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_quadrille"));
+    command.args(line.split_whitespace().map(|word| word.replace('*', " "))).current_dir(folder.path());
+    let done = command.output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+    let (_, text, _) = output(folder.path(), "checkpoint info run");
+    for words in [
+        "\ncommand     quadrille train --model gpt-tiny --set vocab=256",
+        "--data 'my book.txt:0.5'",
+        "\noptimizer   learning_rate 0.003, final_fraction 0.1, warmup_steps 1, steps 2,",
+        "\ndata        kind files, vocabulary bytes, documents packed\n",
+        "\nsources: path ",
+        "\nmy book.txt ",
+        "\nrun         version 0.1.0, recent_losses 5.",
+    ] {
+        assert!(text.contains(words), "'{words}' is not in:\n{text}");
+    }
+    assert!(!text.contains(['{', '}', '"']), "{text}");
+    let told = document(&format!("checkpoint info {}/run", folder.path().display()));
+    assert_eq!(told["about"]["data"]["kind"], "files");
+    assert_eq!(told["about"]["hyper"]["steps"], 2);
+    assert_eq!(told["about"]["run"]["recent_losses"].as_array().unwrap().len(), 2);
 }
 
 #[test]

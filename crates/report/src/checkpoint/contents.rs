@@ -4,7 +4,9 @@ use quadrille_checkpoint::{Checkpoint, CheckpointError, PrunedTensor, Quantity, 
 use quadrille_run::units::bytes;
 use serde_json::{Value, json};
 
+use super::notes::{listed, told};
 use super::{of_all_blocks, pruned_table};
+use crate::run::command;
 use crate::summary::sizes;
 use crate::{Table, Text, table};
 use quadrille_spec::counted;
@@ -74,19 +76,39 @@ pub fn contents_text(checkpoint: &Checkpoint) -> Result<Text, CheckpointError> {
         ("numbers", format!("{} parameters in {}: {}{only}", parameters(checkpoint), about.dtype, held.join(", "))),
         ("size", format!("{} in {}", bytes(checkpoint.bytes()), counted(checkpoint.files().count(), "file"))),
     ];
-    let notes = [("optimizer", &about.hyper), ("data", &about.data), ("run", &about.run)];
-    rows.extend(notes.iter().filter(|(_, note)| !note.is_null()).map(|(name, note)| (*name, note.to_string())));
+    let (command, run) = command_of(&about.run);
+    rows.extend(command.map(|command| ("command", command)));
+    let notes = [("optimizer", &about.hyper), ("data", &about.data), ("run", &run)];
+    rows.extend(notes.map(|(name, note)| (name, told(note))).into_iter().filter(|(_, told)| !told.is_empty()));
     if let Some(config) = &about.hugging_face {
-        rows.push(("from", format!("a Hugging Face model, {config}")));
+        rows.push(("from", format!("a Hugging Face model: {}", told(config))));
     }
     let text: String = rows.into_iter().map(|(name, value)| format!("{name:<12}{value}\n")).collect();
-    let mut text = Text::from(text) + "\n" + tensors(checkpoint.tensors());
+    let mut text = Text::from(text);
+    for table in notes.iter().flat_map(|(_, note)| listed(note)) {
+        text += "\n";
+        text += table;
+    }
+    text += "\n";
+    text += tensors(checkpoint.tensors());
     let masks = masks(checkpoint)?;
     if !masks.is_empty() {
         text += "\n";
         text += pruned_table(&masks);
     }
     Ok(text + "\n" + files(checkpoint))
+}
+
+/// The command line that a run notes, as a shell reads it, and what else it notes.
+fn command_of(run: &Value) -> (Option<String>, Value) {
+    let mut rest = run.clone();
+    let words = rest.as_object_mut().and_then(|run| run.remove("command"));
+    let words = words.and_then(|words| serde_json::from_value::<Vec<String>>(words).ok());
+    // Those of `train` are flags alone.
+    match words.filter(|words| words.first().is_some_and(|word| word.starts_with('-'))) {
+        Some(words) => (Some(command(&words)), rest),
+        None => (None, run.clone()),
+    }
 }
 
 /// The same tensors of several blocks are one row.

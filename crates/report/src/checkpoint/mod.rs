@@ -1,6 +1,7 @@
 //! What a checkpoint is of, its tensors and its files; whether they are sound; what of them is pruned.
 
 mod contents;
+mod notes;
 mod pruned;
 mod verdicts;
 

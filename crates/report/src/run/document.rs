@@ -58,7 +58,7 @@ fn about(run: &Run) -> Vec<[String; 2]> {
 
 /// As a shell reads them, the command that began the run and those that went on with it: behind each `--resume` stands what
 /// was said then, without the folder.
-fn command(words: &[String]) -> String {
+pub(crate) fn command(words: &[String]) -> String {
     let parts = words.split(|word| word == "--resume").enumerate();
     let lines = parts.map(|(part, words)| if part == 0 { line("", words) } else { line(" --resume FOLDER", words) });
     lines.collect::<Vec<_>>().join("; ")

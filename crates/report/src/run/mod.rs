@@ -12,6 +12,7 @@ mod loads;
 mod prediction;
 mod read;
 
+pub(crate) use document::command;
 pub use document::document;
 pub use prediction::{Prediction, StageTimes, Times};
 pub use read::{Ledgers, Run, Stored, Summary};
