@@ -14,8 +14,13 @@ from .tables import html_table
 class Layout(Mapping[str, Any]):
     """A layout as documents show it: the fields of a layout file, by name. Functions take it as `layout=`."""
 
-    def __init__(self, fields: Mapping[str, Any]) -> None:
+    planned: dict[str, str] | None
+    """What it was planned for, as its file says it: the framework and, where they are not its usual ones, the types of its numbers.
+    `price` and `explain` take them where nothing else is said."""
+
+    def __init__(self, fields: Mapping[str, Any], planned: Mapping[str, str] | None = None) -> None:
         self._fields = dict(fields)
+        self.planned = None if planned is None else dict(planned)
 
     def __getitem__(self, name: str) -> Any:
         return self._fields[name]
@@ -28,7 +33,8 @@ class Layout(Mapping[str, Any]):
 
     def to_toml(self) -> str:
         """The text of the layout file, which `quadrille train --layout` reads."""
-        return _quadrille.layout_file(json.dumps(self._fields))
+        said = self._fields if self.planned is None else {**self._fields, "planned": self.planned}
+        return _quadrille.layout_file(json.dumps(said))
 
     def write(self, folder: Path) -> Path:
         """Writes the layout file into a folder; where it is."""
@@ -40,4 +46,5 @@ class Layout(Mapping[str, Any]):
         return f"Layout({self.get('grid', dict(self))})"
 
     def _repr_html_(self) -> str:
-        return html_table("layout", ["field", "value"], [[name, value] for name, value in self.items()])
+        planned = [[f"planned: {name}", value] for name, value in (self.planned or {}).items()]
+        return html_table("layout", ["field", "value"], [[name, value] for name, value in self.items()] + planned)

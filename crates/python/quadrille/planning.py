@@ -43,10 +43,10 @@ class PlannedLayout:
     """All that the search says of it, as an entry of `plans` of `quadrille plan --json`."""
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> PlannedLayout:
-        """From an entry of a document."""
+    def of(cls, document: Mapping[str, Any], planned: Mapping[str, str]) -> PlannedLayout:
+        """From an entry of a document, and what that says it is planned for."""
         return cls(
-            layout=Layout(document["layout"]),
+            layout=Layout(document["layout"], planned),
             notation=document["notation"],
             devices=document["devices"],
             time_s=document["time_s"],
@@ -117,16 +117,16 @@ class Plan:
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Plan:
         """From a document."""
-        band, why = document["error_band"], document.get("explanation")
+        band, why, planned = document["error_band"], document.get("explanation"), document["planned"]
         return cls(
             **{name: document[name] for name in ("model", "cluster", "framework", "gpus", "global_batch", "seq_len")},
-            plans=[PlannedLayout.of(entry) for entry in document["plans"]],
-            advised=PlannedLayout.of(document["advised"]["plan"]),
+            plans=[PlannedLayout.of(entry, planned) for entry in document["plans"]],
+            advised=PlannedLayout.of(document["advised"]["plan"], planned),
             gain_of_fastest=document["advised"]["gain_of_fastest"],
             error_band=band and ErrorBand(band["low"], band["middle"], band["high"], band["runs"]),
             counts=document["counts"],
             refusals=document["refusals"],
-            pareto=[PlannedLayout.of(entry) for entry in document.get("pareto", [])],
+            pareto=[PlannedLayout.of(entry, planned) for entry in document.get("pareto", [])],
             why=why and Why.of(why),
             stopped=document["stopped"],
             document=dict(document),

@@ -61,7 +61,7 @@ class Priced:
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Priced:
         """From a document."""
-        plan = PlannedLayout.of(document["plan"])
+        plan = PlannedLayout.of(document["plan"], document["planned"])
         memory = MemoryEstimate(
             layout=plan.layout["grid"],
             framework=document["framework"],

@@ -38,6 +38,29 @@ def test_a_planned_layout_has_the_price_with_which_it_was_found(found: quadrille
     assert int(memory.to_pandas()["bytes"].sum()) == memory.total_bytes
 
 
+def test_a_planned_layout_carries_what_it_was_planned_for() -> None:
+    question: dict[str, Any] = {"cluster": "dgx-h100", "global_batch": 64}
+    found = quadrille.plan("gpt2-124m", gpus=4, framework="fsdp", products="fp8", gradients="bf16", top=1, **question)
+    layout = found.advised.layout
+    assert layout.planned == {"framework": "fsdp", "products": "fp8", "gradients": "bf16"}
+    assert layout.to_toml().endswith('[planned]\nframework = "fsdp"\nproducts = "fp8"\ngradients = "bf16"\n')
+    priced = quadrille.price("gpt2-124m", layout=layout, cluster="dgx-h100")
+    assert (priced.memory.framework, priced.plan.time_s) == ("fsdp", found.advised.time_s)
+    assert priced.plan.layout.planned == layout.planned
+    assert quadrille.explain("gpt2-124m", layout=layout, rank=0).document["framework"] == "fsdp"
+    # What is said wins, and fields alone were planned for nothing.
+    assert quadrille.price("gpt2-124m", layout=layout, framework="megatron", cluster="dgx-h100").memory.framework == "megatron"
+    assert quadrille.explain("gpt2-124m", layout=quadrille.Layout(layout), rank=0).document["framework"] == "quadrille"
+
+
+def test_a_run_is_explained_in_its_layout(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    quadrille.train("gpt-tiny", set={"vocab": 256}, grid="x=2", steps=1, threads=1, out=run)
+    explained = quadrille.explain(from_=run, rank=0)
+    assert (explained.layout["grid"], explained.document["model"]["vocab"]) == ("x=2,y=1,z=1,data=1", 256)
+    assert quadrille.price(from_=run, cluster="selene").memory.framework == "quadrille"
+
+
 def test_files_are_written_as_the_command_line_writes_them(tmp_path: Path) -> None:
     out, page = tmp_path / "layout.toml", tmp_path / "plan.html"
     found = quadrille.plan("gpt2-124m", gpus=4, cluster="dgx-a100", global_batch=16, out=out, html=page)

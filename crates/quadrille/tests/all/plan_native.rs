@@ -31,6 +31,7 @@ fn documents_are_complete_and_add_up() {
         assert_eq!(document[field], value, "{field}");
     }
     assert_eq!((&document["cost"], &document["framework"]), (&"native".into(), &"megatron".into()));
+    assert_eq!(document["planned"], serde_json::json!({ "framework": "megatron" }));
     let counts = &document["counts"];
     let count = |field| counts[field].as_u64().unwrap();
     assert_eq!(count("legal"), count("priced") + count("too_large") + count("too_slow"));

@@ -29,6 +29,7 @@ pub fn document(answer: &Answer) -> Result<Value, SpecError> {
         "cluster": question.cluster.name,
         "cost": "native",
         "framework": question.framework.name,
+        "planned": question.framework.planned(),
         "sparsity": question.framework.sparsity,
         "imbalance": question.imbalance,
         "gpus": question.devices,

@@ -32,6 +32,7 @@ impl PricedReport<'_> {
             "cluster": question.cluster.name,
             "cost": "native",
             "framework": question.framework.name,
+            "planned": question.framework.planned(),
             "sparsity": question.framework.sparsity,
             "imbalance": question.imbalance,
             "device_memory_bytes": question.cluster.device_memory,

@@ -243,6 +243,8 @@ pub const DOCUMENT: &str = "Examples:
 
 Fields of --json (times in seconds, sizes in bytes):
   model, cluster, cost, framework, sparsity (null: not pruned), gpus, global_batch, seq_len
+  planned       the table [planned] of layout files: framework, and of its numbers the types that
+                were asked for
   imbalance     how many times the mean of the rows of experts the fullest rank has that is priced;
                 of a run by how many ranks share experts
   device_memory_bytes, reserved_bytes
