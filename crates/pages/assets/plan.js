@@ -53,7 +53,7 @@ function drawPlan(plan, draws = null) {
         advised.days === undefined ? null : fact("Training", `${plain(advised.days)} days`, advised.cost === undefined ? "" : `${plain(advised.cost)} ${advised.currency}`),
       ),
       plan.stopped ? element("p", { class: "warn" }, "The time limit ended the search: there may be faster layouts.") : null,
-      ...(plan.told ?? []).map((words) => element("p", { class: words.startsWith("warning") ? "warn" : "soft" }, words)),
+      ...(plan.told ?? []).map((words) => element("p", { class: words.startsWith("Warning") ? "warn" : "soft" }, words)),
     ];
   }
 

@@ -16,7 +16,7 @@ const FIELDS = [
   { name: "max_pipe", title: "PP at most", steps: ["1", "2", "4", "8", "16", "32", "64", ""], none: "any", keys: ["space.max.pipe"] },
   { name: "reserve", title: "Memory kept free", steps: ["", "0", "2%", "5%", "10%", "15%", "20%", "30%", "40%"], none: "as usual", keys: ["search.memory_reserve"] },
   { name: "slower", title: "Slower if simpler", steps: ["0%", "1%", "2%", "", "5%", "10%", "20%", "50%", "100%"], none: "3%" },
-  { name: "tokens", title: "Tokens to train on", hint: "e.g. 300e9", keys: ["search.tokens"] },
+  { name: "tokens", title: "Tokens to train on", kind: "text", hint: "e.g. 300B or 15T", keys: ["search.tokens"] },
   { name: "days", title: "Done within", steps: [1, 2, 3, 5, 7, 10, 14, 21, 30, 45, 60, 90, 120, 180, 365, ""].map(String), none: "any time", unit: "days", with: "tokens", keys: ["search.days"] },
   { name: "price_per_hour", title: "Price of a device-hour", hint: "e.g. 2.5", keys: ["search.price_per_hour"] },
 ];
@@ -179,8 +179,7 @@ async function copyLink() {
 }
 
 document.getElementById("page").append(
-  element("form", { class: "ask", "aria-label": "question", submit: (event) => event.preventDefault() }, FIELDS.map(field), pasted, element("div", { class: "end" }, link)),
-  status,
+  element("form", { class: "ask", "aria-label": "question", submit: (event) => event.preventDefault() }, FIELDS.map(field), pasted, element("div", { class: "end" }, link, status)),
   answer,
 );
 addEventListener("hashchange", () => {

@@ -36,24 +36,6 @@ pub fn real(text: &str) -> Result<f64, SpecError> {
         .ok_or_else(|| SpecError::Number { rule: "a number".to_owned(), remedy: "write e.g. 0.5 or 3e-4".to_owned() })
 }
 
-/// Letters that stand for thousands, millions and so on behind a number.
-const TIMES: [(char, f64); 5] = [('K', 1e3), ('M', 1e6), ('G', 1e9), ('B', 1e9), ('T', 1e12)];
-
-/// Reads an amount that may be large, e.g. `300e9` or `15T`.
-///
-/// # Errors
-/// What is no number.
-pub fn amount(text: &str) -> Result<f64, SpecError> {
-    let letter = text.chars().last().map(|letter| letter.to_ascii_uppercase());
-    let times = TIMES.iter().find(|(known, _)| letter == Some(*known));
-    let (number, times) = times.map_or((text, 1.0), |(_, times)| (&text[..text.len() - 1], *times));
-    let number = number.trim_end().parse::<f64>().ok();
-    number.map(|number| number * times).ok_or_else(|| SpecError::Number {
-        rule: "a number".to_owned(),
-        remedy: "write e.g. 300e9, 300B or 15T".to_owned(),
-    })
-}
-
 /// What is wrong with a number that is read.
 fn not_whole(text: &str, least: u64, most: u64) -> SpecError {
     let rule = match (least, most) {
@@ -111,12 +93,6 @@ mod tests {
         assert_eq!(whole::<usize>(..)("12"), Ok(12));
         assert_eq!(whole::<u16>(1..)("65535"), Ok(65535));
         assert_eq!(real("3e-4"), Ok(3e-4));
-        let amounts = ["15T", "300b", "1.5 G", "20M", "4k", "7", "3e11"].map(amount);
-        assert_eq!(amounts, [1.5e13, 3e11, 1.5e9, 2e7, 4e3, 7.0, 3e11].map(Ok));
-        for text in ["T", "15TB", "", "many"] {
-            let told = amount(text).unwrap_err().to_string();
-            assert_eq!(told, "it is a number; write e.g. 300e9, 300B or 15T", "{text}");
-        }
         let told = |error: Result<u64, SpecError>| error.unwrap_err().to_string();
         for text in ["", "x", "1.5"] {
             assert_eq!(told(whole(..)(text)), "it is a whole number; write e.g. 8");

@@ -8,7 +8,7 @@ use quadrille_cost::native::{Learned, Numbers};
 use quadrille_plan::native::{Answer, Bound, Cancel, Question, TOLERANCE, Wanted};
 use quadrille_report::plan::{asked_document, drawing};
 use quadrille_run::{BudgetSpec, SaidLayout, SearchSpec, layout_of_json};
-use quadrille_spec::{Cluster, Field, LayoutFile, Model};
+use quadrille_spec::{Cluster, Field, LayoutFile, Model, quantities};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
@@ -148,7 +148,7 @@ impl Asked {
             numbers: Numbers { products: parsed("products", self.products.as_ref())?, ..Numbers::default() },
             constraints: most.collect(),
             reserve: parsed("memory kept free", self.reserve.as_ref())?,
-            tokens: real("tokens", self.tokens.as_ref())?,
+            tokens: self.tokens.as_ref().map(|said| amount("tokens", said)).transpose()?,
             price_per_hour: real("price of a device-hour", self.price_per_hour.as_ref())?,
             budget: BudgetSpec { days: real("days", self.days.as_ref())?, ..BudgetSpec::default() },
             ..SearchSpec::default()
@@ -179,10 +179,14 @@ fn whole(name: &str, said: Option<&String>) -> Result<Option<usize>, String> {
 
 /// A number that was typed.
 fn real(name: &str, said: Option<&String>) -> Result<Option<f64>, String> {
-    let read = |said: &String| {
-        said.trim().parse().map_err(|_| format!("{name} {said}: it is no number; type e.g. 2.5 or 3e11"))
-    };
+    let read =
+        |said: &String| said.trim().parse().map_err(|_| format!("{name} {said}: it is no number; type e.g. 2.5"));
     said.map(read).transpose()
+}
+
+/// An amount that was typed, as the command line reads it.
+fn amount(name: &str, said: &str) -> Result<f64, String> {
+    quantities::amount(said.trim()).map_err(|error| format!("{name} {said}: {error}"))
 }
 
 /// A value that was typed, of a field with that name.
@@ -229,6 +233,11 @@ mod tests {
             (question.devices, question.global_batch, question.tokens)
         });
         assert_eq!(text, numbers);
+        // As the command line reads them.
+        for (said, tokens) in [("300B", 3e11), ("15T", 15e12), (" 1.5 t ", 1.5e12)] {
+            let text = format!(r#"{{"model":"gpt2-124m","gpus":"8","tokens":"{said}"}}"#);
+            assert_eq!(asked(&text).question().unwrap().tokens, Some(tokens), "{said}");
+        }
         assert_eq!(asked(r#"{"gpus":null}"#), Asked::default());
         let refused = serde_json::from_str::<Asked>(r#"{"gpus":[8]}"#).unwrap_err().to_string();
         assert!(refused.contains("write a number, e.g. 64"), "{refused}");
@@ -322,6 +331,7 @@ mod tests {
             (r#"{"model":"gpt2-124m","gpus":"8","reserve":"100%"}"#.to_owned(), ["memory kept free", "100%"]),
             (r#"{"model":"gpt3-175b","gpus":"8","global_batch":"8"}"#.to_owned(), ["8 devices", "fit"]),
             (r#"{"model":"gpt2-124m","gpus":"8","days":"2"}"#.to_owned(), ["days", "tokens"]),
+            (r#"{"model":"gpt2-124m","gpus":"8","tokens":"15TB"}"#.to_owned(), ["tokens 15TB", "300B or 15T"]),
             (r#"{"model":"gpt2-124m","gpus":"8","slower":"five"}"#.to_owned(), ["slower if simpler five", "5%"]),
             (r#"{"model":"gpt2-124m","gpus":"8","tokens":"1e15","days":"1"}"#.to_owned(), ["8 devices", "days"]),
         ] {

@@ -20,6 +20,24 @@ pub fn bytes(text: &str) -> Option<f64> {
     Some(digits.trim().parse::<f64>().ok()? * unit)
 }
 
+/// Letters that stand for thousands, millions and so on behind a number.
+const TIMES: [(char, f64); 5] = [('K', 1e3), ('M', 1e6), ('G', 1e9), ('B', 1e9), ('T', 1e12)];
+
+/// Reads an amount that may be large, e.g. `300e9` or `15T`.
+///
+/// # Errors
+/// What is no number.
+pub fn amount(text: &str) -> Result<f64, SpecError> {
+    let letter = text.chars().last().map(|letter| letter.to_ascii_uppercase());
+    let times = TIMES.iter().find(|(known, _)| letter == Some(*known));
+    let (number, times) = times.map_or((text, 1.0), |(_, times)| (&text[..text.len() - 1], *times));
+    let number = number.trim_end().parse::<f64>().ok();
+    number.map(|number| number * times).ok_or_else(|| SpecError::Number {
+        rule: "a number".to_owned(),
+        remedy: "write e.g. 300e9, 300B or 15T".to_owned(),
+    })
+}
+
 /// Most values that a list or a range may have.
 const MOST_VALUES: usize = 256;
 
@@ -90,6 +108,16 @@ mod tests {
         let read = ["4GB", "512 MiB", "4gb", "1kib", "0.5 B"].map(bytes);
         assert_eq!(read, [Some(4e9), Some(536_870_912.0), Some(4e9), Some(1024.0), Some(0.5)]);
         assert_eq!(["4", "GB", "4TB", "four MB"].map(bytes), [None; 4]);
+    }
+
+    #[test]
+    fn amounts_may_have_a_letter() {
+        let amounts = ["15T", "300b", "1.5 G", "20M", "4k", "7", "3e11"].map(amount);
+        assert_eq!(amounts, [1.5e13, 3e11, 1.5e9, 2e7, 4e3, 7.0, 3e11].map(Ok));
+        for text in ["T", "15TB", "", "many"] {
+            let told = amount(text).unwrap_err().to_string();
+            assert_eq!(told, "it is a number; write e.g. 300e9, 300B or 15T", "{text}");
+        }
     }
 
     #[test]

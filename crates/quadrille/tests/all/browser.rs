@@ -267,6 +267,10 @@ fn the_planner_answers_what_its_address_asks() {
     let Some((good, console)) = good else { return };
     assert_plan(&good, &console);
     assert!(good.contains("gpt2-1558m on 16 devices of dgx-a100") && good.contains("Answered in"));
+    // How long it took stands in the question's corner, before the answer's heading; what is told of that are sentences.
+    let [form, heading, answered] = ["</form>", "<h1", "Answered in"].map(|part| good.find(part).unwrap());
+    assert!(answered < form && form < heading);
+    assert!(good.contains(">Its time is uncertain by "));
     // Constraints are sliders, which say what they are at.
     assert_eq!((good.matches("type=\"range\" min").count(), good.matches("aria-valuetext=\"any\"").count()), (5, 2));
     for (asked, reason) in [
@@ -275,7 +279,7 @@ fn the_planner_answers_what_its_address_asks() {
         ("model=gpt2-1558m&cluster=nowhere&gpus=8", "unknown cluster"),
         ("model=gpt2-124m&gpus=8&seq_len=4096", "“Tokens a sequence” = 4096: it must be 1 to 1024"),
         ("model=gpt2-1558m&gpus=8&max_x=three", "“TP at most” = three: it is a whole number"),
-        ("model=gpt2-124m&cluster=dgx-a100&gpus=8&tokens=1e15&days=1", "within 1 day: "),
+        ("model=gpt2-124m&cluster=dgx-a100&gpus=8&tokens=1000T&days=1", "within 1 day: "),
     ] {
         let (page, _) = drawn(&format!("{address}#{asked}"), 900).unwrap();
         let status = page.split("role=\"status\"").nth(1).and_then(|rest| rest.split("</p>").next()).unwrap();

@@ -64,10 +64,30 @@ pub fn asked_document(answer: &Answer) -> Result<Value, PriceError> {
     // What a first answer has not looked at the whole one tells.
     let assumed =
         if sensitivities.is_empty() { String::new() } else { assumed_text(sensitivities, advised.price.seconds) };
-    let told = [band_text(question, &advised.candidate), assumed];
     document["told"] =
-        told.iter().filter(|text| !text.is_empty()).map(|text| text.trim_end().replace('\n', " ")).collect();
+        [band_text(question, &advised.candidate), assumed].iter().flat_map(|text| sentences(text)).collect();
     Ok(document)
+}
+
+/// Lines for people as sentences: each warning and note is one of its own.
+fn sentences(text: &str) -> Vec<String> {
+    let mut sentences: Vec<String> = Vec::new();
+    for line in text.lines() {
+        let begins = ["warning:", "note:"].iter().any(|word| line.starts_with(word));
+        match sentences.last_mut().filter(|_| !begins) {
+            Some(sentence) => *sentence += &format!(" {line}"),
+            None => sentences.push(line.to_owned()),
+        }
+    }
+    sentences.iter().map(|sentence| capital(sentence)).collect()
+}
+
+/// As a sentence that stands alone begins and ends.
+fn capital(sentence: &str) -> String {
+    let mut letters = sentence.chars();
+    let first = letters.next().into_iter().flat_map(char::to_uppercase);
+    let end = if sentence.ends_with(['.', ':', '!', '?']) { "" } else { "." };
+    first.chain(letters).collect::<String>() + end
 }
 
 /// The advised layout as each framework says it, or why it cannot.
@@ -84,4 +104,20 @@ fn exports(answer: &Answer) -> Result<Value, SpecError> {
         Err(error) => json!({ "framework": name, "refused": error.to_string() }),
     };
     Ok(Framework::ALL.into_iter().map(of).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_for_people_are_sentences_on_a_page() {
+        let text = "its time is uncertain by -10% to +20%:\nof 20 runs (a, b)\nwarning: they are unlike it, so that\nit varies\n";
+        let told = [
+            "Its time is uncertain by -10% to +20%: of 20 runs (a, b).",
+            "Warning: they are unlike it, so that it varies.",
+        ];
+        assert_eq!(sentences(text), told);
+        assert!(sentences("").is_empty());
+    }
 }

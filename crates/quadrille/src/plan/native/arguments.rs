@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use clap::Args;
 use quadrille_plan::native::{Bound, Question, Reserve, Space};
 use quadrille_run::{BudgetSpec, RunError, SearchSpec};
+use quadrille_spec::quantities::amount;
 use quadrille_spec::{ElementType, Field, Sparsity};
 
 use crate::arguments::ModelArguments;
 use crate::layout_arguments::LayoutArguments;
 use crate::numbers::NumberArguments;
 use crate::output;
-use crate::parse::{amount, real};
+use crate::parse::real;
 use crate::quantities::reserve;
 
 /// The model where none is named.
