@@ -60,6 +60,9 @@ const EXAMPLES: &str = "Examples:
 /// Searches all points and writes what was found.
 pub fn run(arguments: &SweepArguments) -> Result<(), Failure> {
     let (sweep, rows) = swept(arguments, &Cancel::default())?;
+    if !sweep.variables().any(Variable::is_length) {
+        arguments.layout.note_length(&arguments.model, sweep.question.seq_len)?;
+    }
     match &arguments.out {
         Some(path) => write_file("--out", path, csv(rows)?.as_bytes())?,
         None if terminal::is_for_people() => print_text(sweep_text(&sweep)?.map(flags::spelled))?,

@@ -45,6 +45,11 @@ fn long_contexts_that_nobody_asked_for_are_told() {
     for said in ["--seq-len 4096", "--seq-len 131072", "--json"] {
         assert_eq!(told(&format!("{price} {said}")), "", "{said}");
     }
+    let sweep = "sweep --from-hf config.json --global-batch 4 --fix x=1 --cluster perlmutter";
+    assert_eq!(told(&format!("{sweep} --vary gpus=1,2")), note);
+    for said in ["--vary gpus=1,2 --seq-len 4096", "--vary seq-len=4096,131072 --gpus 2"] {
+        assert_eq!(told(&format!("{sweep} {said}")), "", "{said}");
+    }
 }
 
 /// A small GPT-2 as transformers would write it, proved like any other model.

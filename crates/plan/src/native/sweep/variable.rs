@@ -90,6 +90,11 @@ impl Variable {
         self.quantity == Quantity::Batch
     }
 
+    /// Whether it is the number of tokens in a sequence.
+    pub fn is_length(&self) -> bool {
+        self.quantity == Quantity::SeqLen
+    }
+
     /// Whether it is the number of nodes: it follows from the size of a node, which may vary, too.
     pub fn is_nodes(&self) -> bool {
         self.quantity == Quantity::Nodes
