@@ -3,22 +3,22 @@
 
 const choices = JSON.parse(document.getElementById("data").textContent);
 
-/** Fields of the question: their names are those of the address and of the request; `keys` name them in the server's messages. */
+/** Fields of the question: their names are those of the address and of the request; the server has their titles, as its messages call them. */
 const FIELDS = [
-  { name: "model", title: "Model", options: choices.models, start: "gpt3-175b" },
-  { name: "cluster", title: "Cluster", options: choices.clusters, start: "selene" },
-  { name: "gpus", title: "Devices", kind: "numeric", start: "1024", hint: "1024", keys: ["search.devices", "run.ranks", "search.nodes"] },
-  { name: "global_batch", title: "Sequences a step", kind: "numeric", start: "1536", hint: "2 for each device", keys: ["layout.global_batch"] },
-  { name: "seq_len", title: "Tokens a sequence", kind: "numeric", hint: "the model's", keys: ["layout.seq_len", "model.seq_len"] },
-  { name: "framework", title: "Framework", options: choices.frameworks, start: "megatron", keys: ["search.framework"] },
-  { name: "products", title: "Products in", options: ["", ...choices.products], none: "16 bits", keys: ["search.products"] },
-  { name: "max_x", title: "TP at most", steps: ["1", "2", "4", "8", "16", "32", ""], none: "any", keys: ["space.max.x"] },
-  { name: "max_pipe", title: "PP at most", steps: ["1", "2", "4", "8", "16", "32", "64", ""], none: "any", keys: ["space.max.pipe"] },
-  { name: "reserve", title: "Memory kept free", steps: ["", "0", "2%", "5%", "10%", "15%", "20%", "30%", "40%"], none: "as usual", keys: ["search.memory_reserve"] },
-  { name: "slower", title: "Slower if simpler", steps: ["0%", "1%", "2%", "", "5%", "10%", "20%", "50%", "100%"], none: "3%" },
-  { name: "tokens", title: "Tokens to train on", kind: "text", hint: "e.g. 300B or 15T", keys: ["search.tokens"] },
-  { name: "days", title: "Done within", steps: [1, 2, 3, 5, 7, 10, 14, 21, 30, 45, 60, 90, 120, 180, 365, ""].map(String), none: "any time", unit: "days", with: "tokens", keys: ["search.days"] },
-  { name: "price_per_hour", title: "Price of a device-hour", hint: "e.g. 2.5", keys: ["search.price_per_hour"] },
+  { name: "model", options: choices.models, start: "gpt3-175b" },
+  { name: "cluster", options: choices.clusters, start: "selene" },
+  { name: "gpus", kind: "numeric", start: "1024", hint: "1024" },
+  { name: "global_batch", kind: "numeric", start: "1536", hint: "2 for each device" },
+  { name: "seq_len", kind: "numeric", hint: "the model's" },
+  { name: "framework", options: choices.frameworks, start: "megatron" },
+  { name: "products", options: ["", ...choices.products], none: "16 bits" },
+  { name: "max_x", steps: ["1", "2", "4", "8", "16", "32", ""], none: "any" },
+  { name: "max_pipe", steps: ["1", "2", "4", "8", "16", "32", "64", ""], none: "any" },
+  { name: "reserve", steps: ["", "0", "2%", "5%", "10%", "15%", "20%", "30%", "40%"], none: "as usual" },
+  { name: "slower", steps: ["0%", "1%", "2%", "", "5%", "10%", "20%", "50%", "100%"], none: "3%" },
+  { name: "tokens", kind: "text", hint: "e.g. 300B or 15T" },
+  { name: "days", steps: [1, 2, 3, 5, 7, 10, 14, 21, 30, 45, 60, 90, 120, 180, 365, ""].map(String), none: "any time", unit: "days", with: "tokens" },
+  { name: "price_per_hour", hint: "e.g. 2.5" },
 ];
 
 const inputs = {};
@@ -31,8 +31,8 @@ const answer = element("div", {});
  */
 const TYPED = 60, DRAGGED = 120;
 
-function field({ name, title, options, steps, kind, hint, none, unit }) {
-  const id = `ask-${name}`;
+function field({ name, options, steps, kind, hint, none, unit }) {
+  const [id, title] = [`ask-${name}`, choices.titles[name]];
   if (steps) return slider({ id, name, title, steps, none, unit });
   const made = options
     ? element("select", { id }, options.map((value) => element("option", { value }, value || none)))
@@ -106,15 +106,6 @@ function changed(after) {
   last = now;
 }
 
-/** Titles of fields by the keys that name them in messages. */
-const titles = Object.fromEntries(FIELDS.flatMap(({ keys = [], title }) => keys.map((key) => [key, title])));
-
-/** The same message with keys where it names a field by its flag, at its beginning, or a bound by key and axis. */
-const withKeys = (message) => message.replace(/^(global|seq)-(batch|len)\b/, "`layout.$1_$2`").replaceAll(/`space\.max` (x|pipe)\b/g, "`space.max.$1`");
-
-/** A message of the server, with the titles of fields, or words, in place of its keys. */
-const inWords = (message) => withKeys(message).replaceAll(/`((?:search|layout|run|space|model)\.([a-z0-9_.]+))`/g, (_, key, name) => (key in titles ? `“${titles[key]}”` : name.replaceAll(/[_.]/g, " ")));
-
 async function ask() {
   waiting?.abort();
   const mine = (waiting = new AbortController());
@@ -132,8 +123,6 @@ async function ask() {
   say("Searching …", "soft");
   answer.classList.add("old");
   const show = (found, isWhole) => {
-    for (const each of found.refusals) each.example = inWords(each.example);
-    for (const each of found.exports) if (each.refused) each.refused = inWords(each.refused);
     answer.replaceChildren(...drawPlan(found, isWhole ? ({ layout }) => posted("layout", { question, layout }, mine.signal) : null));
   };
   const after = () => seconds((performance.now() - begin) / 1000);
@@ -142,7 +131,7 @@ async function ask() {
     const [isFound, found] = await posted("plan", { ...question, first }, mine.signal);
     if (mine !== waiting) return;
     if (!isFound && first && found) continue;
-    if (!isFound) return say(found ? inWords(found.error) : "The server does not answer: is it still running?", "warn");
+    if (!isFound) return say(found ? found.error : "The server does not answer: is it still running?", "warn");
     const isWhole = !(first && found.stopped);
     show({ ...found, stopped: found.stopped && isWhole }, isWhole);
     answer.classList.remove("old");

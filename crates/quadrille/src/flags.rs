@@ -3,7 +3,7 @@
 use quadrille_measure as measure;
 use quadrille_plan::Skipped;
 use quadrille_run::Setting;
-use quadrille_spec::{Field, ModelFile, Named, SpecError};
+use quadrille_spec::{Field, ModelFile, Named, SpecError, keys};
 use quadrille_study as study;
 use serde_json::Value;
 
@@ -57,22 +57,7 @@ const FLAGS: [(&str, &str); 43] = [
 
 /// A message of a library, with flags in place of the keys that it names.
 pub fn spelled(message: &str) -> String {
-    let mut spelled = String::new();
-    let mut rest = message;
-    while let Some((before, quoted)) = rest.split_once('`') {
-        spelled += before;
-        match quoted.split_once('`').and_then(|(key, after)| Some((flag(key)?, after))) {
-            Some((flag, after)) => {
-                spelled += &flag;
-                rest = after;
-            }
-            None => {
-                spelled.push('`');
-                rest = quoted;
-            }
-        }
-    }
-    spelled + rest
+    keys::renamed(message, flag)
 }
 
 /// The same of why grids are left out.

@@ -12,6 +12,8 @@ use quadrille_spec::{Cluster, Field, LayoutFile, Model, quantities};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+use crate::words::in_words;
+
 /// Sequences of a step at most: a layout of more passes takes seconds to price, and nobody can end that.
 const MOST_SEQUENCES: usize = 1 << 16;
 
@@ -113,7 +115,15 @@ impl Asked {
         if !(answer.is_long() || self.first && answer.found.stopped) {
             answer.explain().map_err(text)?;
         }
-        asked_document(&answer).map_err(text)
+        let mut document = asked_document(&answer).map_err(text)?;
+        let refused = [("refusals", "example"), ("exports", "refused")];
+        for (entries, reason) in refused {
+            let entries = document[entries].as_array_mut().into_iter().flatten();
+            for reason in entries.filter_map(|entry| entry.get_mut(reason)) {
+                *reason = reason.as_str().map_or(Value::Null, |said| in_words(said).into());
+            }
+        }
+        Ok(document)
     }
 
     /// By which part of the fastest's time a simpler layout may be slower.
@@ -121,36 +131,34 @@ impl Asked {
         let Some(said) = &self.slower else { return Ok(TOLERANCE) };
         let percent = said.trim().strip_suffix('%').and_then(|percent| percent.trim().parse::<f64>().ok());
         let part = percent.map(|percent| percent / 100.0).filter(|part| (0.0..=10.0).contains(part));
-        part.ok_or_else(|| {
-            format!("slower if simpler {said}: it is a part of the fastest's, up to 1000%; type e.g. 5%")
-        })
+        part.ok_or_else(|| format!("`slower` {said}: it is a part of the fastest's, up to 1000%; type e.g. 5%"))
     }
 
     fn question(&self) -> Result<Question, String> {
         // A preset, whatever files have its name.
         let cluster = Cluster::preset(self.cluster.as_deref().unwrap_or(SearchSpec::CLUSTER)).map_err(text)?;
         let size = |choices: LayoutFile, field: Field, said: &Option<String>| {
-            let size = whole(field.name(), said.as_ref())?;
+            let size = whole(&format!("layout.{}", field.key()), said.as_ref())?;
             Ok::<_, String>(size.map_or(choices.clone(), |size| choices.with(field, size.into())))
         };
         let choices = size(LayoutFile::default(), Field::GlobalBatch, &self.global_batch)?;
         if let Some(batch) = choices.size(Field::GlobalBatch).filter(|batch| *batch > MOST_SEQUENCES) {
             return Err(format!(
-                "global batch {batch}: this page plans at most {MOST_SEQUENCES} sequences; ask `quadrille plan`"
+                "`layout.global_batch` {batch}: this page plans at most {MOST_SEQUENCES} sequences; ask `quadrille plan`"
             ));
         }
         let choices = size(choices, Field::SeqLen, &self.seq_len)?;
         let most = [("x", &self.max_x), ("pipe", &self.max_pipe)];
         let most = most.into_iter().filter_map(|(axis, most)| Some((Bound::Max, format!("{axis}={}", most.as_ref()?))));
         let spec = SearchSpec {
-            devices: whole("devices", self.gpus.as_ref())?.map(|devices| vec![devices]),
+            devices: whole("search.devices", self.gpus.as_ref())?.map(|devices| vec![devices]),
             framework: self.framework.clone(),
-            numbers: Numbers { products: parsed("products", self.products.as_ref())?, ..Numbers::default() },
+            numbers: Numbers { products: parsed("search.products", self.products.as_ref())?, ..Numbers::default() },
             constraints: most.collect(),
-            reserve: parsed("memory kept free", self.reserve.as_ref())?,
-            tokens: self.tokens.as_ref().map(|said| amount("tokens", said)).transpose()?,
-            price_per_hour: real("price of a device-hour", self.price_per_hour.as_ref())?,
-            budget: BudgetSpec { days: real("days", self.days.as_ref())?, ..BudgetSpec::default() },
+            reserve: parsed("search.memory_reserve", self.reserve.as_ref())?,
+            tokens: self.tokens.as_ref().map(|said| amount("search.tokens", said)).transpose()?,
+            price_per_hour: real("search.price_per_hour", self.price_per_hour.as_ref())?,
+            budget: BudgetSpec { days: real("search.days", self.days.as_ref())?, ..BudgetSpec::default() },
             ..SearchSpec::default()
         };
         let layout = SaidLayout { choices, ..SaidLayout::default() };
@@ -170,28 +178,28 @@ fn text(error: impl Display) -> String {
     error.to_string()
 }
 
-/// A whole number that was typed.
-fn whole(name: &str, said: Option<&String>) -> Result<Option<usize>, String> {
+/// A whole number that was typed, of a field that messages name by this key.
+fn whole(key: &str, said: Option<&String>) -> Result<Option<usize>, String> {
     let read =
-        |said: &String| said.trim().parse().map_err(|_| format!("{name} {said}: it is no whole number; type e.g. 64"));
+        |said: &String| said.trim().parse().map_err(|_| format!("`{key}` {said}: it is no whole number; type e.g. 64"));
     said.map(read).transpose()
 }
 
 /// A number that was typed.
-fn real(name: &str, said: Option<&String>) -> Result<Option<f64>, String> {
+fn real(key: &str, said: Option<&String>) -> Result<Option<f64>, String> {
     let read =
-        |said: &String| said.trim().parse().map_err(|_| format!("{name} {said}: it is no number; type e.g. 2.5"));
+        |said: &String| said.trim().parse().map_err(|_| format!("`{key}` {said}: it is no number; type e.g. 2.5"));
     said.map(read).transpose()
 }
 
 /// An amount that was typed, as the command line reads it.
-fn amount(name: &str, said: &str) -> Result<f64, String> {
-    quantities::amount(said.trim()).map_err(|error| format!("{name} {said}: {error}"))
+fn amount(key: &str, said: &str) -> Result<f64, String> {
+    quantities::amount(said.trim()).map_err(|error| format!("`{key}` {said}: {error}"))
 }
 
-/// A value that was typed, of a field with that name.
-fn parsed<T: FromStr<Err: Display>>(name: &str, said: Option<&String>) -> Result<Option<T>, String> {
-    let parse = |said: &String| said.trim().parse().map_err(|error| format!("{name} {said}: {error}"));
+/// A value that was typed.
+fn parsed<T: FromStr<Err: Display>>(key: &str, said: Option<&String>) -> Result<Option<T>, String> {
+    let parse = |said: &String| said.trim().parse().map_err(|error| format!("`{key}` {said}: {error}"));
     said.map(parse).transpose()
 }
 
@@ -204,7 +212,7 @@ mod tests {
     }
 
     fn refused(text: &str) -> String {
-        asked(text).answer(Duration::from_secs(60), Cancel::default(), &Learned::default()).unwrap_err()
+        in_words(&asked(text).answer(Duration::from_secs(60), Cancel::default(), &Learned::default()).unwrap_err())
     }
 
     #[test]
@@ -324,15 +332,24 @@ mod tests {
                 ["unknown cluster", "selene"],
             ),
             (r#"{"gpus":"8"}"#.to_owned(), ["no model", "config.json"]),
-            (r#"{"model":"gpt2-124m","gpus":"eight"}"#.to_owned(), ["devices", "whole number"]),
+            (r#"{"model":"gpt2-124m","gpus":"eight"}"#.to_owned(), ["“Devices” eight", "whole number"]),
             (r#"{"model":"gpt2-124m","gpus":"0"}"#.to_owned(), ["0", "at least one"]),
-            (r#"{"model":"gpt2-124m","gpus":"8","global_batch":"7x"}"#.to_owned(), ["global-batch 7x", "whole number"]),
-            (r#"{"model":"gpt2-124m","gpus":"8","global_batch":"65537"}"#.to_owned(), ["65537", "at most 65536"]),
-            (r#"{"model":"gpt2-124m","gpus":"8","reserve":"100%"}"#.to_owned(), ["memory kept free", "100%"]),
+            (
+                r#"{"model":"gpt2-124m","gpus":"8","global_batch":"7x"}"#.to_owned(),
+                ["“Sequences a step” 7x", "whole number"],
+            ),
+            (
+                r#"{"model":"gpt2-124m","gpus":"8","global_batch":"65537"}"#.to_owned(),
+                ["“Sequences a step” 65537", "at most 65536"],
+            ),
+            (r#"{"model":"gpt2-124m","gpus":"8","reserve":"100%"}"#.to_owned(), ["“Memory kept free” 100%", "%"]),
             (r#"{"model":"gpt3-175b","gpus":"8","global_batch":"8"}"#.to_owned(), ["8 devices", "fit"]),
-            (r#"{"model":"gpt2-124m","gpus":"8","days":"2"}"#.to_owned(), ["days", "tokens"]),
-            (r#"{"model":"gpt2-124m","gpus":"8","tokens":"15TB"}"#.to_owned(), ["tokens 15TB", "300B or 15T"]),
-            (r#"{"model":"gpt2-124m","gpus":"8","slower":"five"}"#.to_owned(), ["slower if simpler five", "5%"]),
+            (r#"{"model":"gpt2-124m","gpus":"8","days":"2"}"#.to_owned(), ["“Done within”", "“Tokens to train on”"]),
+            (
+                r#"{"model":"gpt2-124m","gpus":"8","tokens":"15TB"}"#.to_owned(),
+                ["“Tokens to train on” 15TB", "300B or 15T"],
+            ),
+            (r#"{"model":"gpt2-124m","gpus":"8","slower":"five"}"#.to_owned(), ["“Slower if simpler” five", "5%"]),
             (r#"{"model":"gpt2-124m","gpus":"8","tokens":"1e15","days":"1"}"#.to_owned(), ["8 devices", "days"]),
         ] {
             let reason = refused(&text);

@@ -8,6 +8,7 @@
 mod answers;
 mod asked;
 mod host;
+mod words;
 
 use std::io;
 use std::net::{IpAddr, TcpListener};
@@ -30,6 +31,7 @@ use quadrille_plan::native::Cancel;
 use quadrille_spec::{Cluster, Model};
 use serde_json::json;
 use tokio::sync::Semaphore;
+use words::in_words;
 
 /// Bytes of a question at most: a model's `config.json` has a few thousand.
 pub const LONGEST: usize = 256 << 10;
@@ -81,6 +83,7 @@ fn router(bound: IpAddr) -> Router {
 /// The page, with the names that it offers.
 async fn planner() -> Html<String> {
     Html(planner_page(&json!({
+        "titles": words::titles(),
         "models": Model::preset_names().collect::<Vec<_>>(),
         "clusters": Cluster::preset_names().filter(is_priced).collect::<Vec<_>>(),
         "frameworks": Framework::ALL.map(|framework| framework.name),
@@ -165,7 +168,7 @@ impl Searches {
         };
         match tokio::task::spawn_blocking(allowed).await {
             Ok(Ok(document)) => told(StatusCode::OK, document),
-            Ok(Err(reason)) => refusal(StatusCode::UNPROCESSABLE_ENTITY, &reason),
+            Ok(Err(reason)) => refusal(StatusCode::UNPROCESSABLE_ENTITY, &in_words(&reason)),
             Err(_) => refusal(StatusCode::INTERNAL_SERVER_ERROR, "the search failed, which is a fault of this program"),
         }
     }

@@ -48,6 +48,7 @@ mod hf_rotary;
 mod hf_windows;
 mod imbalance;
 mod inputs;
+pub mod keys;
 mod layout;
 mod layout_file;
 mod ledger;

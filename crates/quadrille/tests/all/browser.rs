@@ -274,7 +274,7 @@ fn the_planner_answers_what_its_address_asks() {
     // Constraints are sliders, which say what they are at.
     assert_eq!((good.matches("type=\"range\" min").count(), good.matches("aria-valuetext=\"any\"").count()), (5, 2));
     for (asked, reason) in [
-        ("model=gpt2-1558m&gpus=none", "devices none: it is no whole number"),
+        ("model=gpt2-1558m&gpus=none", "“Devices” none: it is no whole number"),
         ("model=gpt9&gpus=8", "unknown model"),
         ("model=gpt2-1558m&cluster=nowhere&gpus=8", "unknown cluster"),
         ("model=gpt2-124m&gpus=8&seq_len=4096", "“Tokens a sequence” = 4096: it must be 1 to 1024"),
