@@ -68,7 +68,6 @@ mod sweep_text;
 mod table;
 mod text;
 pub mod verification;
-mod wrap;
 
 pub use csv::csv;
 pub use error::ReportError;

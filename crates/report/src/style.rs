@@ -2,7 +2,7 @@
 
 use anstyle::{AnsiColor, Style as Paint};
 
-use crate::wrap::wrapped;
+use quadrille_step::wrap::wrapped;
 
 /// How text is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use crate::plain::plain;
 use crate::style::{Role, Style};
-use crate::wrap::{LongWords, columns as columns_of, padded, words};
+use quadrille_step::wrap::{LongWords, columns as columns_of, padded, words};
 
 /// Between columns.
 const GAP: &str = "  ";

@@ -6,7 +6,7 @@ use std::ops::{Add, AddAssign};
 use crate::plain::plain;
 use crate::style::{Role, Style};
 use crate::table::Table;
-use crate::wrap::columns;
+use quadrille_step::wrap::columns;
 
 /// What begins a line that is to be minded.
 const WARNING: &str = "warning:";

@@ -14,7 +14,8 @@
 //! [`StepProgram::evaluation`] leaves the forward passes, `generation.rs` makes passes that read keys and values of earlier
 //! ones from a cache.
 //!
-//! [`predict`] gives the exact ledgers without running; [`print_program`] shows the program as text.
+//! [`predict`] gives the exact ledgers without running; [`print_program`] shows the program as text, whose lines [`wrap`] breaks, as
+//! it does those of all other text for people.
 //!
 //! ```
 //! use quadrille_spec::{Layout, LayoutRequest, Model};
@@ -76,6 +77,7 @@ mod update;
 mod value;
 mod weights;
 mod wire;
+pub mod wrap;
 
 pub use buckets::{Bucket, BucketId, BucketRun, ShardRun};
 pub use error::StepError;

@@ -7,10 +7,11 @@ use std::fmt::Write as _;
 
 use quadrille_spec::{Axis, AxisSet, Dispatch, KeepWeights, Layout, Linear, Offload, Recompute, Zero, counted};
 
-use self::table::{BELOW, Table, wrapped};
+use self::table::{BELOW, Table};
 use crate::ledger::payload_bytes;
 use crate::program::ChunkProgram;
 use crate::schedule::{Action, Pass, Step};
+use crate::wrap::hung;
 use crate::{Collective, Layer, Members, Section, StageProgram, StepProgram, StorageId, Value};
 
 /// Which part of a program is printed, and how wide.
@@ -59,7 +60,7 @@ pub fn print_part(program: &StepProgram, shown: &Shown) -> String {
         let _ = writeln!(text, "{pruned} tensors pruned: gradients and states are of what is kept{estimated}");
     }
     if let Some(width) = shown.width {
-        text = wrapped(&format!("{text}{BELOW}\n"), width, "");
+        text = hung(&format!("{text}{BELOW}\n"), width, 0);
     }
     for stage in program.stages.iter().filter(|stage| shown.stage.is_none_or(|shown| shown == stage.stage)) {
         print_stage(&mut text, stage, shown);
@@ -90,7 +91,7 @@ fn print_stage(text: &mut String, program: &StageProgram, shown: &Shown) {
     if stages > 1 {
         let _ = writeln!(text, "\nstage {} of {stages} · {}", program.stage, program.layout.schedule);
         let order = order(program) + "\n";
-        *text += &shown.width.map_or(order.clone(), |width| wrapped(&order, width, "  "));
+        *text += &shown.width.map_or(order.clone(), |width| hung(&order, width, 2));
     }
     for (index, chunk) in program.chunks.iter().enumerate() {
         if program.chunks.len() > 1 {

@@ -3,8 +3,8 @@
 use quadrille_spec::{Axis, AxisSet, Layout};
 use serde::Serialize;
 
-use crate::wrap::columns;
 use crate::{Text, table};
+use quadrille_step::wrap::columns;
 
 /// Most ranks of a group that are listed.
 const LISTED: usize = 64;

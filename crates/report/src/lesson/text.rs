@@ -4,7 +4,7 @@ use quadrille_run::units::bytes;
 
 use super::{Lesson, Move, tiles};
 use crate::Text;
-use crate::wrap::{columns, wrapped};
+use quadrille_step::wrap::{columns, wrapped};
 
 /// Names of the memory that are told.
 const NAMES: usize = 8;

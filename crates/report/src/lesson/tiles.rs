@@ -7,8 +7,8 @@ use quadrille_step::{Layer, Parameter, StageProgram};
 use serde::Serialize;
 
 use super::mesh::{listed, same};
-use crate::wrap::columns;
 use crate::{Style, Table, Text, table};
+use quadrille_step::wrap::columns;
 
 /// A matrix and a rank's tile of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -7,6 +7,7 @@ use super::{Shown, collective_note, local_shape, memory_notes, scaled, spans, to
 use crate::ledger::moved_to_host;
 use crate::operation::Scalar;
 use crate::schedule::Pass;
+use crate::wrap::hung;
 use crate::{At, Layer, Message, Op, Operation, Reasons, Section, StageProgram, StorageId, When, kind};
 
 /// A section to be printed.
@@ -185,7 +186,7 @@ impl Line {
         let memory = Some(&self.memory).filter(|memory| !memory.is_empty()).cloned();
         let sharded = Some(&self.sharded).filter(|sharded| !sharded.is_empty() && self.operation != "wait").cloned();
         for more in [sharded, sent, memory].into_iter().flatten() {
-            text += &wrapped(&format!("{INDENT}{more}\n"), width, INDENT);
+            text += &hung(&format!("{INDENT}{more}"), width, INDENT.len());
         }
         text
     }
@@ -196,34 +197,4 @@ fn shortened(text: &str, width: usize) -> String {
         true => text.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
         false => text.to_owned(),
     }
-}
-
-/// Lines of at most so many columns, of which longer ones are broken at spaces; what goes on begins with `indent`. A word that is
-/// longer stays whole.
-pub(super) fn wrapped(text: &str, width: usize, indent: &str) -> String {
-    let mut out = String::new();
-    for line in text.lines() {
-        let mut rest = line.to_owned();
-        while let Some(at) = break_at(&rest, width) {
-            let goes_on = rest.split_off(at);
-            out += rest.trim_end();
-            out.push('\n');
-            rest = format!("{indent}{}", goes_on.trim_start());
-        }
-        out += &rest;
-        out.push('\n');
-    }
-    out
-}
-
-/// Where a line that is too long goes on: at the last space that leaves at most `width` columns before it, else at the first, behind
-/// those that it begins with.
-fn break_at(line: &str, width: usize) -> Option<usize> {
-    let behind = |columns| line.char_indices().nth(columns).map(|(at, _)| at);
-    behind(width)?;
-    // The space itself may stand behind the last column.
-    let end = behind(width + 1).unwrap_or(line.len());
-    let begin = line.len() - line.trim_start().len();
-    let before = line[begin..end.max(begin)].rfind(' ').map(|at| at + begin);
-    before.filter(|at| *at > begin).or_else(|| line[begin..].find(' ').map(|at| at + begin))
 }

@@ -1,4 +1,4 @@
-//! Text in columns: lines that fit a terminal.
+//! Text in columns: lines that fit a terminal. Programs are printed so, and all other text for people.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -7,7 +7,7 @@ const LABEL: usize = 20;
 
 /// Lines that are not wider than so many columns, broken between words; what is behind a label of the line, or its indentation, goes on
 /// in the same column. Longer words stay whole.
-pub(crate) fn wrapped(text: &str, width: usize) -> String {
+pub fn wrapped(text: &str, width: usize) -> String {
     text.split_inclusive('\n').map(|line| broken(line, width)).collect()
 }
 
@@ -32,9 +32,15 @@ fn hanging(line: &str, width: usize) -> usize {
     if 2 * hanging > width { 0 } else { hanging }
 }
 
+/// Lines that are not wider than so many columns, broken between words; all but the first of a line begin with so many spaces. Longer
+/// words stay whole.
+pub fn hung(text: &str, width: usize, hanging: usize) -> String {
+    text.lines().map(|line| words(line, width, hanging, LongWords::Whole).join("\n") + "\n").collect()
+}
+
 /// Whether what is longer than a line is broken anywhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LongWords {
+pub enum LongWords {
     /// They stay whole, as paths do that are copied; but behind commas.
     Whole,
     /// Nothing is longer than a line.
@@ -43,7 +49,7 @@ pub(crate) enum LongWords {
 
 /// The words of a text in lines of at most `width` columns, those behind the first indented; the spaces inside of a line
 /// stay as they are.
-pub(crate) fn words(text: &str, width: usize, hanging: usize, long: LongWords) -> Vec<String> {
+pub fn words(text: &str, width: usize, hanging: usize, long: LongWords) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();
     let mut fresh = true;
@@ -78,12 +84,12 @@ fn pieces(word: &str, width: usize, long: LongWords) -> Vec<&str> {
 }
 
 /// The columns that text takes in a terminal: wide characters, as Chinese has them, take two.
-pub(crate) fn columns(text: &str) -> usize {
+pub fn columns(text: &str) -> usize {
     UnicodeWidthStr::width(text)
 }
 
 /// Text with spaces up to so many columns, on its right, or on its left with `right`.
-pub(crate) fn padded(text: &str, width: usize, right: bool) -> String {
+pub fn padded(text: &str, width: usize, right: bool) -> String {
     let spaces = " ".repeat(width.saturating_sub(columns(text)));
     if right { spaces + text } else { text.to_owned() + &spaces }
 }
@@ -101,6 +107,13 @@ fn beginning(text: &str, width: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_go_on_in_the_column_that_is_said() {
+        let text = "      why: one two three\nF0 F1 B0 B1 F2\n\nlonger_than_a_line x";
+        let broken = "      why:\n      one two\n      three\nF0 F1 B0 B1\n      F2\n\nlonger_than_a_line\n      x\n";
+        assert_eq!(hung(text, 13, 6), broken);
+    }
 
     #[test]
     fn wide_characters_take_two_columns() {
