@@ -1,6 +1,6 @@
 //! `quadrille explain`: what a layout does, without running it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use quadrille_cost::native::Framework;
@@ -8,7 +8,7 @@ use quadrille_engine::Hyper;
 use quadrille_pages::explain_page;
 use quadrille_report::explained::Explained;
 use quadrille_report::lesson::Chosen;
-use quadrille_run::{FILES, KnownRun, LayoutDefaults, SaidLayout, framework};
+use quadrille_run::{FILES, KnownRun, LayoutDefaults, RunError, SaidLayout, framework};
 use quadrille_spec::{Cluster, ElementType, Field, Layout, Model, Sparsity};
 use quadrille_step::{KeptCounts, Layer, Shown, StepProgram};
 use serde_json::Value;
@@ -92,10 +92,18 @@ pub struct Asked {
     pub kept: KeptCounts,
 }
 
+/// What a folder tells of; one that holds no run is no failure of the work, as it would be of one that goes on.
+fn known(folder: &Path) -> Result<KnownRun, Failure> {
+    KnownRun::read(folder).map_err(|error| match error {
+        RunError::Checkpoint(error) => Failure::Usage(error.into()),
+        error => error.into(),
+    })
+}
+
 /// What is said, held against its model. It is run by what the layout file was planned for, or `usual`, where nothing is said, a run by
 /// this program's engine. What gradients of other frameworks than that are summed in is theirs, and no choice of a layout.
 pub fn asked(arguments: &ExplainArguments, usual: &str) -> Result<Asked, Failure> {
-    let run = arguments.from.as_deref().map(KnownRun::read).transpose()?;
+    let run = arguments.from.as_deref().map(known).transpose()?;
     let model = match &run {
         None => arguments.model.described(MODEL)?,
         Some(run) => arguments.model.settings_of(&run.model, Hyper::default())?.model,
@@ -116,7 +124,7 @@ pub fn asked(arguments: &ExplainArguments, usual: &str) -> Result<Asked, Failure
             (open, layout)
         }
         Some(run) => {
-            let open = run.open(&said)?;
+            let open = run.open(&said, &model)?;
             let layout = open.resolve(&model)?;
             (open, layout)
         }

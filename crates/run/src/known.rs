@@ -49,15 +49,15 @@ impl KnownRun {
         Ok(Self { model, layout, is_pruned, kept: KeptCounts::new() })
     }
 
-    /// The layout with what is said over it, not yet held against a model. A cluster alone moves it there as it is. Of
-    /// what nobody had chosen the grid stays, unless another number of ranks is said, and the rest follows from what is said.
+    /// The layout with what is said over it, for this model, against which it is not yet held. A cluster alone moves it there as it is.
+    /// Of what nobody had chosen the grid stays, unless another number of ranks is said, and the rest follows from what is said.
     ///
     /// # Errors
     /// As [`SaidLayout::open`].
-    pub fn open(&self, said: &SaidLayout) -> Result<OpenLayout, RunError> {
+    pub fn open(&self, said: &SaidLayout, model: &Model) -> Result<OpenLayout, RunError> {
         let LayoutSpec { layout, open, cluster } = &self.layout;
         let follows = |field| open.contains(&field);
-        let kept = match (&said.file, said.says_layout()) {
+        let kept = match (&said.file, said.says_layout() || *model != self.model) {
             // A whole layout in a file leaves nothing of the one before but its batch.
             (Some(_), _) => LayoutFile::default(),
             (None, true) if said.ranks.is_none() => self.layout.made().with(Field::Grid, Field::Grid.of(layout)),

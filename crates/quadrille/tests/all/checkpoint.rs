@@ -103,7 +103,7 @@ fn info_tells_notes_in_words_and_documents_them_as_they_are() {
         "\noptimizer   learning_rate 0.003, final_fraction 0.1, warmup_steps 1, steps 2,",
         "\ndata        kind files, vocabulary bytes, documents packed\n",
         "\nsources: path ",
-        "\nmy book.txt ",
+        "\n.quadrille-cache/bytes-",
         "\nrun         version 0.1.0, recent_losses 5.",
     ] {
         assert!(text.contains(words), "'{words}' is not in:\n{text}");

@@ -72,7 +72,7 @@ fn flags_change_what_they_name_of_a_run_and_what_follows_from_it() {
     refused_in(at, "explain --from run --model gpt-tiny", &["--from", "--model"]);
     refused_in(at, "explain --from nothing", &["nothing"]);
     refused_in(at, "explain --from run --html run/run.json", &["--html", "run/run.json", "name another file"]);
-    refused_in(at, "explain --from run --grid x=5", &["grid"]);
+    refused_in(at, "explain --from run --grid x=5", &["x=5", "heads"]);
 }
 
 #[test]
