@@ -1,25 +1,38 @@
 //! What the ranks of a process compute on, whatever the type of their elements is.
 
 use std::convert::Infallible;
+use std::fmt::Debug;
 use std::time::Instant;
 
+use quadrille_comm::RankContext;
 use quadrille_spec::{ElementType, RealType};
 use quadrille_step::StepProgram;
 use quadrille_tensor::{Buffer, Element, ProductShape, Transpose, library_matmul};
 
 use crate::{
     BatchSource, EngineError, EvaluateOutcome, ForwardOptions, GenerateOptions, GenerateOutcome, GenerationPrograms,
-    ObserveOptions, Observed, RunEvent, TrainOptions, TrainOutcome, Validation, Weights, evaluate_on_cpu,
-    generate_on_cpu, observe_on_cpu, train_on_cpu,
+    ObserveOptions, Observed, RunEvent, TrainOptions, TrainOutcome, Validation, Weights, Workbench, evaluate_on_cpu,
+    generate_on_cpu, observe_on_cpu, train_on_cpu, workbench_on_cpu,
 };
 
 /// The same work by any [`Backend`](crate::Backend), in the layout's own type of elements.
-pub trait Device: Sync {
+pub trait Device: Debug + Sync {
     /// Bytes that are free on the devices of so many ranks; `None`: ranks have the host's memory.
     ///
     /// # Errors
     /// The device's, above all that there is none.
     fn free(&self, ranks: usize) -> Result<Option<u64>, EngineError>;
+
+    /// On how many devices so many ranks compute; `None`: on the processor, whose cores they share.
+    ///
+    /// # Errors
+    /// The device's, above all that there is none.
+    fn devices(&self, ranks: usize) -> Result<Option<usize>, EngineError>;
+
+    /// Whether it only stands for a device, and is slow: what is measured on it are sizes that show that it is done.
+    fn is_emulated(&self) -> bool {
+        false
+    }
 
     /// What it is called; `None`: it is the processor.
     ///
@@ -86,6 +99,17 @@ pub trait Device: Sync {
     /// # Errors
     /// As there.
     fn observe(&self, program: &StepProgram, options: &ObserveOptions) -> Result<Vec<Observed>, EngineError>;
+
+    /// As [`workbench`](crate::workbench()), for values of a type.
+    ///
+    /// # Errors
+    /// As there; a type that it does not store.
+    fn workbench<'c>(
+        &self,
+        dtype: ElementType,
+        context: &'c RankContext,
+        threads: usize,
+    ) -> Result<Box<dyn Workbench + 'c>, EngineError>;
 }
 
 /// A product of the library, and how fast it is.
@@ -137,6 +161,10 @@ pub struct Processor;
 
 impl Device for Processor {
     fn free(&self, _ranks: usize) -> Result<Option<u64>, EngineError> {
+        Ok(None)
+    }
+
+    fn devices(&self, _ranks: usize) -> Result<Option<usize>, EngineError> {
         Ok(None)
     }
 
@@ -196,5 +224,14 @@ impl Device for Processor {
 
     fn observe(&self, program: &StepProgram, options: &ObserveOptions) -> Result<Vec<Observed>, EngineError> {
         observe_on_cpu(program, options)
+    }
+
+    fn workbench<'c>(
+        &self,
+        dtype: ElementType,
+        context: &'c RankContext,
+        threads: usize,
+    ) -> Result<Box<dyn Workbench + 'c>, EngineError> {
+        workbench_on_cpu(dtype, context, threads)
     }
 }

@@ -75,6 +75,7 @@ mod trace;
 mod train;
 mod tuning;
 mod weights;
+mod work;
 
 pub use algorithms::{Algorithms, ProductAlgorithm};
 pub use backend::{
@@ -96,7 +97,9 @@ pub use initial::InitialValues;
 pub use loss_scale::LossScale;
 pub use masks::Masks;
 pub use observe::{ObserveOptions, Observed, ObservedStep, observe};
-pub use on_cpu::{evaluate_on_cpu, generate_on_cpu, observe_on_cpu, time_states_on_cpu, train_on_cpu};
+pub use on_cpu::{
+    evaluate_on_cpu, generate_on_cpu, observe_on_cpu, time_states_on_cpu, train_on_cpu, workbench_on_cpu,
+};
 pub use options::{Start, TrainOptions, Validation};
 pub use predictions::Predictions;
 pub use random_batch::{fill_randomly, random_batch};
@@ -113,6 +116,7 @@ pub use trace::{RankTrace, TracedOperation, TracedTransfer};
 pub use train::train;
 pub use tuning::MatmulChoices;
 pub use weights::Weights;
+pub use work::{Prepared, Sweep, Work, Workbench, exchange, second_elements, workbench};
 
 /// What ranks compute in: `f32`, `f64`.
 pub trait Real:

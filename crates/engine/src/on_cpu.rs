@@ -1,13 +1,14 @@
 //! Work on the processor, in the layout's own type of elements: for all types it is compiled here, once.
 
 use half::{bf16, f16};
+use quadrille_comm::RankContext;
 use quadrille_spec::ElementType;
 use quadrille_step::StepProgram;
 
 use crate::{
     BatchSource, Cpu, EngineError, EvaluateOutcome, ForwardOptions, GenerateOptions, GenerateOutcome,
     GenerationPrograms, ObserveOptions, Observed, RunEvent, StateTimes, TrainOptions, TrainOutcome, Validation,
-    Weights, evaluate, generate, observe, time_states, train,
+    Weights, Workbench, evaluate, generate, observe, time_states, train, workbench,
 };
 
 /// [`train()`] on the processor.
@@ -96,5 +97,22 @@ pub fn time_states_on_cpu(
         ElementType::F64 => time_states::<Cpu<f64>>(program, options, batch),
         ElementType::Bf16 => time_states::<Cpu<bf16>>(program, options, batch),
         ElementType::F16 => time_states::<Cpu<f16>>(program, options, batch),
+    }
+}
+
+/// [`workbench()`] on the processor.
+///
+/// # Errors
+/// As there.
+pub fn workbench_on_cpu(
+    dtype: ElementType,
+    context: &RankContext,
+    threads: usize,
+) -> Result<Box<dyn Workbench + '_>, EngineError> {
+    match dtype {
+        ElementType::F32 => workbench::<Cpu<f32>>(context, threads),
+        ElementType::F64 => workbench::<Cpu<f64>>(context, threads),
+        ElementType::Bf16 => workbench::<Cpu<bf16>>(context, threads),
+        ElementType::F16 => workbench::<Cpu<f16>>(context, threads),
     }
 }

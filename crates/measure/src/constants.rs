@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use quadrille_cost::simulation::{DeviceRates, RingNetwork, UniformMachine};
-use quadrille_engine::{Processor, TrainOptions, TrainOutcome};
-use quadrille_spec::{Axis, Grid, Layout, LayoutRequest, Model};
+use quadrille_engine::{Device, Processor, TrainOptions, TrainOutcome};
+use quadrille_spec::{Axis, CollectiveKind, ElementType, Grid, Layout, LayoutRequest, Model};
 use quadrille_step::{At, Group, Op, StepProgram};
 use serde::Serialize;
 
 use crate::MeasureError;
-use crate::collectives::{all_reduce, time};
+use crate::collectives::{Run, time};
 use crate::step::steps;
 
 /// Elements of the all-reduces that give latency and bandwidth: nothing much, and the activations of a small layer.
@@ -40,10 +40,13 @@ impl Constants {
     /// # Errors
     /// The batch cannot be split in two; a job failed.
     pub fn measure(model: &Model, global_batch: usize, options: &TrainOptions) -> Result<Self, MeasureError> {
-        let latency = operation_latency(2, options)?;
-        let times = Times::measure(model, 2, global_batch, options)?;
-        let [small, large] =
-            [time(2, [ALL_REDUCES[0], 0], RUNS, all_reduce)?, time(2, [ALL_REDUCES[1], 0], RUNS, all_reduce)?];
+        let latency = operation_latency(&Processor, ElementType::F32, 2, options)?;
+        let times = Times::measure(&Processor, ElementType::F32, model, [2, global_batch], options)?;
+        let all_reduce = |elements: usize| {
+            let run = Run::Collective(CollectiveKind::AllReduce);
+            time(2, run.lengths(elements, elements / 2), RUNS, run)
+        };
+        let [small, large] = [all_reduce(ALL_REDUCES[0])?, all_reduce(ALL_REDUCES[1])?];
         // Each of two ranks sends half of the buffer twice.
         let bytes = (ALL_REDUCES[1] * size_of::<f32>()) as f64;
         Ok(Self {
@@ -86,13 +89,19 @@ impl Constants {
     }
 }
 
-/// Mean seconds of an operation of the engine whose operands are tiny: in steps of a tiny model on so many data ranks.
+/// Mean seconds of an operation of the engine whose operands are tiny: in steps of a tiny model on so many data ranks, in this type.
+/// On a device that is what the host takes to begin it.
 ///
 /// # Errors
 /// The job failed.
-pub fn operation_latency(ranks: usize, options: &TrainOptions) -> Result<f64, MeasureError> {
+pub fn operation_latency(
+    device: &dyn Device,
+    dtype: ElementType,
+    ranks: usize,
+    options: &TrainOptions,
+) -> Result<f64, MeasureError> {
     let tiny = "name = \"tiny\"\nlayers = 4\nhidden = 8\nheads = 1\nvocab = 8\nseq_len = 4";
-    let tiny = Times::measure(&Model::from_toml(tiny, &[])?, ranks, ranks, options)?;
+    let tiny = Times::measure(device, dtype, &Model::from_toml(tiny, &[])?, [ranks, ranks], options)?;
     let all = [tiny.products, tiny.attention, tiny.element_wise];
     Ok(all.iter().map(|kind| kind.seconds).sum::<f64>() / all.iter().map(|kind| kind.operations).sum::<f64>())
 }
@@ -114,7 +123,7 @@ impl Kind {
 }
 
 /// What is left of a time without its latency; half of it at least, for what is as small as what latency was measured on.
-fn without_latency(seconds: f64, latency: f64) -> f64 {
+pub(crate) fn without_latency(seconds: f64, latency: f64) -> f64 {
     (seconds - latency).max(seconds / 2.0)
 }
 
@@ -127,11 +136,17 @@ struct Times {
 }
 
 impl Times {
-    /// On so many data ranks, in one pass.
-    fn measure(model: &Model, ranks: usize, global_batch: usize, options: &TrainOptions) -> Result<Self, MeasureError> {
-        let request = LayoutRequest::new(Grid::new(1, 1, 1, ranks)?, global_batch);
+    /// On so many data ranks, of so many sequences in one pass.
+    fn measure(
+        device: &dyn Device,
+        dtype: ElementType,
+        model: &Model,
+        [ranks, global_batch]: [usize; 2],
+        options: &TrainOptions,
+    ) -> Result<Self, MeasureError> {
+        let request = LayoutRequest { dtype, ..LayoutRequest::new(Grid::new(1, 1, 1, ranks)?, global_batch) };
         let program = StepProgram::new(model, &Layout::new(model, &request)?)?;
-        let outcome = steps(&Processor, &program, options)?;
+        let outcome = steps(device, &program, options)?;
         Ok(Self::of(&program, &outcome, options.steps - 1))
     }
 

@@ -63,6 +63,9 @@ pub enum MeasureError {
         #[source]
         error: Box<MeasureError>,
     },
+    /// A system that does not say how much memory is free.
+    #[error("cannot tell how much memory is free: /proc/meminfo does not say MemAvailable")]
+    UnknownMemory,
     /// A run without a step that counts.
     #[error("no step was measured")]
     NoStep,
@@ -105,6 +108,7 @@ impl MeasureError {
             | Self::Pool(_)
             | Self::Engine(_)
             | Self::Layout { .. }
+            | Self::UnknownMemory
             | Self::NoStep
             | Self::Unpredicted
             | Self::Ledger { .. }

@@ -171,6 +171,11 @@ fn device(command: &Command) -> Named {
             Bench::Step(arguments) => arguments.device.device,
             _ => Named::Cpu,
         },
+        Command::Calibrate(arguments) => arguments.device.device,
+        Command::Validate(arguments) => match &arguments.validate {
+            Validate::Local(arguments) => arguments.device.device,
+            Validate::Published(_) => Named::Cpu,
+        },
         _ => Named::Cpu,
     }
 }

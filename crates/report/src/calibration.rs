@@ -1,7 +1,7 @@
 //! What `calibrate` has measured, and the tiers that were fitted to it: for people and as a document.
 
 use quadrille_cost::native::Deviation;
-use quadrille_measure::calibration::{CalibrationSpec, Case, Compared, Fitted, Measured, Measurements};
+use quadrille_measure::calibration::{CalibrationSpec, Case, Compared, Fitted, Measured, Measurements, OnDevice};
 use quadrille_run::units::{bytes, decimal, percent};
 use quadrille_spec::{Algorithm, Cluster, RateUnit, Tier};
 use serde_json::{Value, json};
@@ -51,6 +51,11 @@ impl CalibrationReport<'_> {
                 percent(MUCH)
             ));
         }
+        if let Some(OnDevice { name, sharing }) = &setup.device
+            && *sharing > 1
+        {
+            warnings.push(format!("{sharing} ranks share a device, {name}: what was measured is a rank's share of it"));
+        }
         if setup.spec.crowding() > 1.0 {
             warnings.push(format!(
                 "{ranks_here} ranks of {threads} threads share {cores} cores: what was measured is a rank's share of them"
@@ -86,6 +91,7 @@ fn head(measured: &Measurements, cluster: &Cluster) -> String {
     )];
     if let Some(device) = &cluster.device {
         let rates = [
+            ("products, bf16", decimal(device.peak.half, "FLOP/s")),
             ("products, f32", decimal(device.peak.single, "FLOP/s")),
             ("products, f64", decimal(device.peak.double, "FLOP/s")),
             ("element-wise", decimal(device.vector_rate, "FLOP/s")),
@@ -96,7 +102,11 @@ fn head(measured: &Measurements, cluster: &Cluster) -> String {
             ("operation", format!("{:.2} us", 1e6 * device.launch_seconds)),
             ("free memory", bytes(device.memory)),
         ];
-        lines.extend(rates.map(|(name, rate)| format!("{name:<14}{rate}")));
+        lines.extend(rates.map(|(name, rate)| format!("{name:<16}{rate}")));
+        if let Some(OnDevice { name, .. }) = &measured.setup.device {
+            let host = device.host_bandwidth.map_or("-".to_owned(), |rate| decimal(rate, "B/s"));
+            lines.extend([("host copies", &host), ("device", name)].map(|(what, told)| format!("{what:<16}{told}")));
+        }
     }
     lines.join("\n") + "\n"
 }

@@ -60,11 +60,12 @@ pub struct MeasuredCollective {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MeasuredOperation {
-    /// Which: `product nn`, `attention`, `residual`.
+    /// Which: `product nn`, `attention`, `residual`, `host-copy` to a device's memory and back.
     pub operation: String,
     /// Type of its operands.
     pub dtype: ElementType,
-    /// `[m, n, k]` of products, `[sequence, width of a head, heads]` of attention, `[elements]` of element-wise work.
+    /// `[m, n, k]` of products, `[sequence, width of a head, heads]` of attention, `[elements]` of element-wise work, `[bytes]`
+    /// of copies.
     pub shape: Vec<usize>,
     /// What a rank reaches, in `unit`.
     pub rate: f64,

@@ -46,6 +46,10 @@ pub struct Device {
     /// Fraction of the peak that flash-style attention reaches, by its shape: `m` the sequence, `n` the width of a head,
     /// `k` the heads of all sequences of the pass.
     pub attention: Efficiency,
+    /// The same of attention whose operands have 16 bits, as a fraction of `peak.half`; `None`: its kernel reaches the same fraction,
+    /// or, of this program, computes in f32.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub half_attention: Option<Efficiency>,
     /// Where each of these numbers is from.
     #[serde(default, skip_serializing_if = "Origins::is_empty")]
     pub origins: Origins,
@@ -235,7 +239,8 @@ impl Device {
         self.products.check("products")?;
         self.half_products.as_ref().map_or(Ok(()), |products| products.check("half_products"))?;
         self.narrow_products.as_ref().map_or(Ok(()), |products| products.check("narrow_products"))?;
-        self.attention.check("attention")
+        self.attention.check("attention")?;
+        self.half_attention.as_ref().map_or(Ok(()), |attention| attention.check("half_attention"))
     }
 }
 

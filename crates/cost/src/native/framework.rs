@@ -354,6 +354,18 @@ impl Framework {
         narrow.unwrap_or(&device.products)
     }
 
+    /// What flash-style attention reaches, and the peak that this is a fraction of. A device whose kernels of 16 bits were measured
+    /// has fractions of their own, of the peak of such products; elsewhere this program's kernels compute attention of 16 bits in
+    /// the type of sums, as fast as in f32.
+    pub fn attention_rates<'d>(&self, device: &'d Device) -> (&'d Efficiency, f64) {
+        let peak = self.peak(device);
+        match &device.half_attention {
+            Some(half) if self.multiplies_narrow() => (half, peak),
+            _ if self.is_own() && self.dtype.is_narrow() => (&device.attention, peak.min(device.peak.single)),
+            _ => (&device.attention, peak),
+        }
+    }
+
     /// Puts another in its place, of this origin.
     pub fn set_products(&self, device: &mut Device, products: Efficiency, origin: Origin) {
         let narrow = device.half_products.as_mut().filter(|_| self.multiplies_narrow());
@@ -398,7 +410,7 @@ impl Framework {
 
 #[cfg(test)]
 mod tests {
-    use quadrille_spec::{Cluster, ElementType, Peaks};
+    use quadrille_spec::{Cluster, Device, Efficiency, ElementType, Peaks};
 
     use super::super::rates::Rates;
     use super::Framework;
@@ -420,5 +432,25 @@ mod tests {
         assert!((narrow / wide - 1.0).abs() < 1e-12, "{narrow} and {wide} s");
         let theirs = attention(Framework::MEGATRON);
         assert!((theirs * half / single / wide - 1.0).abs() < 1e-12, "{theirs} and {wide} s");
+    }
+
+    /// Measured kernels of bf16 have the seconds that were measured, whoever's they are; others keep theirs.
+    #[test]
+    fn attention_of_16_bits_takes_what_was_measured_of_it() {
+        let mut device = Cluster::preset("dgx-a100").unwrap().device.unwrap();
+        let own = |dtype: ElementType| Framework::own(dtype, dtype.real().into());
+        let frameworks = [own(ElementType::F32), own(ElementType::F16), own(ElementType::Bf16), Framework::MEGATRON];
+        let seconds = |device: &Device| {
+            frameworks.map(|framework| {
+                Rates::new(device, &framework).attention(true, true, [1024.0, 64.0, 12.0], 1e6, 0.0).compute
+            })
+        };
+        let before = seconds(&device);
+        device.half_attention = Some(Efficiency::Constant { fraction: 0.25 });
+        let after = seconds(&device);
+        assert_eq!(after[..2], before[..2]);
+        // Backward, causal: ten operations for each of a sequence's tokens, half of them.
+        let measured = 5.0 * 1024.0 * 1e6 / (0.25 * device.peak.half);
+        assert!(after[2..].iter().all(|seconds| (seconds / measured - 1.0).abs() < 1e-12), "{after:?}, {measured}");
     }
 }

@@ -70,9 +70,7 @@ impl Rates {
     /// Products run at the peak of the type that the framework stores activations in.
     pub fn new(device: &Device, framework: &Framework) -> Self {
         let peak = framework.peak(device);
-        // This program's kernels compute attention in the type of sums.
-        let own_narrow = framework.is_own() && framework.dtype.is_narrow();
-        let of_attention = if own_narrow { peak.min(device.peak.single) } else { peak };
+        let (attention, of_attention) = framework.attention_rates(device);
         let share = framework.compute_share;
         Self {
             product: 1.0 / (peak * share),
@@ -80,7 +78,7 @@ impl Rates {
             byte: 1.0 / (device.memory_bandwidth * device.memory_efficiency),
             launch: device.launch_seconds + framework.dispatch_seconds,
             products: framework.products(device).clone(),
-            attention: device.attention.clone(),
+            attention: attention.clone(),
             attention_rate: framework.attention_rate * of_attention / peak,
             element_bytes: framework.activation_bytes as f64,
             narrow: framework.numbers.products.and_then(|format| {

@@ -303,6 +303,7 @@ pub fn clusters() -> impl Strategy<Value = Cluster> {
             products: efficiency.clone(),
             half_products: curved.then(|| efficiency.scaled(0.7)),
             narrow_products: curved.then(|| efficiency.scaled(0.5)),
+            half_attention: curved.then(|| efficiency.scaled(0.6)),
             attention: efficiency,
             origins: Origins::default(),
         };

@@ -129,9 +129,15 @@ fn emulator(_number: usize) -> Result<Arc<dyn Driver>, Fault> {
     Err(Fault { library: "emulated device", code: -1, text: text.into() })
 }
 
-/// How many devices so many ranks compute on.
+/// How many devices so many ranks compute on: ranks that are processes have one each, or are refused when they meet.
 pub(super) fn count(ranks: usize) -> Result<usize, Fault> {
-    let kind = DEVICES.lock().unwrap_or_else(PoisonError::into_inner).chosen;
+    let (kind, only) = {
+        let devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+        (devices.chosen, devices.only)
+    };
+    if only.is_some() {
+        return Ok(ranks);
+    }
     Ok(ranks.min(if kind == DeviceKind::Emulated { emulated()? } else { Gpu::count()? }))
 }
 

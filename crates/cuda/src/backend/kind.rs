@@ -1,10 +1,11 @@
 //! Work on devices, in the layout's own type of elements: for all types it is compiled here, once.
 
 use half::bf16;
+use quadrille_comm::RankContext;
 use quadrille_engine::{
     BatchSource, Device, EngineError, EvaluateOutcome, ForwardOptions, GenerateOptions, GenerateOutcome,
-    GenerationPrograms, ObserveOptions, Observed, RunEvent, TrainOptions, TrainOutcome, Validation, Weights, Yardstick,
-    evaluate, generate, observe, train,
+    GenerationPrograms, ObserveOptions, Observed, RunEvent, TrainOptions, TrainOutcome, Validation, Weights, Workbench,
+    Yardstick, evaluate, generate, observe, train, workbench,
 };
 use quadrille_spec::ElementType;
 use quadrille_step::StepProgram;
@@ -36,6 +37,15 @@ impl Device for DeviceKind {
     fn free(&self, ranks: usize) -> Result<Option<u64>, EngineError> {
         choose(*self);
         Ok(devices::free(ranks)?)
+    }
+
+    fn devices(&self, ranks: usize) -> Result<Option<usize>, EngineError> {
+        choose(*self);
+        Ok(Some(devices::count(ranks)?))
+    }
+
+    fn is_emulated(&self) -> bool {
+        *self == Self::Emulated
     }
 
     fn name(&self) -> Result<Option<String>, EngineError> {
@@ -100,5 +110,13 @@ impl Device for DeviceKind {
 
     fn observe(&self, program: &StepProgram, options: &ObserveOptions) -> Result<Vec<Observed>, EngineError> {
         in_type!(self, program.layout.dtype, observe(program, options))
+    }
+    fn workbench<'c>(
+        &self,
+        dtype: ElementType,
+        context: &'c RankContext,
+        threads: usize,
+    ) -> Result<Box<dyn Workbench + 'c>, EngineError> {
+        in_type!(self, dtype, workbench(context, threads))
     }
 }

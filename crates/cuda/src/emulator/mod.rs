@@ -98,6 +98,11 @@ impl Emulator {
         self.state().tally
     }
 
+    /// Whether all that was given to it is done.
+    pub fn is_idle(&self) -> bool {
+        self.state().streams.are_done()
+    }
+
     /// The kernel of a launch, and its entry point.
     fn kernel(&self, launch: &Launch<'_>) -> Result<(String, native::Kernel), Fault> {
         let entry = entry_point(launch.kernel, launch.format);

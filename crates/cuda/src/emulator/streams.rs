@@ -107,6 +107,10 @@ impl Streams {
         Ok(self.stream(stream)?.is_empty())
     }
 
+    pub fn are_done(&self) -> bool {
+        self.streams.iter().all(VecDeque::is_empty)
+    }
+
     /// Takes the command of the stream that is drawn by `below(count)` from those that have one; none if it is to wait for
     /// others.
     pub fn next(&mut self, below: impl FnOnce(usize) -> usize) -> Result<Option<Command>, Fault> {

@@ -1,13 +1,13 @@
 //! What is measured: the same list on every rank.
 
 use quadrille_cost::native::{RankGroup, attention_flops, product_flops, sweep_flops};
+use quadrille_engine::Sweep;
 use quadrille_spec::{Algorithm, CollectiveKind, ElementType, RateUnit};
 use quadrille_tensor::Transpose;
 
-use super::{CalibrationSpec, Setup};
+use super::Setup;
+use super::sizes::{AttentionSizes, Sizes};
 
-/// Elements of the operands of element-wise work in cache: 16 KiB each.
-const IN_CACHE: usize = 4 << 10;
 /// Kinds of collectives; messages, between the two members of a pair, and exchanges have one algorithm.
 const KINDS: [CollectiveKind; 6] = [
     CollectiveKind::AllReduce,
@@ -30,19 +30,30 @@ pub enum Case {
         /// `[m, n, k]`: `[m, n]` is given, contracted over k.
         shape: [usize; 3],
     },
-    /// Causal attention, f32.
+    /// Causal attention.
     Attention {
+        /// Type of the values.
+        dtype: ElementType,
         /// The gradient.
         backward: bool,
         /// `[sequence, width of a head, heads]`.
         shape: [usize; 3],
     },
-    /// Element-wise work, f32.
+    /// Element-wise work.
     Sweep {
         /// Which.
         sweep: Sweep,
+        /// Type of the values.
+        dtype: ElementType,
         /// Of each operand.
         elements: usize,
+        /// Whether operands lie in cache, so that arithmetic is the limit.
+        in_cache: bool,
+    },
+    /// So many bytes to the memory of the rank's device, and back.
+    HostCopy {
+        /// One way.
+        bytes: usize,
     },
     /// A collective of all groups at once, f32.
     Collective {
@@ -57,53 +68,17 @@ pub enum Case {
     },
 }
 
-/// Element-wise operations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sweep {
-    /// `x += residual`.
-    Residual,
-    /// An optimizer's update.
-    AdamW,
-    /// GELU of `x + bias`.
-    BiasGelu,
-    /// Its gradient.
-    GeluBackward,
-}
-
-impl Sweep {
-    /// The name in ledgers.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Residual => "residual",
-            Self::AdamW => "adamw",
-            Self::BiasGelu => "bias-gelu",
-            Self::GeluBackward => "gelu-backward",
-        }
-    }
-
-    /// Numbers read and written for an element.
-    pub fn moved(self) -> usize {
-        match self {
-            Self::Residual | Self::BiasGelu | Self::GeluBackward => 3,
-            Self::AdamW => 7,
-        }
-    }
-}
-
 impl Case {
     /// All cases in which collectives are carried out by `algorithm`; with `native` also the operations of a rank.
     pub(super) fn all(setup: &Setup, algorithm: Algorithm) -> Vec<Self> {
-        let spec = &setup.spec;
         let mut cases = Vec::new();
         if algorithm == Algorithm::Native {
-            cases.extend(products(spec.quick));
-            cases.extend(attention(spec.quick));
-            let streamed = [Sweep::Residual, Sweep::AdamW];
-            cases.extend(streamed.map(|sweep| Self::Sweep { sweep, elements: setup.streamed }));
-            let in_cache = [Sweep::BiasGelu, Sweep::GeluBackward, Sweep::AdamW];
-            cases.extend(in_cache.map(|sweep| Self::Sweep { sweep, elements: IN_CACHE }));
+            cases.extend(products(&setup.sizes.products));
+            cases.extend(setup.sizes.attention.iter().flat_map(attention));
+            cases.extend(sweeps(setup));
+            cases.extend(setup.device.is_some().then_some(Self::HostCopy { bytes: setup.sizes.host_copy }));
         }
-        cases.extend(collectives(spec, algorithm));
+        cases.extend(collectives(setup, algorithm));
         cases
     }
 
@@ -116,6 +91,7 @@ impl Case {
             Self::Attention { backward: false, .. } => "attention".to_owned(),
             Self::Attention { backward: true, .. } => "attention-backward".to_owned(),
             Self::Sweep { sweep, .. } => sweep.name().to_owned(),
+            Self::HostCopy { .. } => "host-copy".to_owned(),
             Self::Collective { kind, .. } => kind.name().to_owned(),
         }
     }
@@ -123,8 +99,8 @@ impl Case {
     /// Type of the operands.
     pub fn dtype(&self) -> ElementType {
         match self {
-            Self::Product { dtype, .. } => *dtype,
-            _ => ElementType::F32,
+            Self::Product { dtype, .. } | Self::Attention { dtype, .. } | Self::Sweep { dtype, .. } => *dtype,
+            Self::HostCopy { .. } | Self::Collective { .. } => ElementType::F32,
         }
     }
 
@@ -133,6 +109,7 @@ impl Case {
         match self {
             Self::Product { shape, .. } | Self::Attention { shape, .. } => shape.to_vec(),
             Self::Sweep { elements, .. } => vec![*elements],
+            Self::HostCopy { bytes } => vec![*bytes],
             Self::Collective { bytes, .. } => vec![*bytes as usize],
         }
     }
@@ -141,22 +118,25 @@ impl Case {
     pub fn work(&self) -> (f64, RateUnit) {
         match self {
             Self::Product { shape, .. } => (product_flops(shape.map(|size| size as f64)), RateUnit::Flops),
-            Self::Attention { backward, shape } => {
+            Self::Attention { backward, shape, .. } => {
                 let [seq_len, width, heads] = shape.map(|size| size as f64);
                 (attention_flops(*backward, true, seq_len, seq_len * width * heads), RateUnit::Flops)
             }
-            Self::Sweep { sweep, elements: IN_CACHE } => {
+            Self::Sweep { sweep, elements, in_cache: true, .. } => {
                 let flops = sweep_flops(sweep.name()).unwrap_or(0.0);
-                (flops * IN_CACHE as f64, RateUnit::Flops)
+                (flops * *elements as f64, RateUnit::Flops)
             }
-            Self::Sweep { sweep, elements } => ((sweep.moved() * elements * size_of::<f32>()) as f64, RateUnit::Bytes),
+            Self::Sweep { sweep, dtype, elements, .. } => {
+                (sweep.bytes(*dtype) as f64 * *elements as f64, RateUnit::Bytes)
+            }
+            // Both ways.
+            Self::HostCopy { bytes } => (2.0 * *bytes as f64, RateUnit::Bytes),
             Self::Collective { bytes, .. } => (*bytes as f64, RateUnit::Bytes),
         }
     }
 }
 
-fn products(quick: bool) -> Vec<Case> {
-    let sizes: &[usize] = if quick { &[16, 128, 512] } else { &[16, 64, 256, 1024] };
+fn products(sizes: &[usize]) -> Vec<Case> {
     let mut cases = Vec::new();
     for dtype in [ElementType::F32, ElementType::F64, ElementType::Bf16] {
         for shape in triples(sizes, sizes, sizes) {
@@ -166,11 +146,19 @@ fn products(quick: bool) -> Vec<Case> {
     cases
 }
 
-fn attention(quick: bool) -> Vec<Case> {
-    let (sequences, widths): (&[usize], &[usize]) =
-        if quick { (&[64, 256], &[64]) } else { (&[64, 256, 1024], &[32, 64, 128]) };
-    let shapes = triples(sequences, widths, &[1, 8]);
-    shapes.into_iter().flat_map(|shape| [false, true].map(|backward| Case::Attention { backward, shape })).collect()
+fn attention(sizes: &AttentionSizes) -> Vec<Case> {
+    let AttentionSizes { dtype, sequences, widths, heads } = sizes;
+    let shapes = triples(sequences, widths, heads);
+    let both = |shape| [false, true].map(|backward| Case::Attention { dtype: *dtype, backward, shape });
+    shapes.into_iter().flat_map(both).collect()
+}
+
+fn sweeps(setup: &Setup) -> Vec<Case> {
+    let Sizes { values: dtype, in_cache, .. } = setup.sizes;
+    let streamed = [Sweep::Residual, Sweep::AdamW].map(|sweep| (sweep, setup.streamed, false));
+    let cached = [Sweep::BiasGelu, Sweep::GeluBackward, Sweep::AdamW].map(|sweep| (sweep, in_cache, true));
+    let case = |(sweep, elements, in_cache)| Case::Sweep { sweep, dtype, elements, in_cache };
+    streamed.into_iter().chain(cached).map(case).collect()
 }
 
 fn triples(first: &[usize], second: &[usize], third: &[usize]) -> Vec<[usize; 3]> {
@@ -178,13 +166,8 @@ fn triples(first: &[usize], second: &[usize], third: &[usize]) -> Vec<[usize; 3]
     pairs.flat_map(|(a, b)| third.iter().map(move |c| [a, b, *c])).collect()
 }
 
-fn collectives(spec: &CalibrationSpec, algorithm: Algorithm) -> Vec<Case> {
-    // Networks between processes may take a second for 16 MiB.
-    let powers: &[u32] = match (spec.quick, spec.world.is_some()) {
-        (true, true) => &[12, 16, 20, 22],
-        (true, false) => &[12, 16, 20, 24],
-        (false, _) => &[12, 14, 16, 18, 20, 22, 24],
-    };
+fn collectives(setup: &Setup, algorithm: Algorithm) -> Vec<Case> {
+    let spec = &setup.spec;
     let has = |kind: CollectiveKind, group: RankGroup| match kind {
         CollectiveKind::Send => algorithm == Algorithm::Native && group.size == 2,
         CollectiveKind::AllToAll => algorithm == Algorithm::Native,
@@ -194,8 +177,8 @@ fn collectives(spec: &CalibrationSpec, algorithm: Algorithm) -> Vec<Case> {
     let mut cases = Vec::new();
     for group in groups(spec.ranks, spec.per_node) {
         for kind in KINDS.into_iter().filter(|kind| has(*kind, group)) {
-            let of = |power: &u32| Case::Collective { kind, algorithm, group, bytes: 1 << power };
-            cases.extend(powers.iter().map(of));
+            let of = |bytes: &u64| Case::Collective { kind, algorithm, group, bytes: *bytes };
+            cases.extend(setup.sizes.collectives.iter().map(of));
         }
     }
     cases

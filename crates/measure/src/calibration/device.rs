@@ -5,6 +5,7 @@ use quadrille_spec::{Device, Efficiency, ElementType, MeasuredRate, Origin, Orig
 use super::cases::Case;
 use super::{CalibrationSpec, Measured, Measurements};
 use crate::MeasureError;
+use crate::constants::without_latency;
 
 /// What one rank computes while all ranks do.
 ///
@@ -14,6 +15,10 @@ use crate::MeasureError;
 /// attention's that of forward and backward. Fractions are those of f32, but for products of bf16, which
 /// have their own. Where operands of a product lie in cache, the model may take its time from memory bandwidth instead.
 ///
+/// On a device the host begins kernels while others run. What was measured of a kernel is then how often it is done in a row, which
+/// holds its beginning: that is taken off, at most by half, since the model adds `launch_seconds` again. Attention of bf16 has
+/// fractions of its own there, of the peak of bf16, and element-wise work is that of runs in bf16.
+///
 /// # Errors
 /// Nothing of a kind was measured.
 pub fn of(measured: &Measurements) -> Result<Device, MeasureError> {
@@ -21,37 +26,58 @@ pub fn of(measured: &Measurements) -> Result<Device, MeasureError> {
     let rate = |dtype| best(measured, dtype);
     let [half, single, double] = [rate(ElementType::Bf16)?, rate(ElementType::F32)?, rate(ElementType::F64)?];
     let (memory_bandwidth, memory_efficiency) = memory(measured)?;
-    let CalibrationSpec { threads, runs, .. } = setup.spec;
-    let name = format!("measured by quadrille calibrate on {}", setup.spec.place());
+    let products = |wanted| {
+        move |case: &Case| match case {
+            Case::Product { dtype, shape, .. } if *dtype == wanted => Some(*shape),
+            _ => None,
+        }
+    };
+    let attention = |wanted| {
+        move |case: &Case| match case {
+            Case::Attention { dtype, shape, .. } if *dtype == wanted => Some(*shape),
+            _ => None,
+        }
+    };
+    let has_half = measured.cases.iter().any(|measured| attention(ElementType::Bf16)(&measured.case).is_some());
     let mut device = Device {
-        source: format!("{name}: {threads} threads each, medians of {runs} runs; f32 and bf16, and f64 in its peak"),
-        name,
+        name: format!("measured by quadrille calibrate on {}", setup.place()),
+        source: source(measured),
         memory: setup.memory,
         memory_bandwidth,
         memory_efficiency,
-        // What is copied is read from and written to the same memory.
-        host_bandwidth: Some(memory_bandwidth * memory_efficiency / 2.0),
+        // What is copied within the host's memory is read from and written to the same.
+        host_bandwidth: host_copy(measured).or(Some(memory_bandwidth * memory_efficiency / 2.0)),
         host_memory: None,
         peak: Peaks::wide(half, single, double),
         vector_rate: vector_rate(measured)?,
         launch_seconds: measured.launch_seconds,
-        products: table(measured, single, |case| match case {
-            Case::Product { dtype: ElementType::F32, shape, .. } => Some(*shape),
-            _ => None,
-        })?,
-        half_products: Some(table(measured, half, |case| match case {
-            Case::Product { dtype: ElementType::Bf16, shape, .. } => Some(*shape),
-            _ => None,
-        })?),
+        products: table(measured, single, products(ElementType::F32))?,
+        half_products: Some(table(measured, half, products(ElementType::Bf16))?),
         narrow_products: None,
-        attention: table(measured, single, |case| match case {
-            Case::Attention { shape, .. } => Some(*shape),
-            _ => None,
-        })?,
+        attention: table(measured, single, attention(ElementType::F32))?,
+        half_attention: match has_half {
+            true => Some(table(measured, half, attention(ElementType::Bf16))?),
+            false => None,
+        },
         origins: Origins::default(),
     };
     device.origins = Origins::all(device.numbers(), Origin::Measured);
     Ok(device)
+}
+
+/// How it was measured, in words.
+fn source(measured: &Measurements) -> String {
+    let setup = &measured.setup;
+    let CalibrationSpec { threads, runs, .. } = setup.spec;
+    let types = match &setup.device {
+        None => "f32 and bf16, and f64 in its peak".to_owned(),
+        Some(_) => format!(
+            "f32 and bf16, f64 in its peak, element-wise work in {}; seconds without those in which kernels are begun",
+            setup.sizes.values
+        ),
+    };
+    let place = setup.place();
+    format!("measured by quadrille calibrate on {place}: {threads} threads each, medians of {runs} runs; {types}")
 }
 
 fn nothing(what: &'static str) -> MeasureError {
@@ -64,26 +90,36 @@ fn best(measured: &Measurements, wanted: ElementType) -> Result<f64, MeasureErro
         Case::Product { dtype, .. } => dtype == wanted,
         _ => false,
     });
-    products.map(rate).max_by(f64::total_cmp).ok_or_else(|| nothing("products"))
+    products.map(|product| rate(measured, product)).max_by(f64::total_cmp).ok_or_else(|| nothing("products"))
 }
 
-fn rate(measured: &Measured) -> f64 {
-    measured.case.work().0 / measured.runs.seconds
+/// Seconds of a case's work alone: on a device without those in which its kernel is begun, which `launch_seconds` has.
+fn seconds(all: &Measurements, measured: &Measured) -> f64 {
+    match (&all.setup.device, measured.case) {
+        (Some(_), Case::Product { .. } | Case::Attention { .. } | Case::Sweep { .. }) => {
+            without_latency(measured.runs.seconds, all.launch_seconds)
+        }
+        _ => measured.runs.seconds,
+    }
+}
+
+fn rate(all: &Measurements, measured: &Measured) -> f64 {
+    measured.case.work().0 / seconds(all, measured)
 }
 
 /// The fraction of the peak for every shape: of all cases of one shape, one after the other.
 fn table(
     measured: &Measurements,
     peak: f64,
-    shape: fn(&Case) -> Option<[usize; 3]>,
+    shape: impl Fn(&Case) -> Option<[usize; 3]>,
 ) -> Result<Efficiency, MeasureError> {
     let mut sums: Vec<([usize; 3], f64, f64)> = Vec::new();
-    for Measured { case, runs } in &measured.cases {
-        let Some(shape) = shape(case) else { continue };
-        let work = case.work().0;
+    for one in &measured.cases {
+        let Some(shape) = shape(&one.case) else { continue };
+        let (work, taken) = (one.case.work().0, seconds(measured, one));
         match sums.iter_mut().find(|(known, ..)| *known == shape) {
-            Some((_, flops, seconds)) => (*flops, *seconds) = (*flops + work, *seconds + runs.seconds),
-            None => sums.push((shape, work, runs.seconds)),
+            Some((_, flops, seconds)) => (*flops, *seconds) = (*flops + work, *seconds + taken),
+            None => sums.push((shape, work, taken)),
         }
     }
     if sums.is_empty() {
@@ -114,11 +150,17 @@ fn vector_rate(measured: &Measurements) -> Result<f64, MeasureError> {
 /// Work and seconds of element-wise operations whose work has this unit, and the best rate.
 fn sweeps(measured: &Measurements, wanted: RateUnit) -> (f64, f64, f64) {
     let mut sums = (0.0, 0.0, 0.0);
-    for measured in &measured.cases {
-        let (work, unit) = measured.case.work();
-        if unit == wanted && matches!(measured.case, Case::Sweep { .. }) {
-            sums = (sums.0 + work, sums.1 + measured.runs.seconds, f64::max(sums.2, rate(measured)));
+    for one in &measured.cases {
+        let (work, unit) = one.case.work();
+        if unit == wanted && matches!(one.case, Case::Sweep { .. }) {
+            sums = (sums.0 + work, sums.1 + seconds(measured, one), f64::max(sums.2, rate(measured, one)));
         }
     }
     sums
+}
+
+/// Bytes per second between the host's memory and a device's, one way; `None`: ranks have the host's.
+fn host_copy(measured: &Measurements) -> Option<f64> {
+    let copy = measured.cases.iter().find(|measured| matches!(measured.case, Case::HostCopy { .. }))?;
+    Some(rate(measured, copy))
 }

@@ -14,9 +14,6 @@ use super::{CalibrationSpec, Setup, clock, device, ranks};
 use crate::constants::operation_latency;
 use crate::{MeasureError, Progress};
 
-/// Steps of the tiny model whose operations say what an operation takes by itself.
-const STEPS: u64 = 50;
-
 /// A case with its runs.
 #[derive(Debug, Clone, Copy)]
 pub struct Measured {
@@ -49,13 +46,15 @@ impl Measurements {
         for (algorithm, cases) in parts {
             let done = measured.len();
             let begin = |at: usize| told(Progress { done: done + at, of, next: Some(&cases[at].name()) });
-            let by_rank = ranks::on_ranks(spec, algorithm, |context| clock::measure(context, spec, &cases, &begin))?;
+            let by_rank = ranks::on_ranks(spec, algorithm, |context| clock::measure(context, &setup, &cases, &begin))?;
             measured.extend(cases.iter().enumerate().map(|(at, case)| {
                 let runs: Vec<&[f64]> = by_rank.iter().map(|cases| cases[at].as_slice()).collect();
                 Measured { case: *case, runs: Runs::slowest(&runs) }
             }));
         }
-        let launch_seconds = spec.crowding() * operation_latency(spec.ranks, &options(spec))?;
+        let latency = operation_latency(spec.device, setup.sizes.values, spec.ranks, &options(&setup))?;
+        // A rank that is not interrupted looks as fast as if it had a core for itself.
+        let launch_seconds = spec.crowding() * latency;
         Ok(Self { setup, cases: measured, launch_seconds, seconds: start.elapsed().as_secs_f64() })
     }
 
@@ -79,7 +78,7 @@ impl Measurements {
     /// No operations of a kind were measured.
     pub fn cluster(&self, tiers: &Fitted) -> Result<Cluster, MeasureError> {
         let CalibrationSpec { ranks, per_node, threads, .. } = self.setup.spec;
-        let place = self.setup.spec.place();
+        let place = self.setup.place();
         let device = device::of(self)?;
         Ok(Cluster {
             name: "calibrated".to_owned(),
@@ -131,10 +130,11 @@ impl Measurements {
 }
 
 /// Of the steps that say what an operation takes by itself.
-fn options(spec: &CalibrationSpec) -> TrainOptions {
+fn options(setup: &Setup) -> TrainOptions {
+    let Setup { spec, sizes, .. } = setup;
     TrainOptions {
         threads: spec.threads,
         world: spec.world.clone(),
-        ..TrainOptions::new(STEPS + 1, Hyper::default(), 1)
+        ..TrainOptions::new(sizes.steps + 1, Hyper::default(), 1)
     }
 }

@@ -1,15 +1,15 @@
 //! How to measure, and what the ranks agree on before they do.
 
 use quadrille_comm::{RankContext, World, memory};
+use quadrille_engine::{Device, Processor};
 use quadrille_run::{LayoutDefaults, Processes};
 use quadrille_spec::Algorithm;
 
 use super::measurements::Measurements;
 use super::ranks;
+use super::sizes::Sizes;
 use crate::{MeasureError, Progress, Refusal, Setting};
 
-/// Numbers in each operand of element-wise work out of cache: 64 MiB, fewer where memory is short.
-const STREAMED: usize = 16 << 20;
 /// Operands of a streaming update, and as much again for what else runs.
 const STREAMED_OPERANDS: u64 = 8;
 
@@ -32,16 +32,19 @@ pub struct CalibrationSpec {
     pub ranks_here: usize,
     /// Where ranks are processes; `None`: they are threads of this one.
     pub world: Option<World>,
+    /// What ranks compute on.
+    pub device: &'static dyn Device,
 }
 
 impl CalibrationSpec {
     /// So many ranks on so many cores of this machine, of one thread each; seven runs of everything.
     pub fn new(ranks: usize, cores: usize) -> Self {
-        Self { ranks, per_node: ranks, threads: 1, runs: 7, quick: false, cores, ranks_here: ranks, world: None }
+        let (ranks_here, per_node, world, device) = (ranks, ranks, None, &Processor);
+        Self { ranks, per_node, threads: 1, runs: 7, quick: false, cores, ranks_here, world, device }
     }
 
     /// The same where ranks are these processes, or threads of this one: so many as are asked for, else all of the processes or
-    /// as many as a run has, on nodes as they are, else on one; with as many threads each as those of a run.
+    /// as many as a run has, on nodes as they are, else on one; with as many threads each as those of a run, and on the same device.
     ///
     /// # Errors
     /// Other ranks than there are processes, or other nodes.
@@ -57,7 +60,7 @@ impl CalibrationSpec {
         }
         let (ranks_here, world) = (processes.ranks_here(ranks), processes.world.clone());
         let threads = processes.threads(None, ranks)?;
-        Ok(Self { per_node, ranks_here, threads, world, ..Self::new(ranks, cores) })
+        Ok(Self { per_node, ranks_here, threads, world, device: processes.device, ..Self::new(ranks, cores) })
     }
 
     /// Measures everything: minutes, or seconds if it is to be quick. The first rank tells before each case which comes next.
@@ -77,21 +80,26 @@ impl CalibrationSpec {
             let refusal = Refusal::of(Setting::PerNode).text(rule).name(Setting::Ranks);
             return Err(refusal.text(", and two ranks at least").into());
         }
-        let share = |_: &RankContext| {
-            let rule = "cannot tell how much memory is free: /proc/meminfo does not say MemAvailable";
-            let available = memory::available().ok_or(rule)?;
-            Ok((available / self.ranks_here as u64, self.ranks_here, self.cores))
-        };
+        let here = Here::of(&self)?;
+        let share = |_: &RankContext| Ok((here.memory, here.sharing, (self.ranks_here, self.cores)));
         let shares = ranks::on_ranks(&self, Algorithm::Native, share)?;
         let memory = shares.iter().map(|(memory, ..)| *memory).min().unwrap_or(0);
-        let (ranks_here, cores) = most_crowded(&shares).unwrap_or((self.ranks_here, self.cores));
+        let sharing = shares.iter().map(|(_, sharing, _)| *sharing).max().unwrap_or(here.sharing);
+        let on_cores: Vec<(usize, usize)> = shares.into_iter().map(|(.., on_cores)| on_cores).collect();
+        let (ranks_here, cores) = most_crowded(&on_cores).unwrap_or((self.ranks_here, self.cores));
+        let device = here.device.map(|name| OnDevice { name, sharing });
+        let sizes = match &device {
+            None => Sizes::of_processor(self.quick, self.world.is_some()),
+            Some(_) if self.device.is_emulated() => Sizes::of_emulator(),
+            Some(_) => Sizes::of_device(self.quick),
+        };
         let fitting = memory / (STREAMED_OPERANDS * size_of::<f32>() as u64);
-        let streamed = fitting.min(STREAMED as u64) as usize / 64 * 64;
-        if streamed < STREAMED / 16 {
+        let streamed = fitting.min(sizes.streamed as u64) as usize / 64 * 64;
+        if streamed < sizes.streamed / 16 {
             let rule = "bytes of memory are free for each, too few to measure its bandwidth; use fewer";
             return Err(Refusal::of(Setting::Ranks).text(format!(" {ranks}: {memory} {rule}")).into());
         }
-        Ok(Setup { spec: Self { ranks_here, cores, ..self }, streamed, memory })
+        Ok(Setup { spec: Self { ranks_here, cores, ..self }, sizes, device, streamed, memory })
     }
 
     /// How collectives are carried out; two levels need several nodes of several ranks.
@@ -103,7 +111,7 @@ impl CalibrationSpec {
         algorithms
     }
 
-    /// Threads that share a core, at least 1.
+    /// Threads of ranks that share a core, at least 1.
     pub fn crowding(&self) -> f64 {
         ((self.ranks_here * self.threads) as f64 / self.cores as f64).max(1.0)
     }
@@ -125,18 +133,70 @@ impl CalibrationSpec {
 pub struct Setup {
     /// What was asked for; cores and the ranks that share them are those where most ranks share a core.
     pub spec: CalibrationSpec,
+    /// Sizes of what is measured.
+    pub sizes: Sizes,
+    /// The device; `None`: ranks compute on the processor.
+    pub device: Option<OnDevice>,
     /// Numbers in each operand of element-wise work out of cache.
     pub streamed: usize,
     /// Bytes of memory of a rank: the least that is free for one.
     pub memory: u64,
 }
 
-/// Ranks of a machine and the cores that they share, where most share one; of what every rank says of itself: bytes, ranks,
-/// cores.
-fn most_crowded(shares: &[(u64, usize, usize)]) -> Option<(usize, usize)> {
+/// A device that ranks compute on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OnDevice {
+    /// What it is called.
+    pub name: String,
+    /// Ranks that share one, where most do.
+    pub sharing: usize,
+}
+
+impl Setup {
+    /// Ranks that share a device, or threads that share a core of the processor; at least 1.
+    pub fn crowding(&self) -> f64 {
+        self.device.as_ref().map_or_else(|| self.spec.crowding(), |device| device.sharing as f64)
+    }
+
+    /// Where the ranks are, in words.
+    pub(super) fn place(&self) -> String {
+        let place = self.spec.place();
+        match &self.device {
+            None => place,
+            Some(OnDevice { name, sharing: 1 }) => format!("{place}, each on a device of its own: {name}"),
+            Some(OnDevice { name, sharing }) => format!("{place}, up to {sharing} on a device: {name}"),
+        }
+    }
+}
+
+/// What a process knows of its machine.
+struct Here {
+    /// Bytes that are free for a rank.
+    memory: u64,
+    /// Ranks that share a device.
+    sharing: usize,
+    /// What that is called.
+    device: Option<String>,
+}
+
+impl Here {
+    fn of(spec: &CalibrationSpec) -> Result<Self, MeasureError> {
+        let (device, ranks) = (spec.device.name()?, spec.ranks_here);
+        let devices = spec.device.devices(ranks)?.unwrap_or(1);
+        let sharing = ranks.div_ceil(devices);
+        if let Some(free) = spec.device.free(ranks)? {
+            return Ok(Self { memory: free / (devices * sharing) as u64, sharing, device });
+        }
+        let available = memory::available().ok_or(MeasureError::UnknownMemory)?;
+        Ok(Self { memory: available / ranks as u64, sharing, device })
+    }
+}
+
+/// Ranks of a machine and the cores that they share, where most share one; of what every rank says of itself.
+fn most_crowded(shares: &[(usize, usize)]) -> Option<(usize, usize)> {
     // Of a / b < c / d, without rounding.
     let fewer = |a: &(usize, usize), b: &(usize, usize)| (a.0 * b.1).cmp(&(b.0 * a.1));
-    shares.iter().map(|(_, ranks, cores)| (*ranks, *cores)).max_by(fewer)
+    shares.iter().copied().max_by(fewer)
 }
 
 #[cfg(test)]
@@ -146,14 +206,14 @@ mod tests {
     #[test]
     fn all_ranks_take_what_the_most_crowded_has() {
         // 4 ranks on 8 cores, 3 on 2, 2 on 2.
-        assert_eq!(most_crowded(&[(1, 4, 8), (9, 3, 2), (1, 2, 2)]), Some((3, 2)));
+        assert_eq!(most_crowded(&[(4, 8), (3, 2), (2, 2)]), Some((3, 2)));
         assert_eq!(most_crowded(&[]), None);
     }
 
     #[test]
     fn every_rank_agrees_on_a_share() {
         let agreed = CalibrationSpec::new(2, 2).agreed().unwrap();
-        assert_eq!((agreed.spec.ranks_here, agreed.spec.cores, agreed.spec.crowding()), (2, 2, 1.0));
+        assert_eq!((agreed.spec.ranks_here, agreed.spec.cores, agreed.crowding()), (2, 2, 1.0));
         assert!(agreed.memory > 0 && agreed.streamed > 0);
     }
 

@@ -6,7 +6,7 @@ use quadrille_run::Processes;
 use quadrille_run::units::bytes;
 use quadrille_spec::{Algorithm, Choice, Cluster, Nodes, Routing, Tier};
 
-use super::measure::{Collective, Runs, copy, slowest, times};
+use super::measure::{Collective, Run, Runs, slowest, times};
 use super::rates::Measured;
 use crate::timing::median;
 use crate::{MeasureError, OnProgress, Progress, Refusal, Setting};
@@ -202,14 +202,15 @@ impl Cases {
     fn measure_one(&self, case: &Case) -> Result<Vec<Measured>, EngineError> {
         let copied = || {
             let job = self.job(case, Algorithm::Native);
-            times(&job, [case.full(), case.full()], self.runs, copy).map(|times| median(slowest(&times)))
+            times(&job, Run::Copy.lengths(case.full(), case.part), self.runs, Run::Copy)
+                .map(|times| median(slowest(&times)))
         };
         let before = copied()?;
         let mut measured = Vec::new();
-        for Collective { kind, lengths, run } in &self.collectives {
-            let mut native = None;
+        for Collective { kind } in &self.collectives {
+            let (mut native, run) = (None, Run::Collective(*kind));
             for algorithm in &case.algorithms {
-                let times = times(&self.job(case, *algorithm), lengths(case.full(), case.part), self.runs, *run)?;
+                let times = times(&self.job(case, *algorithm), run.lengths(case.full(), case.part), self.runs, run)?;
                 let of = Measured::new(case, *kind, *algorithm, slowest(&times), native, self.tiers.as_deref());
                 native = native.or(Some(of.seconds));
                 measured.push(of);

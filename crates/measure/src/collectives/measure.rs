@@ -3,28 +3,39 @@
 
 use std::mem::take;
 use std::str::FromStr;
+use std::time::Instant;
 
-use quadrille_comm::{Group, JobOptions, RankContext, Reduction, run_job};
-use quadrille_engine::EngineError;
+use quadrille_comm::{JobOptions, Reduction, run_job};
+use quadrille_engine::{EngineError, exchange, second_elements};
 use quadrille_spec::{CollectiveKind, SpecError};
 use quadrille_tensor::Buffer;
 
-use crate::timing::{Fault, median, seconds};
+use crate::timing::{Fault, median};
 
-/// The full buffer and a second one, through a collective and back.
-pub type Buffers = [Buffer<f32>; 2];
-/// How a collective runs.
-pub type Run = fn(&RankContext, &Group, Buffers) -> Result<Buffers, Fault>;
+/// What runs: a collective, or the yardstick.
+#[derive(Debug, Clone, Copy)]
+pub enum Run {
+    /// One buffer into the other, without any other rank.
+    Copy,
+    /// On all ranks.
+    Collective(CollectiveKind),
+}
+
+impl Run {
+    /// Elements of its two buffers, of those of the full buffer and of a rank's part of it.
+    pub fn lengths(self, full: usize, part: usize) -> [usize; 2] {
+        match self {
+            Self::Copy => [full, full],
+            Self::Collective(kind) => [full, second_elements(kind, full, part)],
+        }
+    }
+}
 
 /// A collective that is measured.
 #[derive(Debug, Clone, Copy)]
 pub struct Collective {
     /// Its kind.
     pub kind: CollectiveKind,
-    /// Elements of its buffers, of those of the full buffer and of a rank's part of it.
-    pub(super) lengths: fn(usize, usize) -> [usize; 2],
-    /// How it runs.
-    pub(super) run: Run,
 }
 
 impl FromStr for Collective {
@@ -40,11 +51,11 @@ impl FromStr for Collective {
 impl Collective {
     /// All that can be measured.
     pub const ALL: [Self; 5] = [
-        Self { kind: CollectiveKind::AllReduce, lengths: |full, _| [full, 0], run: all_reduce },
-        Self { kind: CollectiveKind::AllGather, lengths: |full, part| [full, part], run: all_gather },
-        Self { kind: CollectiveKind::ReduceScatter, lengths: |full, part| [full, part], run: reduce_scatter },
-        Self { kind: CollectiveKind::Broadcast, lengths: |full, _| [full, 0], run: broadcast },
-        Self { kind: CollectiveKind::AllToAll, lengths: |full, _| [full, full], run: all_to_all },
+        Self { kind: CollectiveKind::AllReduce },
+        Self { kind: CollectiveKind::AllGather },
+        Self { kind: CollectiveKind::ReduceScatter },
+        Self { kind: CollectiveKind::Broadcast },
+        Self { kind: CollectiveKind::AllToAll },
     ];
 }
 
@@ -82,10 +93,13 @@ pub fn times(options: &JobOptions, lengths: [usize; 2], runs: Runs, run: Run) ->
         let mut buffers = lengths.map(Buffer::<f32>::without_pattern);
         let mut once = || -> Result<f64, Fault> {
             context.barrier(&world).wait()?;
-            let mut result = Ok(Buffers::default());
-            let taken = seconds(|| result = run(context, &world, take(&mut buffers)));
-            buffers = result?;
-            Ok(taken)
+            let start = Instant::now();
+            let [full, second] = take(&mut buffers);
+            buffers = match run {
+                Run::Copy => copied(full, second),
+                Run::Collective(kind) => exchange::<f32, _>(context, &world, kind, [full, second])?,
+            };
+            Ok(start.elapsed().as_secs_f64())
         };
         // Every rank has to do as many runs as the others.
         let slowest = context.all_reduce(&world, Reduction::Max, vec![once()?]).wait()?[0];
@@ -107,38 +121,10 @@ pub fn slowest(by_rank: &[Vec<f64>]) -> Vec<f64> {
     (0..runs).map(|run| by_rank.iter().map(|times| times[run]).fold(0.0, f64::max)).collect()
 }
 
-/// The yardstick: one buffer into the other, without any other rank.
-pub fn copy(_: &RankContext, _: &Group, [from, mut to]: Buffers) -> Result<Buffers, Fault> {
+/// The yardstick.
+fn copied(from: Buffer<f32>, mut to: Buffer<f32>) -> [Buffer<f32>; 2] {
     to.copy_from_slice(&from);
-    Ok([from, to])
-}
-
-/// Sums `full` in place.
-pub fn all_reduce(context: &RankContext, group: &Group, [full, part]: Buffers) -> Result<Buffers, Fault> {
-    Ok([context.all_reduce(group, Reduction::Sum, full).wait()?, part])
-}
-
-/// Gathers every `part` into `full`.
-pub fn all_gather(context: &RankContext, group: &Group, [full, part]: Buffers) -> Result<Buffers, Fault> {
-    let (part, full) = context.all_gather(group, part, full).wait()?;
-    Ok([full, part])
-}
-
-/// Sums `full`, and leaves a share of it in `part`.
-pub fn reduce_scatter(context: &RankContext, group: &Group, [full, part]: Buffers) -> Result<Buffers, Fault> {
-    let (full, part) = context.reduce_scatter(group, full, part).wait()?;
-    Ok([full, part])
-}
-
-/// Copies the first rank's buffer into everyone's.
-pub fn broadcast(context: &RankContext, group: &Group, [full, rest]: Buffers) -> Result<Buffers, Fault> {
-    Ok([context.broadcast(group, 0, full).wait()?, rest])
-}
-
-/// Sends every rank its part of the first buffer, into the second.
-pub fn all_to_all(context: &RankContext, group: &Group, [from, to]: Buffers) -> Result<Buffers, Fault> {
-    let (from, to) = context.all_to_all(group, from, to).wait()?;
-    Ok([from, to])
+    [from, to]
 }
 
 #[cfg(test)]
@@ -161,7 +147,8 @@ mod tests {
     #[test]
     fn all_ranks_return_their_times() {
         for collective in Collective::ALL {
-            let times = times(&JobOptions::new(3), (collective.lengths)(6, 2), Runs::Exactly(2), collective.run);
+            let run = Run::Collective(collective.kind);
+            let times = times(&JobOptions::new(3), run.lengths(6, 2), Runs::Exactly(2), run);
             let times = times.unwrap();
             assert!(times.len() == 3 && times.iter().all(|runs| runs.len() == 2), "{:?}", collective.kind);
         }

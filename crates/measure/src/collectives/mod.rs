@@ -9,7 +9,7 @@ mod rates;
 mod sizes;
 
 pub use cases::{Case, Cases, CollectivesSpec, ELEMENT_BYTES};
-pub(crate) use measure::{Buffers, Run, all_gather, all_reduce, all_to_all, broadcast, reduce_scatter, time};
 pub use measure::{Collective, Runs};
+pub(crate) use measure::{Run, time};
 pub use rates::Measured;
 pub use sizes::Sizes;

@@ -1,12 +1,13 @@
 //! What is compared: layouts with their predictions, and how they are run.
 
 use quadrille_cost::native::{Framework, PriceError, Problem};
-use quadrille_engine::{TrainOptions, random_batch, train_on_cpu};
+use quadrille_engine::{Device, TrainOptions};
 use quadrille_plan::local::{Measured, Predicted, RankStep, WARM_UP_STEPS, shuffled};
 use quadrille_spec::{Cluster, Layout, Model};
 use quadrille_step::{StepError, StepProgram};
 
 use super::comparison::{Comparison, Row};
+use crate::step::steps;
 use crate::{MeasureError, OnProgress, Progress, Refusal, Setting};
 
 /// Layouts of one model on one machine.
@@ -72,13 +73,13 @@ impl LocalCase {
         self.layouts.iter().map(|layout| StepProgram::new(&self.model, &layout.layout))
     }
 
-    /// Runs every layout and compares; tells the grid of the one that comes next. The order is shuffled by the seed of the
+    /// Runs every layout on the device and compares; tells the grid of the one that comes next. The order is shuffled by the seed of the
     /// options: what disturbs the machine for some time meets layouts that have nothing in common, where neighbours of an
     /// enumeration are alike.
     ///
     /// # Errors
     /// As [`Self::check`]; a rank's failure, with its layout.
-    pub fn measure(&self, told: OnProgress) -> Result<Comparison, MeasureError> {
+    pub fn measure(&self, device: &dyn Device, told: OnProgress) -> Result<Comparison, MeasureError> {
         self.check()?;
         let of = self.layouts.len();
         let mut rows = Vec::with_capacity(of);
@@ -86,7 +87,7 @@ impl LocalCase {
             let Predictable { layout, predicted } = &self.layouts[at];
             let grid = layout.grid.to_string();
             told(Progress { done, of, next: Some(&grid) });
-            let (measured, ledger_equal) = self.run(layout).map_err(|error| error.of_layout(grid))?;
+            let (measured, ledger_equal) = self.run(device, layout).map_err(|error| error.of_layout(grid))?;
             let (layout, predicted) = (layout.clone(), predicted.clone());
             rows.push((at, Row { layout, predicted, measured, ledger_equal, places: [None; 2] }));
         }
@@ -97,10 +98,9 @@ impl LocalCase {
     }
 
     /// Trains for the steps; their times, and whether all transfers were the predicted ones.
-    fn run(&self, layout: &Layout) -> Result<(Measured, bool), MeasureError> {
+    fn run(&self, device: &dyn Device, layout: &Layout) -> Result<(Measured, bool), MeasureError> {
         let program = StepProgram::new(&self.model, layout)?;
-        let batch = random_batch(&self.model, self.options.seed, layout.seq_len);
-        let outcome = train_on_cpu(&program, &self.options, &batch, None, &mut |_| Ok(()))?;
+        let outcome = steps(device, &program, &self.options)?;
         let step = |step: &quadrille_engine::RankStep| RankStep {
             seconds: step.seconds,
             operations: step.operations,
@@ -128,7 +128,7 @@ pub fn check_steps(steps: u64) -> Result<(), Refusal> {
 
 #[cfg(test)]
 mod tests {
-    use quadrille_engine::Hyper;
+    use quadrille_engine::{Hyper, Processor};
     use quadrille_spec::LayoutRequest;
 
     use super::*;
@@ -145,7 +145,7 @@ mod tests {
     fn layouts_are_told_as_they_run_and_compared() {
         let case = case(&["x=2", "data=2"], 3).unwrap();
         let mut told = Vec::new();
-        let comparison = case.measure(&mut |progress| {
+        let comparison = case.measure(&Processor, &mut |progress| {
             assert_eq!(progress.of, 2);
             told.push((progress.done, progress.next.map(str::to_owned)));
         });

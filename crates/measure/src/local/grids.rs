@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use quadrille_engine::{Hyper, TrainOptions};
+use quadrille_engine::{Hyper, LossScale, TrainOptions};
 use quadrille_plan::local::{choose, machine};
 use quadrille_plan::{Grids, Skipped};
 use quadrille_run::{OpenLayout, Processes, StatesSpec, processors, resources};
-use quadrille_spec::{Axis, Collectives, Layout, LayoutRequest, Model};
+use quadrille_spec::{Axis, Cluster, Collectives, Layout, LayoutRequest, Model};
 
 use super::case::{LocalCase, check_steps};
 use crate::{MeasureError, Refusal, Setting};
@@ -51,6 +51,8 @@ pub struct LocalGrids {
     pub global_batch: usize,
     /// Tokens in a sequence.
     pub seq_len: usize,
+    /// What ranks compute on; `None`: the processor.
+    pub device: Option<String>,
     /// Whether a machine has more ranks' threads than cores.
     pub crowded: bool,
     /// How many of the grids are legal; [`Self::case`] may have fewer.
@@ -85,6 +87,8 @@ impl GridsSpec {
         let Self { model, layout: OpenLayout { request, cluster, .. }, processes, .. } = self;
         let ranks = request.grid.ranks();
         processes.check_ranks(ranks)?;
+        let device = processes.device.name()?;
+        check_cluster(&cluster, device.as_deref())?;
         let per_node = request.per_node.or_else(|| Some(cluster.per_node(ranks)));
         let request = LayoutRequest { per_node, ..request };
         let Grids { legal, skipped } = Grids::all(&model, &request, self.axes.as_deref())?;
@@ -93,6 +97,7 @@ impl GridsSpec {
             timeout: self.timeout,
             collectives: processes.collectives(self.collectives, &cluster.tiers),
             world: processes.world.clone(),
+            loss_scale: LossScale::usual(request.dtype),
             ..TrainOptions::new(self.steps, self.hyper, self.seed)
         };
         let (cluster, assumed) =
@@ -103,9 +108,21 @@ impl GridsSpec {
         let crowded = processes.is_crowded(ranks, options.threads);
         let case = LocalCase::new(model, cluster, layouts, options)?;
         let legal = legal.len();
-        let grids = LocalGrids { case, assumed, ranks, global_batch, seq_len, crowded, legal, skipped };
+        let grids = LocalGrids { case, assumed, ranks, global_batch, seq_len, device, crowded, legal, skipped };
         grids.check(&processes)?;
         Ok(grids)
+    }
+}
+
+/// Refuses a device for which nothing is predicted: the preset of this machine is a processor of assumed rates.
+fn check_cluster(cluster: &Cluster, device: Option<&str>) -> Result<(), Refusal> {
+    match device {
+        Some(device) if cluster.name == "local" && cluster.device.is_none() => {
+            let rule =
+                format!(" local: it is a processor of assumed rates, and ranks compute on {device}; use a file that");
+            Err(Refusal::of(Setting::Cluster).text(rule).text(" calibration has written on such a device"))
+        }
+        _ => Ok(()),
     }
 }
 

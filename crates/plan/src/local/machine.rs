@@ -46,6 +46,7 @@ fn device(crowding: f64) -> Device {
         half_products: None,
         narrow_products: None,
         attention: Efficiency::Constant { fraction: 1.0 },
+        half_attention: None,
         // Nobody measured them.
         origins: Origins::default(),
     }

@@ -150,6 +150,14 @@ fn device_numbers(device: &mut Device) -> Vec<(&'static str, &mut f64)> {
     let attention =
         ["attention.fraction", "attention.ceiling", "attention.half_m", "attention.half_n", "attention.half_k"];
     numbers.extend(efficiency_numbers(&mut device.attention, attention));
+    let half = [
+        "half_attention.fraction",
+        "half_attention.ceiling",
+        "half_attention.half_m",
+        "half_attention.half_n",
+        "half_attention.half_k",
+    ];
+    numbers.extend(device.half_attention.iter_mut().flat_map(|attention| efficiency_numbers(attention, half)));
     numbers
 }
 

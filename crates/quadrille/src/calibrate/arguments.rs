@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::device::DeviceArguments;
 use crate::parse::whole;
 use clap::Args;
 use quadrille_measure::ImportSpec;
@@ -11,16 +12,18 @@ const EXAMPLES: &str = "Examples:
   quadrille calibrate --out here.toml                          ranks and threads as those of train
   quadrille calibrate --out here.toml --ranks 4 --threads 2 --runs 15
   mpirun -n 8 quadrille calibrate --out cluster.toml           ranks as processes, on the nodes where they run
+  quadrille calibrate --out gpus.toml --device cuda --ranks 4  GPUs, for steps in bf16 and f32 there
   quadrille plan --cluster here.toml --framework quadrille --model gpt-tiny --gpus 2 --explain
   quadrille calibrate --out mine.toml --cluster dgx-a100 --from-nccl-tests all_reduce.log --from-nccl-tests all_gather.log
   quadrille calibrate --out mine.toml --cluster perlmutter --from-osu osu_allreduce.log --ranks 16 --per-node 4
   quadrille calibrate --out mine.toml --cluster dgx-a100 --framework megatron --from-step gpt2-1558m layout.toml 2.31
 
 What is measured, by all ranks at once:
-  products       32 and 64 bits, as in forward passes (nn), gradients of inputs (nt) and of weights (tn)
-  attention      forward and backward, causal
+  products       16, 32 and 64 bits, as in forward passes (nn), gradients of inputs (nt) and of weights (tn)
+  attention      forward and backward, causal; on a device also of 16 bits
   element-wise   out of cache (memory bandwidth) and in cache (vector rate); an operation of the engine on tiny operands
-  collectives    of 4 KiB to 16 MiB, by the whole job and by all groups (G0, G1) of a node: G1 ranks, G0 apart (AxoNN,
+  copies         from the host to a device and back
+  collectives    of 4 KiB to 16 MiB, on a device to 64 MiB, by the whole job and by all groups (G0, G1) of a node: G1 ranks, G0 apart (AxoNN,
                  SC24, section V-B); from these latency, bandwidth and half_bytes of the cluster's tiers are fitted;
                  then the same by every algorithm";
 
@@ -49,6 +52,8 @@ pub struct CalibrateArguments {
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub device: DeviceArguments,
     #[command(flatten, next_help_heading = "What others have measured")]
     pub import: ImportArguments,
 }

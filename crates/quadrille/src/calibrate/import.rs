@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::arguments::{CalibrateArguments, ImportArguments};
 use super::{warn, write};
+use crate::device::Named;
 use crate::failure::Failure;
 use crate::output::{print_json, print_text};
 use crate::paths;
@@ -16,7 +17,8 @@ use crate::paths;
 /// Reads all logs, then all steps, and writes the cluster.
 pub fn run(arguments: &CalibrateArguments) -> Result<(), Failure> {
     let CalibrateArguments { import, out, .. } = arguments;
-    for (flag, typed) in [("--quick", arguments.quick), ("--runs", arguments.runs.is_some())] {
+    let device = arguments.device.device != Named::Cpu;
+    for (flag, typed) in [("--quick", arguments.quick), ("--runs", arguments.runs.is_some()), ("--device", device)] {
         if typed {
             return Err(Failure::usage(format!("{flag}: nothing is measured here where logs are read; leave it out")));
         }

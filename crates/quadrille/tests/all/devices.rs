@@ -183,3 +183,31 @@ fn algorithms_of_products_are_kept_and_used_again() {
     fs::write(folder.join("unknown.json"), unknown.to_string()).unwrap();
     refused(&line("--tune-matmul unknown.json"), &["tuned on emulated device", "algorithms that are unknown there"]);
 }
+
+/// The emulated device as a cluster: measured, planned for, and its steps predicted and measured in bf16. Without such a file nothing
+/// is predicted for it.
+#[test]
+fn a_device_is_calibrated_and_its_steps_are_predicted() {
+    let folder = folder();
+    let folder = folder.path();
+    if told(folder, "calibrate --device emulated --ranks 2 --runs 1 --out gpus.toml").is_none() {
+        return;
+    }
+    let local =
+        "validate local --model dense.toml --ranks 2 --layouts 2 --steps 3 --dtype bf16 --device emulated --json";
+    let document: Value =
+        serde_json::from_str(&told(folder, &format!("{local} --cluster gpus.toml")).unwrap()).unwrap();
+    assert_eq!(document["device"], "emulated device");
+    let layouts = document["layouts"].as_array().unwrap();
+    assert_eq!(layouts.len(), 2);
+    for layout in layouts {
+        assert!(layout["predicted_seconds"].as_f64().unwrap() > 0.0 && layout["ledger_equal"] == true, "{layout}");
+        assert_eq!((&layout["layout"]["dtype"], &layout["layout"]["vocab_multiple"]), (&"bf16".into(), &4.into()));
+    }
+    let plan = "plan --cluster gpus.toml --framework quadrille --model dense.toml --dtype bf16 --gpus 2 --json";
+    let plans: Value = serde_json::from_str(&told(folder, plan).unwrap()).unwrap();
+    assert!(plans["plans"][0]["time_s"].as_f64().unwrap() > 0.0);
+    let refused = run(folder, local);
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(2) && message.contains("--cluster local: it is a processor"), "{message}");
+}

@@ -21,6 +21,7 @@ impl LocalReport<'_> {
             "ranks": grids.ranks,
             "threads_per_rank": case.options.threads,
             "cores": cores,
+            "device": grids.device,
             "global_batch": grids.global_batch,
             "seq_len": grids.seq_len,
             "steps": case.options.steps,

@@ -40,7 +40,7 @@ impl LocalReport<'_> {
 
     /// What was run, and what it is held against.
     pub(super) fn head(&self) -> String {
-        let LocalGrids { case, global_batch, seq_len, legal, ranks, assumed, crowded, .. } = self.grids;
+        let LocalGrids { case, global_batch, seq_len, legal, ranks, assumed, device, crowded, .. } = self.grids;
         let cores = self.cores;
         let mut text = format!(
             "{}, {global_batch} sequences of {seq_len} {} a step, {}; {} of {legal} legal grids of {}, {} each \
@@ -58,6 +58,9 @@ impl LocalReport<'_> {
         );
         if let Some(assumed) = assumed {
             text += &format!("; {assumed}");
+        }
+        if let Some(device) = device {
+            text += &format!("\nranks compute on {device}");
         }
         if *crowded {
             text += "\nranks share cores: a rank that waits for one that has none counts as exposed communication";

@@ -27,7 +27,7 @@ pub fn run(arguments: &ValidateLocalArguments, launch: &Launch) -> Result<(), Fa
     let mut grids = spec(arguments, launch)?.prepare()?;
     grids.skipped = flags::spelled_reasons(grids.skipped);
     let bar = bars::counted(launch, grids.case.layouts.len());
-    let comparison = grids.case.measure(&mut |progress| {
+    let comparison = grids.case.measure(launch.device, &mut |progress| {
         bar.set_position(progress.done as u64);
         bar.set_message(progress.next.unwrap_or_default().to_owned());
     })?;
@@ -49,7 +49,7 @@ fn spec(arguments: &ValidateLocalArguments, launch: &Launch) -> Result<GridsSpec
         ));
     }
     let settings = model.settings("gpt-demo", Hyper::default())?;
-    let layout = layout.said(None).open(&launch.defaults(&LayoutDefaults::USUAL)?)?;
+    let layout = layout.said(arguments.dtype).open(&launch.defaults(&LayoutDefaults::USUAL)?)?;
     layout.check_interval()?;
     Ok(GridsSpec {
         model: settings.model,
