@@ -23,9 +23,9 @@ What is measured, by all ranks at once:
   attention      forward and backward, causal; on a device also of 16 bits
   element-wise   out of cache (memory bandwidth) and in cache (vector rate); an operation of the engine on tiny operands
   copies         from the host to a device and back
-  collectives    of 4 KiB to 16 MiB, on a device to 64 MiB, by the whole job and by all groups (G0, G1) of a node: G1 ranks, G0 apart (AxoNN,
-                 SC24, section V-B); from these latency, bandwidth and half_bytes of the cluster's tiers are fitted;
-                 then the same by every algorithm";
+  collectives    of 4 KiB to 16 MiB, on a device to 64 MiB, by the whole job and by all groups (G0, G1) of a node: G1
+                 ranks, G0 apart (AxoNN, SC24, section V-B); from these latency, bandwidth and half_bytes of the
+                 cluster's tiers are fitted; then the same by every algorithm";
 
 /// Measure this machine, or read what others have measured, and write a cluster file for every --cluster.
 #[derive(Debug, Args)]
