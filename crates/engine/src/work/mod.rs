@@ -1,8 +1,8 @@
 //! Pieces of a rank's work, to be measured: one code for all devices.
 //!
-//! [`Device::workbench`](crate::Device::workbench) opens what a rank computes with, a [`Workbench`] prepares operands there, and what it
-//! gives back repeats the work by the methods of [`Backend`] that training calls, and returns when it is done. Who
-//! measures takes the time by the clock of the host.
+//! [`Device::workbench`](crate::Device::workbench) opens what a rank computes with, a [`Workbench`] prepares operands
+//! there, and what it gives back repeats the work by the methods of [`Backend`] that training calls, and returns when it is
+//! done. Who measures takes the time by the clock of the host.
 
 mod collectives;
 mod operands;
