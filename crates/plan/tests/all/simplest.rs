@@ -18,17 +18,16 @@ fn compared(search: &Search, found: &Found) -> (f64, (Complexity, f64), Complexi
 fn nothing_within_the_tolerance_is_simpler() {
     let (model, cluster) = (model(4, 4), cluster());
     for search in by_both(search(&model, &cluster, 4, 8)) {
-        let mut simpler = 0;
+        let mut all = Search { front: false, prune: false, top: usize::MAX, ..search };
+        for text in ["z=1", "overlap-chunks=1", "linear=pmm", "cac=false"] {
+            all.space.constrain(Bound::Fix, text).unwrap();
+        }
+        let (everything, mut simpler) = (found(&all).ranked, 0);
         for tolerance in [0.0, 0.05, 0.3] {
-            let mut all = Search { front: false, prune: false, top: usize::MAX, ..search.clone() };
-            for text in ["z=1", "overlap-chunks=1", "linear=pmm", "cac=false"] {
-                all.space.constrain(Bound::Fix, text).unwrap();
-            }
-            let everything = found(&all).ranked;
             let limit = (1.0 + tolerance) * everything[0].price.seconds;
             let within = everything.iter().filter(|ranked| ranked.price.seconds as f32 <= limit as f32);
             let least = within.map(|ranked| Complexity::of(&ranked.candidate, model.layers())).min().unwrap();
-            let few = Search { prune: true, top: 1, tolerance: Some(tolerance), ..all };
+            let few = Search { prune: true, top: 1, tolerance: Some(tolerance), ..all.clone() };
             let (fastest, (complexity, seconds), of_fastest) = compared(&few, &found(&few));
             assert_eq!(complexity, least, "{tolerance}");
             assert!(fastest <= seconds && seconds <= limit * (1.0 + 1e-6), "{fastest}, {seconds}, {limit}");

@@ -47,7 +47,7 @@ fn a_stopped_search_prices_no_more_programs() {
 fn a_search_that_has_no_time_finds_something_likely() {
     let (model, cluster) = (model(6, 4), cluster());
     for constraint in ["recompute=full:3", "keep-weights=step", "cac=true", "x=1"] {
-        let mut search = search(&model, &cluster, 12, 24);
+        let mut search = search(&model, &cluster, 6, 12);
         search.space.constrain(Bound::Fix, constraint).unwrap();
         let hurried = search.run(&|| true).unwrap();
         assert!(hurried.stopped && !hurried.ranked.is_empty() && !hurried.front.is_empty(), "{constraint}");
