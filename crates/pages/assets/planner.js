@@ -102,7 +102,8 @@ let waiting = null, timer = 0, last = -Infinity;
 function changed(after) {
   clearTimeout(timer);
   const now = performance.now();
-  timer = setTimeout(ask, now - last > after ? 0 : after);
+  if (now - last > after) ask();
+  else timer = setTimeout(ask, after);
   last = now;
 }
 
