@@ -29,6 +29,9 @@ pub enum EngineError {
     /// What a rank computes on has failed, in the words of its library.
     #[error(transparent)]
     Device(Box<dyn Error + Send + Sync>),
+    /// Work that is measured would become graphs.
+    #[error("rows of equal work would become graphs, which is not what is measured; leave graphs=on out")]
+    Graphs,
     /// Products were tuned on something else.
     #[error("products were tuned on {of}, and this rank computes on {here}; tune them here, or name another file")]
     OtherAlgorithms {

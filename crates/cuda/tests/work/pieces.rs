@@ -38,7 +38,7 @@ fn collectives(group: &Group) -> Vec<Work> {
     kinds.map(|kind| Work::Collective { kind, group: group.clone(), bytes: 480 }).into()
 }
 
-/// What one repetition of each piece of work leaves on a rank; `done` is asked when it has returned on all.
+/// What one repetition of each piece of work leaves on a rank, and three more; `done` is asked when it has returned on all.
 fn results(
     device: &dyn Device,
     dtype: ElementType,
@@ -51,15 +51,18 @@ fn results(
     let mut results = Vec::new();
     for work in work {
         let mut prepared = bench.prepare(&work)?;
-        let before = prepared.result()?;
-        context.barrier(&everyone).wait()?;
-        prepared.repeat(1)?;
-        context.barrier(&everyone).wait()?;
-        assert!(done(), "work has returned, and is not done");
-        context.barrier(&everyone).wait()?;
-        let after = prepared.result()?;
-        assert!(context.ranks() > 1 || before != after, "something is done");
-        results.push(after);
+        let mut before = prepared.result()?;
+        for times in [1, 3] {
+            context.barrier(&everyone).wait()?;
+            prepared.repeat(times)?;
+            context.barrier(&everyone).wait()?;
+            assert!(done(), "work has returned, and is not done");
+            context.barrier(&everyone).wait()?;
+            let after = prepared.result()?;
+            assert!(context.ranks() > 1 || times > 1 || before != after, "something is done");
+            results.push(after.clone());
+            before = after;
+        }
     }
     Ok(results)
 }
@@ -72,6 +75,47 @@ fn on_ranks(
     done: &(dyn Fn() -> bool + Sync),
 ) -> Vec<Vec<Vec<f64>>> {
     run_ranks(&JobOptions::new(ranks), |context| results(device, dtype, context, done)).unwrap()
+}
+
+/// On two ranks, of which the first has ones and the second has twos, 480 bytes.
+#[test]
+fn collectives_leave_what_their_kinds_say() {
+    let (_emulated, _alone) = device();
+    let halves = |first: f64, second: f64| [vec![first; 30], vec![second; 30]].concat();
+    for device in [&Processor as &dyn Device, &DeviceKind::Emulated] {
+        let found = on_ranks(device, ElementType::F64, 2, &|| true);
+        let expected = [vec![3.0; 60], halves(1.0, 2.0), vec![3.0; 30], vec![1.0; 60], halves(1.0, 2.0), vec![1.0; 60]];
+        // What further repetitions leave is between them.
+        for (rank, found) in found.iter().enumerate() {
+            let once: Vec<_> = found.iter().step_by(2).cloned().collect();
+            assert_eq!(once, expected, "rank {rank}");
+        }
+    }
+}
+
+/// What is repeated is done as often: a residual is added each time.
+#[test]
+fn repetitions_are_all_done() {
+    let (_emulated, _alone) = device();
+    for device in [&Processor as &dyn Device, &DeviceKind::Emulated] {
+        let residual = Work::Sweep { sweep: Sweep::Residual, elements: 64 };
+        let of = |times: usize| {
+            let repeated = |context: &RankContext| -> Outcome<Vec<f64>> {
+                let bench = device.workbench(ElementType::F64, context, 1)?;
+                let mut prepared = bench.prepare(&residual)?;
+                if times > 0 {
+                    prepared.repeat(times)?;
+                }
+                Ok(prepared.result()?)
+            };
+            run_ranks(&JobOptions::new(1), repeated).unwrap().remove(0)
+        };
+        let [none, one, five] = [0, 1, 5].map(of);
+        for at in 0..64 {
+            let added = one[at] - none[at];
+            assert!(added != 0.0 && (five[at] - none[at] - 5.0 * added).abs() < 1e-9, "{at}");
+        }
+    }
 }
 
 #[test]

@@ -26,7 +26,7 @@ pub fn second_elements(kind: CollectiveKind, full: usize, part: usize) -> usize 
 /// Another rank's, or that kinds or sizes differ between members.
 ///
 /// # Panics
-/// Of a kind that is none of these.
+/// Of a kind that is none of these, and of a message in a group that has not two members.
 pub fn exchange<T: Element, P: Payload<T>>(
     context: &RankContext,
     group: &Group,
@@ -49,6 +49,7 @@ pub fn exchange<T: Element, P: Payload<T>>(
 
 /// A message to the second of two members, and one back.
 fn there_and_back<T: Element, P: Payload<T>>(context: &RankContext, group: &Group, buffer: P) -> Result<P, Aborted> {
+    assert_eq!(group.size(), 2, "a message goes between two");
     let other = 1 - group.index();
     if group.index() == 0 {
         let buffer = context.send(group, other, 0, buffer).wait()?;
@@ -74,7 +75,7 @@ pub fn collective<'b, B: Backend>(
         CollectiveKind::ReduceScatter | CollectiveKind::AllToAll => (1, second),
         _ => (0, full),
     };
-    // Each rank has other numbers; sums of them grow and never become so small that arithmetic slows down.
+    // Each rank has other numbers; sums of them grow, to infinity, and never become so small that arithmetic slows down.
     let operand = |elements| {
         let operand = Operand::all(backend, Kind::Stored, elements, 1.0 + context.rank() as f64);
         operand.map(Operand::into_buffer)

@@ -119,9 +119,13 @@ pub trait Prepared {
 /// A rank's workbench on the backend `B`, with so many threads of the host.
 ///
 /// # Errors
-/// The device cannot be opened.
+/// The device cannot be opened, or makes graphs of repeated work.
 pub fn workbench<B: Backend>(context: &RankContext, threads: usize) -> Result<Box<dyn Workbench + '_>, EngineError> {
-    Ok(Box::new(OnBackend { backend: B::open(context.rank(), threads)?, context }))
+    let backend = B::open(context.rank(), threads)?;
+    match backend.graphs() {
+        None => Ok(Box::new(OnBackend { backend, context })),
+        Some(_) => Err(EngineError::Graphs),
+    }
 }
 
 /// A workbench on a backend.

@@ -63,7 +63,7 @@ pub fn attention<B: Backend>(backend: &B, backward: bool, [seq_len, head_dim, he
     Ok(Box::new(Repeated { backend, operands, result: 1, once: forward }))
 }
 
-/// Element-wise work on so many elements. Numbers stay or grow, however often it is repeated: none becomes so small that
+/// Element-wise work on so many elements. Numbers stay or grow, to infinity if it is repeated often: none becomes so small that
 /// arithmetic slows down.
 pub fn sweep<B: Backend>(backend: &B, sweep: Sweep, elements: usize) -> Ready<'_> {
     let shape = Shape { rows: elements / COLS, cols: COLS };

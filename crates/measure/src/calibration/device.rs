@@ -12,8 +12,8 @@ use crate::constants::without_latency;
 /// `launch_seconds` is what an operation of the engine takes on tiny operands, and fractions are those of the kernels alone:
 /// the native model's seconds of an operation are then the kernel's and the engine's, see
 /// `quadrille_cost::native::product_flops`. A product's fraction is that of its three layouts one after the other, an
-/// attention's that of forward and backward. Fractions are those of f32, but for products of bf16, which
-/// have their own. Where operands of a product lie in cache, the model may take its time from memory bandwidth instead.
+/// attention's that of forward and backward. Fractions are those of f32, but for products of bf16, and on a
+/// device attention, which have their own. Where operands of a product lie in cache, the model may take its time from memory bandwidth instead.
 ///
 /// On a device the host begins kernels while others run. What was measured of a kernel is then how often it is done in a row, which
 /// holds its beginning: that is taken off, at most by half, since the model adds `launch_seconds` again. Attention of bf16 has

@@ -30,7 +30,7 @@ pub struct Measurements {
     pub setup: Setup,
     /// The operations of a rank, then collectives by one algorithm after the other, `native` first.
     pub cases: Vec<Measured>,
-    /// Seconds that an operation of the engine takes beside its work.
+    /// Seconds that an operation of the engine takes beside its work; on a device those of the host, which begins it.
     pub launch_seconds: f64,
     /// Seconds that all of it took.
     pub seconds: f64,
@@ -54,7 +54,7 @@ impl Measurements {
         }
         let latency = operation_latency(spec.device, setup.sizes.values, spec.ranks, &options(&setup))?;
         // A rank that is not interrupted looks as fast as if it had a core for itself.
-        let launch_seconds = spec.crowding() * latency;
+        let launch_seconds = setup.crowding_of_hosts() * latency;
         Ok(Self { setup, cases: measured, launch_seconds, seconds: start.elapsed().as_secs_f64() })
     }
 

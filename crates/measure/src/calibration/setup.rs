@@ -139,7 +139,7 @@ pub struct Setup {
     pub device: Option<OnDevice>,
     /// Numbers in each operand of element-wise work out of cache.
     pub streamed: usize,
-    /// Bytes of memory of a rank: the least that is free for one.
+    /// Bytes of memory of a rank: the least that a process has free for each of its own, on all of its devices together.
     pub memory: u64,
 }
 
@@ -156,6 +156,14 @@ impl Setup {
     /// Ranks that share a device, or threads that share a core of the processor; at least 1.
     pub fn crowding(&self) -> f64 {
         self.device.as_ref().map_or_else(|| self.spec.crowding(), |device| device.sharing as f64)
+    }
+
+    /// Threads that share a core while ranks begin operations, at least 1: for a device each rank does so by one.
+    pub(super) fn crowding_of_hosts(&self) -> f64 {
+        match self.device {
+            None => self.spec.crowding(),
+            Some(_) => (self.spec.ranks_here as f64 / self.spec.cores as f64).max(1.0),
+        }
     }
 
     /// Where the ranks are, in words.

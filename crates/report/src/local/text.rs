@@ -60,7 +60,10 @@ impl LocalReport<'_> {
             text += &format!("; {assumed}");
         }
         if let Some(device) = device {
-            text += &format!("\nranks compute on {device}");
+            text += &format!(
+                "\nranks compute on {device}: measured compute is what the host takes to begin it, and where the host waits \
+                 for it counts as exposed communication"
+            );
         }
         if *crowded {
             text += "\nranks share cores: a rank that waits for one that has none counts as exposed communication";

@@ -59,4 +59,14 @@ mod tests {
         }
         assert!(!is_first(&learned.of(&problem("selene", Framework::MEGATRON, 8, 32))), "it was forgotten meanwhile");
     }
+
+    #[test]
+    fn problems_with_other_loads_of_experts_begin_with_nothing() {
+        let (model, cluster) = (Model::preset("mixtral-8x7b").unwrap(), Cluster::preset("selene").unwrap());
+        let problem = Problem::new(&model, &cluster, Framework::MEGATRON, 8, model.seq_len).unwrap();
+        let crowded = problem.clone().with_imbalance(&Imbalance::Times(1.5)).unwrap();
+        let learned = Learned::default();
+        let equal = learned.of(&problem);
+        assert!(Arc::ptr_eq(&equal, &learned.of(&problem)) && !Arc::ptr_eq(&equal, &learned.of(&crowded)));
+    }
 }
