@@ -193,7 +193,6 @@ fn explained<T>(
     let simulates = machine.is_asked() || arguments.html.is_some() || (named && lesson);
     // All else that is told of a simulation are its passes.
     let events = lesson;
-    let simulation = simulates.then(|| machine.simulate(&program, &cluster, framework, events)).transpose()?;
     let one = arguments.rank.is_some() || arguments.layer.is_some();
     let explained = Explained {
         program: &program,
@@ -208,7 +207,7 @@ fn explained<T>(
             width: columns,
         },
         width: columns.map_or(NARROW, |columns| columns.clamp(NARROWEST, WIDEST)),
-        simulation: simulation.as_ref(),
+        simulation: None,
         device_memory: cluster.device_memory.filter(|_| named),
         timeline: machine.is_asked(),
     };
@@ -217,6 +216,9 @@ fn explained<T>(
         let rule = format!("ledgers of all ranks are told of at most {MOST_LEDGERS}");
         return Err(Failure::usage(format!("{grid} has {told} ranks: {rule}; ask for one with --rank N")));
     }
+    // It writes the trace: what is refused is refused before.
+    let simulation = simulates.then(|| machine.simulate(&program, &cluster, framework, events)).transpose()?;
+    let explained = Explained { simulation: simulation.as_ref(), ..explained };
     if let Some(path) = &arguments.html {
         write_file("--html", path, explain_page(&explained.page_document()).as_bytes())?;
     }

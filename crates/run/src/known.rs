@@ -29,7 +29,8 @@ impl KnownRun {
     /// # Errors
     /// A folder that is neither; files that say what no run writes.
     pub fn read(folder: &Path) -> Result<Self, RunError> {
-        if !folder.join(DESCRIPTION).exists() {
+        // A link to nothing is a run's that is damaged, and no checkpoint's.
+        if folder.join(DESCRIPTION).symlink_metadata().is_err() {
             return Self::of_checkpoint(&Checkpoint::find(folder)?);
         }
         let description = Description::read(folder)?;

@@ -8,7 +8,7 @@ use quadrille_cost::native::{Learned, Numbers};
 use quadrille_plan::native::{Answer, Bound, Cancel, Question, TOLERANCE, Wanted};
 use quadrille_report::plan::{asked_document, drawing};
 use quadrille_run::{BudgetSpec, SaidLayout, SearchSpec, layout_of_json};
-use quadrille_spec::{Cluster, Field, LayoutFile, Model, quantities};
+use quadrille_spec::{Cluster, Field, LayoutFile, Model, SpecError, quantities};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
@@ -198,8 +198,14 @@ fn amount(key: &str, said: &str) -> Result<f64, String> {
 }
 
 /// A value that was typed.
-fn parsed<T: FromStr<Err: Display>>(key: &str, said: Option<&String>) -> Result<Option<T>, String> {
-    let parse = |said: &String| said.trim().parse().map_err(|error| format!("`{key}` {said}: {error}"));
+fn parsed<T: FromStr<Err = SpecError>>(key: &str, said: Option<&String>) -> Result<Option<T>, String> {
+    let parse = |said: &String| {
+        said.trim().parse().map_err(|error| match error {
+            // The field and what was typed are named already.
+            SpecError::Invalid { rule, remedy, .. } => format!("`{key}` {said}: {rule}; {remedy}"),
+            error => format!("`{key}` {said}: {error}"),
+        })
+    };
     said.map(parse).transpose()
 }
 
@@ -342,7 +348,14 @@ mod tests {
                 r#"{"model":"gpt2-124m","gpus":"8","global_batch":"65537"}"#.to_owned(),
                 ["“Sequences a step” 65537", "at most 65536"],
             ),
-            (r#"{"model":"gpt2-124m","gpus":"8","reserve":"100%"}"#.to_owned(), ["“Memory kept free” 100%", "%"]),
+            (
+                r#"{"model":"gpt2-124m","gpus":"8","reserve":"100%"}"#.to_owned(),
+                ["“Memory kept free” 100%: it is a part", "5%"],
+            ),
+            (
+                r#"{"model":"gpt2-124m","gpus":"8","global_batch":"8","seq_len":"4096"}"#.to_owned(),
+                ["“Tokens a sequence” = 4096", "a pasted config.json gives it others"],
+            ),
             (r#"{"model":"gpt3-175b","gpus":"8","global_batch":"8"}"#.to_owned(), ["8 devices", "fit"]),
             (r#"{"model":"gpt2-124m","gpus":"8","days":"2"}"#.to_owned(), ["“Done within”", "“Tokens to train on”"]),
             (
@@ -354,6 +367,7 @@ mod tests {
         ] {
             let reason = refused(&text);
             assert!(parts.iter().all(|part| reason.contains(part)), "{text}: {reason}");
+            assert!(!reason.contains("memory_reserve") && reason.matches("100%").count() < 2, "{text}: {reason}");
         }
         assert!(serde_json::from_str::<Asked>(r#"{"out":"file"}"#).is_err());
     }

@@ -11,7 +11,7 @@ const FIELDS: [Field; 14] = [
     ("cluster", "Cluster", &[]),
     ("gpus", "Devices", &["search.devices", "run.ranks", "search.nodes"]),
     ("global_batch", "Sequences a step", &["layout.global_batch"]),
-    ("seq_len", "Tokens a sequence", &["layout.seq_len", "model.seq_len"]),
+    ("seq_len", "Tokens a sequence", &["layout.seq_len"]),
     ("framework", "Framework", &["search.framework"]),
     ("products", "Products in", &["search.products"]),
     ("max_x", "TP at most", &["space.max.x"]),
@@ -22,6 +22,9 @@ const FIELDS: [Field; 14] = [
     ("days", "Done within", &["search.days"]),
     ("price_per_hour", "Price of a device-hour", &["search.price_per_hour"]),
 ];
+
+/// The positions of a model: the page has no field for them, and the text of a configuration says them.
+const POSITIONS: (&str, &str) = ("model.seq_len", "a pasted config.json");
 
 /// What begins a key of a library's message.
 const PARTS: [&str; 5] = ["search", "layout", "run", "space", "model"];
@@ -37,7 +40,8 @@ pub(crate) fn in_words(message: &str) -> String {
     keys::renamed(&with_keys(message), |key| {
         let of_field = FIELDS.iter().find(|(.., keys)| keys.contains(&key));
         let title = of_field.map(|(_, title, _)| format!("“{title}”"));
-        title.or_else(|| {
+        let positions = || (key == POSITIONS.0).then(|| POSITIONS.1.to_owned());
+        title.or_else(positions).or_else(|| {
             let (_, name) = key.split_once('.').filter(|(part, _)| PARTS.contains(part))?;
             Some(name.replace(['_', '.'], " "))
         })
@@ -63,6 +67,7 @@ mod tests {
             ("seq-len = 4096: it must be 1 to 1024", "“Tokens a sequence” = 4096: it must be 1 to 1024"),
             ("`space.max` x = three; give `space.max` pipe=4", "“TP at most” = three; give “PP at most”=4"),
             ("use `layout.recompute_all.of` full, or `x`", "use recompute all of full, or `x`"),
+            ("positions (`model.seq_len` gives it others)", "positions (a pasted config.json gives it others)"),
             ("a ` alone, and `files.own`", "a ` alone, and `files.own`"),
         ] {
             assert_eq!(in_words(said), shown);

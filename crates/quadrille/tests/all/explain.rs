@@ -89,8 +89,8 @@ fn layers_sum_to_axes() {
 fn millions_of_ranks_are_explained_in_the_memory_of_few() {
     let limited = |line: &str| {
         let mut command = Command::new("sh");
-        // So many KiB of addresses: a word for each rank and group would not fit.
-        command.args(["-c", "ulimit -v 200000; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_quadrille")]);
+        // So many KiB of addresses: one list with a word for each rank would not fit.
+        command.args(["-c", "ulimit -v 120000; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_quadrille")]);
         command.args(line.split_whitespace()).env("RAYON_NUM_THREADS", "2").env("MALLOC_ARENA_MAX", "2");
         let output = command.output().unwrap();
         (output.status.code(), [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()))

@@ -102,7 +102,7 @@ pub fn contents_text(checkpoint: &Checkpoint) -> Result<Text, CheckpointError> {
 /// The command line that a run notes, as a shell reads it, and what else it notes.
 fn command_of(run: &Value) -> (Option<String>, Value) {
     let mut rest = run.clone();
-    let words = rest.as_object_mut().and_then(|run| run.remove("command"));
+    let words = rest.as_object_mut().and_then(|run| run.shift_remove("command"));
     let words = words.and_then(|words| serde_json::from_value::<Vec<String>>(words).ok());
     // Those of `train` are flags alone.
     match words.filter(|words| words.first().is_some_and(|word| word.starts_with('-'))) {
@@ -143,4 +143,18 @@ fn files(checkpoint: &Checkpoint) -> Table {
     let row = |at: usize, name: &str| vec![name.to_owned(), tiles[at].to_string(), bytes(sizes[at])];
     let header = format!("of {}", counted(files.len(), "rank"));
     table(&[header.as_str(), "tiles", "size"], &[row(0, "least"), row(1, "median"), row(2, "most")])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_run_notes_beside_its_command_keeps_its_order() {
+        let run = json!({ "command": ["--steps", "1"], "first": 1, "second": 2, "third": 3 });
+        let (command, rest) = command_of(&run);
+        assert!(command.is_some_and(|command| command.contains("--steps 1")));
+        let names: Vec<&String> = rest.as_object().unwrap().keys().collect();
+        assert_eq!(names, ["first", "second", "third"]);
+    }
 }
