@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use quadrille_cost::native::{Framework, Numbers};
 use quadrille_files::Document;
 use quadrille_run::{RunError, described, framework};
-use quadrille_spec::{Cluster, Field, Layout, SpecError};
+use quadrille_spec::{Cluster, ElementType, Field, Layout, SpecError};
 
 use crate::logs::{self, Job, Log, Placed, Refit};
 use crate::step_fit::{self, Scaled, Step};
@@ -87,7 +87,7 @@ impl ImportSpec {
         let seconds = step_fit::seconds(&name, seconds)?;
         let model = described::model(model, &[])?;
         let file = described::layout_file(Path::new(path))?;
-        let usual = Framework::MEGATRON.name;
+        let usual = (Framework::MEGATRON.name, ElementType::F32);
         let framework = framework(self.framework.as_deref(), usual, None, None, Numbers::default(), &file)?;
         let wrong = |error: SpecError| Refusal::new(format!("{path}: {error}"));
         if [Field::Grid, Field::GlobalBatch].iter().any(|field| file.get(*field).is_none()) {

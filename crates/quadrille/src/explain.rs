@@ -8,7 +8,7 @@ use quadrille_engine::Hyper;
 use quadrille_pages::explain_page;
 use quadrille_report::explained::Explained;
 use quadrille_report::lesson::Chosen;
-use quadrille_run::{FILES, KnownRun, LayoutDefaults, RunError, SaidLayout, framework};
+use quadrille_run::{FILES, KnownRun, LayoutDefaults, LayoutSpec, RunError, SaidLayout, framework};
 use quadrille_spec::{Cluster, ElementType, Field, Layout, Model, Sparsity};
 use quadrille_step::{KeptCounts, Layer, Shown, StepProgram};
 use serde_json::Value;
@@ -86,10 +86,14 @@ pub struct Asked {
     pub layout: Layout,
     /// Where it runs.
     pub cluster: Cluster,
+    /// Whether somebody named the cluster, now or, with its device, for the run.
+    pub is_named: bool,
     /// What runs it.
     pub framework: Framework,
     /// Of a pruned run: how many elements of a tile ranks have room for, by tensor.
     pub kept: KeptCounts,
+    /// Whether it is told of in a run's folder.
+    pub is_run: bool,
 }
 
 /// What a folder tells of; one that holds no run is no failure of the work, as it would be of one that goes on.
@@ -111,7 +115,10 @@ pub fn asked(arguments: &ExplainArguments, usual: &str) -> Result<Asked, Failure
     let said = arguments.layout.said(arguments.dtype);
     let choices = said.choices.over(&said.read()?);
     let (name, numbers) = (arguments.price.framework.as_deref(), arguments.price.numbers.said());
-    let usual = if run.is_some() { Framework::QUADRILLE.name } else { usual };
+    let usual = match &run {
+        None => (usual, LayoutDefaults::USUAL.dtype),
+        Some(run) => (Framework::QUADRILLE.name, run.layout.layout.dtype),
+    };
     let framework = framework(name, usual, arguments.dtype, arguments.sparsity, numbers, &choices)?;
     let said = match framework.is_own() {
         true => said,
@@ -124,7 +131,7 @@ pub fn asked(arguments: &ExplainArguments, usual: &str) -> Result<Asked, Failure
             (open, layout)
         }
         Some(run) => {
-            let open = run.open(&said, &model)?;
+            let open = run.open(&said, &model, &framework)?;
             let layout = open.resolve(&model)?;
             (open, layout)
         }
@@ -135,7 +142,11 @@ pub fn asked(arguments: &ExplainArguments, usual: &str) -> Result<Asked, Failure
         Some(run) if framework.is_own() && framework.sparsity.is_none() => run.kept(&model, &layout)?.clone(),
         _ => KeptCounts::new(),
     };
-    Ok(Asked { model, layout, cluster: open.cluster, framework, kept })
+    // Of a run's cluster that does not describe its device no step can be simulated, and nobody has asked for that.
+    let is_of_run = run.as_ref().is_some_and(|run| run.layout.cluster != LayoutSpec::CLUSTER);
+    let is_named = arguments.layout.cluster.is_some() || (is_of_run && open.cluster.device.is_some());
+    let is_run = run.is_some_and(|run| run.is_run);
+    Ok(Asked { model, layout, cluster: open.cluster, is_named, framework, kept, is_run })
 }
 
 /// Prints the summary, the program, the ledger, as asked.
@@ -169,7 +180,8 @@ fn explained<T>(
     is_document: bool,
     tell: impl FnOnce(&Explained) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let Asked { model, layout, cluster, framework, kept } = asked(arguments, Framework::QUADRILLE.name)?;
+    let asked = asked(arguments, Framework::QUADRILLE.name)?;
+    let Asked { model, layout, cluster, is_named: named, framework, kept, is_run } = asked;
     let program = match kept.is_empty() {
         true => framework.program(&model, &layout)?,
         false => StepProgram::pruned(&model, &layout, kept)?,
@@ -183,13 +195,16 @@ fn explained<T>(
         .map_err(|error| Failure::usage(format!("--layer {error}")))?;
     let machine = &arguments.machine;
     let files = paths::asked([("--trace", &machine.trace), ("--html", &arguments.html)]);
-    let of_run = arguments.from.iter().flat_map(|folder| FILES.map(|name| folder.join(name))).collect::<Vec<_>>();
-    paths::check(&files, &of_run.iter().map(|path| ("the run's", path.as_path())).collect::<Vec<_>>())?;
+    let read = arguments.from.iter().flat_map(|folder| match is_run {
+        true => FILES.map(|name| ("the run's", folder.join(name))).to_vec(),
+        false => vec![("--from", folder.clone())],
+    });
+    let read: Vec<_> = read.collect();
+    paths::check(&files, &read.iter().map(|(name, path)| (*name, path.as_path())).collect::<Vec<_>>())?;
     paths::check_ready(&files, &arguments.model, &arguments.layout)?;
     // What hides collectives is told in a lesson, of a cluster that somebody named.
     let is_timeline = machine.is_asked() && !is_document;
     let lesson = arguments.html.is_some() || !(arguments.program || arguments.ledger || is_timeline);
-    let named = arguments.layout.cluster.is_some();
     let simulates = machine.is_asked() || arguments.html.is_some() || (named && lesson);
     // All else that is told of a simulation are its passes.
     let events = lesson;

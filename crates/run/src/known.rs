@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use quadrille_checkpoint::Checkpoint;
-use quadrille_spec::{Field, Layout, LayoutFile, Model};
+use quadrille_cost::native::Framework;
+use quadrille_spec::{Cluster, Field, Layout, Model};
 use quadrille_step::KeptCounts;
 
 use crate::folder::DESCRIPTION;
@@ -17,10 +18,27 @@ pub struct KnownRun {
     pub model: Model,
     /// How its last part is spread over ranks, or how the run was that wrote the checkpoint.
     pub layout: LayoutSpec,
+    /// Whether the folder is a run's, and no checkpoint.
+    pub is_run: bool,
     /// Whether weights are pruned.
     pub is_pruned: bool,
     /// How many elements of a tile ranks have room for in that layout, by tensor that is pruned, where a run says so.
     pub kept: KeptCounts,
+}
+
+/// A layout of which nobody tells what was chosen: what would follow from the rest, all the same, counts as not chosen, but for the grid.
+fn following(layout: Layout, model: &Model) -> Result<LayoutSpec, RunError> {
+    let cluster = Cluster::preset(LayoutSpec::CLUSTER)?;
+    let mut spec = LayoutSpec::of(layout);
+    for field in LayoutSpec::MAY_FOLLOW.into_iter().filter(|field| *field != Field::Grid) {
+        let rest = spec.made().without(field);
+        let open = OpenLayout::new(rest, None, None, &LayoutDefaults::USUAL, cluster.clone());
+        let followed = open.and_then(|open| open.resolve(model));
+        if followed.is_ok_and(|followed| followed == spec.layout) {
+            spec.open.push(field);
+        }
+    }
+    Ok(spec)
 }
 
 impl KnownRun {
@@ -40,40 +58,46 @@ impl KnownRun {
         // What nobody has chosen, and the cluster, are said of the layout that decides the run.
         let decided = description.spec.map(|spec| spec.layout).filter(|decided| decided.layout == layout);
         let kept = description.known.kept;
-        Ok(Self { model, layout: decided.unwrap_or(LayoutSpec::of(layout)), is_pruned: !kept.is_empty(), kept })
+        let layout = decided.map_or_else(|| following(layout, &model), Ok)?;
+        Ok(Self { model, layout, is_run: true, is_pruned: !kept.is_empty(), kept })
     }
 
     fn of_checkpoint(checkpoint: &Checkpoint) -> Result<Self, RunError> {
         let about = checkpoint.about();
         let is_pruned = (0..checkpoint.tensors().len()).any(|tensor| checkpoint.is_pruned(tensor));
-        let (model, layout) = (about.model.clone(), LayoutSpec::of(about.layout.clone()));
-        Ok(Self { model, layout, is_pruned, kept: KeptCounts::new() })
+        let layout = following(about.layout.clone(), &about.model)?;
+        Ok(Self { model: about.model.clone(), layout, is_run: false, is_pruned, kept: KeptCounts::new() })
     }
 
-    /// The layout with what is said over it, for this model, against which it is not yet held. A cluster alone moves it there as it is.
-    /// Of what nobody had chosen the grid stays, unless another number of ranks is said, and the rest follows from what is said.
+    /// The layout with what is said over it, for this model and what trains it, against which it is not yet held. A cluster alone moves
+    /// it there as it is. Of what nobody had chosen the grid stays, unless a number of ranks is said, and the rest follows from what is
+    /// said. Types of values and gradients are those of this program's engine: another framework has its own.
     ///
     /// # Errors
-    /// As [`SaidLayout::open`].
-    pub fn open(&self, said: &SaidLayout, model: &Model) -> Result<OpenLayout, RunError> {
-        let LayoutSpec { layout, open, cluster } = &self.layout;
-        let follows = |field| open.contains(&field);
-        let kept = match (&said.file, said.says_layout() || *model != self.model) {
-            // A whole layout in a file leaves nothing of the one before but its batch.
-            (Some(_), _) => LayoutFile::default(),
-            (None, true) if said.ranks.is_none() => self.layout.made().with(Field::Grid, Field::Grid.of(layout)),
-            (None, true) => self.layout.made(),
-            (None, false) if said.cluster.is_some() && follows(Field::PerNode) => {
-                self.layout.all().without(Field::PerNode)
+    /// As [`SaidLayout::open`]; pruned weights, and a framework that trains none.
+    pub fn open(&self, said: &SaidLayout, model: &Model, framework: &Framework) -> Result<OpenLayout, RunError> {
+        let before = &self.layout;
+        let kept = match said.says_layout() || *model != self.model {
+            true if said.ranks.is_none() => before.made().with(Field::Grid, Field::Grid.of(&before.layout)),
+            true => before.made(),
+            false if said.cluster.is_some() && before.open.contains(&Field::PerNode) => {
+                before.all().without(Field::PerNode)
             }
-            (None, false) => self.layout.all(),
+            false => before.all(),
         };
-        let batch = Some([layout.global_batch, layout.seq_len]);
-        let ranks = layout.grid.ranks();
-        let usual = LayoutDefaults { ranks, dtype: layout.dtype, batch, ..LayoutDefaults::USUAL };
-        // Gradients of the type before may be none of another type of values.
-        let kept = if said.dtype.is_some() { kept.without(Field::Gradients) } else { kept };
-        said.open_over(&usual, said.cluster.as_deref().unwrap_or(cluster), &kept)
+        let usual = LayoutDefaults::after(&before.layout);
+        if framework.is_own() {
+            return said.open_after(before, kept, &usual);
+        }
+        if self.is_pruned {
+            let rule = format!(
+                ": the weights are pruned, and {} trains no pruned models; give `search.framework` quadrille",
+                framework.name
+            );
+            return Err(Refusal::of(Setting::From).text(rule).into());
+        }
+        let kept = kept.without(Field::Dtype).without(Field::Gradients);
+        said.open_after(before, kept, &LayoutDefaults { dtype: LayoutDefaults::USUAL.dtype, ..usual })
     }
 
     /// How many elements of a tile ranks have room for, if a program of this model and layout is the run's.

@@ -31,6 +31,12 @@ pub struct LayoutDefaults {
 impl LayoutDefaults {
     /// Eight ranks that compute in f32.
     pub const USUAL: Self = Self { ranks: 8, dtype: ElementType::F32, per_node: None, batch: None, vocab_multiple: 1 };
+
+    /// What a run has where nothing of its layout is said anew: as many ranks, the type of values, the batch.
+    pub(crate) fn after(layout: &Layout) -> Self {
+        let batch = Some([layout.global_batch, layout.seq_len]);
+        Self { ranks: layout.grid.ranks(), dtype: layout.dtype, batch, ..Self::USUAL }
+    }
 }
 
 /// What is said of a layout, and where it is to run; not yet held against a model.

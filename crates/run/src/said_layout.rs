@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use quadrille_spec::{Cluster, ElementType, Field, LayoutFile, Model, Tier};
 
+use crate::refusal::Setting;
 use crate::{LayoutDefaults, LayoutSpec, OpenLayout, Processes, Refusal, RunError, described};
 
 /// A layout as it is said, of which everything may be left out.
@@ -50,20 +51,39 @@ impl SaidLayout {
     /// # Errors
     /// Files that cannot be read; a choice that is not known; numbers of ranks that contradict each other.
     pub fn open(&self, defaults: &LayoutDefaults) -> Result<OpenLayout, RunError> {
-        self.open_over(defaults, self.cluster(), &LayoutFile::default())
+        self.open_over(defaults, self.described_cluster()?, &LayoutFile::default())
     }
 
-    /// The same over what was said `before`, on the cluster of that name.
+    /// The same over what is `kept` of the layout of a run, on its cluster where none is said.
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn open_over(
+    pub(crate) fn open_after(
+        &self,
+        before: &LayoutSpec,
+        kept: LayoutFile,
+        defaults: &LayoutDefaults,
+    ) -> Result<OpenLayout, RunError> {
+        let cluster = match &self.cluster {
+            Some(name) => described::cluster(name)?,
+            None => described::cluster(&before.cluster).map_err(|error| {
+                let refusal = Refusal::new(format!("the run's cluster {}: {error}; ", before.cluster));
+                refusal.name(Setting::Cluster).text(" names another in its place")
+            })?,
+        };
+        // A whole layout in a file leaves nothing of the one before but its batch.
+        let kept = if self.file.is_some() { LayoutFile::default() } else { kept };
+        // Gradients of the type before may be none of another type of values.
+        let kept = if self.dtype.is_some() { kept.without(Field::Gradients) } else { kept };
+        self.open_over(defaults, cluster, &kept)
+    }
+
+    fn open_over(
         &self,
         defaults: &LayoutDefaults,
-        cluster: &str,
+        cluster: Cluster,
         before: &LayoutFile,
     ) -> Result<OpenLayout, RunError> {
-        let cluster = described::cluster(cluster)?;
         let said = self.choices.over(&self.read()?).over(before);
         let said = match self.grid.as_deref() {
             Some("auto") => said.without(Field::Grid),
@@ -102,10 +122,8 @@ impl SaidLayout {
         processes: &Processes,
     ) -> Result<Option<(LayoutSpec, Vec<Tier>)>, RunError> {
         let layout = &before.layout;
-        let batch = Some([layout.global_batch, layout.seq_len]);
         let ranks = layout.grid.ranks();
-        let usual = LayoutDefaults { ranks, dtype: layout.dtype, batch, ..LayoutDefaults::USUAL };
-        let defaults = processes.defaults(&usual)?;
+        let defaults = processes.defaults(&LayoutDefaults::after(layout))?;
         let is_open = |field| before.open.contains(&field);
         let other_ranks = defaults.ranks != ranks && is_open(Field::Grid);
         let other_nodes =
@@ -114,11 +132,7 @@ impl SaidLayout {
             return Ok(None);
         }
         let cluster = self.cluster.as_deref().unwrap_or(&before.cluster);
-        // A whole layout in a file leaves nothing of the one before but its batch.
-        let kept = if self.file.is_some() { LayoutFile::default() } else { before.made() };
-        // Gradients of the type before may be none of another type of values.
-        let kept = if self.dtype.is_some() { kept.without(Field::Gradients) } else { kept };
-        let open = self.open_over(&defaults, cluster, &kept)?;
+        let open = self.open_after(before, before.made(), &defaults)?;
         Ok(Some((open.spec(model, cluster)?, open.cluster.tiers)))
     }
 

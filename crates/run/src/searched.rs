@@ -82,7 +82,7 @@ impl SearchSpec {
             return Err(SpecError::invalid("per-node", 0, "it must be at least 1", "give a positive number").into());
         }
         check_node(&cluster, per_node, devices, |devices| format!("{devices}, or leave it out"))?;
-        let usual = Framework::MEGATRON.name;
+        let usual = (Framework::MEGATRON.name, ElementType::F32);
         let name = self.framework.as_deref();
         let framework = framework(name, usual, layout.dtype, self.sparsity, self.numbers, &said)?;
         let mut space = self.space(&said)?;
@@ -173,13 +173,13 @@ impl SearchSpec {
 }
 
 /// What trains, in the types that were said, a model that is pruned so. Where nobody names it, it is what the layout was planned for,
-/// else the `usual` one.
+/// else the `usual` one; where nobody names a type of values, that of this program's engine is the one beside.
 ///
 /// # Errors
 /// No such framework; types that it does not take; one that knows of no pruned models.
 pub fn framework(
     name: Option<&str>,
-    usual: &str,
+    (usual, usual_dtype): (&str, ElementType),
     dtype: Option<ElementType>,
     sparsity: Option<Sparsity>,
     numbers: Numbers,
@@ -191,7 +191,7 @@ pub fn framework(
     let gradients = said.get(Field::Gradients);
     if framework.is_own() {
         check_stored(numbers)?;
-        let mut request = LayoutRequest::new("x=1".parse()?, 1);
+        let mut request = LayoutRequest { dtype: usual_dtype, ..LayoutRequest::new("x=1".parse()?, 1) };
         said.get(Field::Dtype).map_or(Ok(()), |dtype| Field::Dtype.set(&mut request, dtype))?;
         request.dtype = dtype.unwrap_or(request.dtype);
         gradients.map_or(Ok(()), |gradients| Field::Gradients.set(&mut request, gradients))?;

@@ -60,7 +60,7 @@ fn priced<T>(
     arguments: &ExplainArguments,
     tell: impl FnOnce(&PricedReport) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let Asked { model, layout, cluster, framework, kept } = explain::asked(arguments, Framework::MEGATRON.name)?;
+    let Asked { model, layout, cluster, framework, kept, .. } = explain::asked(arguments, Framework::MEGATRON.name)?;
     if !kept.is_empty() {
         return Err(Failure::usage(
             "--price: prices of pruned models are estimated; say which part is, e.g. --sparsity 0.9",
