@@ -46,6 +46,8 @@ pub const MOST_WAITING: usize = 16;
 struct Searches {
     /// One search uses all cores.
     running: Arc<Semaphore>,
+    /// One layout is drawn, by one core: nobody's search waits for a picture.
+    drawing: Arc<Semaphore>,
     /// Of the search and of the questions that wait.
     places: Arc<Semaphore>,
     /// What was found lately.
@@ -111,13 +113,13 @@ async fn plan(State(searches): State<Arc<Searches>>, asked: Result<Json<Asked>, 
         let document = asked.answer(Duration::from_secs_f64(SECONDS), cancel, &learned)?;
         Ok(answers.keep(&asked, &document))
     };
-    searches.run(search).await
+    searches.run(&searches.running, search).await
 }
 
 /// What is drawn of a layout of an answer.
 async fn layout(State(searches): State<Arc<Searches>>, chosen: Result<Json<Chosen>, JsonRejection>) -> Response {
     match chosen {
-        Ok(Json(chosen)) => searches.run(move |cancel| Ok(chosen.drawn(&cancel)?.to_string())).await,
+        Ok(Json(chosen)) => searches.run(&searches.drawing, move |cancel| Ok(chosen.drawn(&cancel)?.to_string())).await,
         Err(rejection) => unread(&rejection),
     }
 }
@@ -146,18 +148,24 @@ impl Searches {
     fn new() -> Self {
         Self {
             running: Arc::new(Semaphore::new(1)),
+            drawing: Arc::new(Semaphore::new(1)),
             places: Arc::new(Semaphore::new(1 + MOST_WAITING)),
             answers: Arc::default(),
             learned: Learned::default(),
         }
     }
 
-    /// Runs a search when those before it have ended; it is cancelled where the client goes, which ends this function early.
-    async fn run(&self, search: impl FnOnce(Cancel) -> Result<String, String> + Send + 'static) -> Response {
+    /// Runs a search, or draws, when those before it of that kind have ended; it is cancelled where the client goes, which ends this
+    /// function early.
+    async fn run(
+        &self,
+        running: &Arc<Semaphore>,
+        search: impl FnOnce(Cancel) -> Result<String, String> + Send + 'static,
+    ) -> Response {
         let Ok(place) = self.places.clone().try_acquire_owned() else {
             return refusal(StatusCode::SERVICE_UNAVAILABLE, "too many questions wait already; ask again");
         };
-        let Ok(running) = self.running.clone().acquire_owned().await else {
+        let Ok(running) = running.clone().acquire_owned().await else {
             return refusal(StatusCode::SERVICE_UNAVAILABLE, "the server ends");
         };
         let cancel = Cancel::default();
@@ -224,7 +232,7 @@ mod tests {
                     running.fetch_sub(1, Ordering::SeqCst);
                     Ok(String::new())
                 };
-                searches.run(search).await.status()
+                searches.run(&searches.running, search).await.status()
             }
         };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -233,6 +241,24 @@ mod tests {
             assert_eq!(runtime.block_on(answer).unwrap(), StatusCode::OK);
         }
         assert_eq!(most.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn a_search_waits_for_no_picture() {
+        let (searches, (end, has_end)) = (Arc::new(Searches::new()), mpsc::channel::<()>());
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let drawing = Arc::clone(&searches);
+        let drawn = runtime.spawn(async move {
+            let draw =
+                move |_| Ok(has_end.recv_timeout(Duration::from_secs(60)).map_or("late", |()| "drawn").to_owned());
+            drawing.run(&drawing.drawing, draw).await.status()
+        });
+        runtime.block_on(tokio::task::yield_now());
+        let searched = runtime.block_on(searches.run(&searches.running, |_| Ok(String::new())));
+        assert_eq!(searched.status(), StatusCode::OK);
+        assert!(!drawn.is_finished(), "it is drawn on");
+        end.send(()).unwrap();
+        assert_eq!(runtime.block_on(drawn).unwrap(), StatusCode::OK);
     }
 
     #[test]
@@ -249,7 +275,7 @@ mod tests {
                 ended.send(()).unwrap();
                 Ok(String::new())
             };
-            searches.run(search).await
+            searches.run(&searches.running, search).await
         };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let asked = runtime.spawn(asked);
