@@ -18,7 +18,7 @@ use crate::words::in_words;
 const MOST_SEQUENCES: usize = 1 << 16;
 
 /// What a first answer may take to be there at once for who changes a question.
-const MOMENT: Duration = Duration::from_millis(20);
+const MOMENT: Duration = Duration::from_millis(15);
 
 /// Layouts that the page shows.
 const TOP: usize = 10;
