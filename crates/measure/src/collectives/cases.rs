@@ -4,9 +4,9 @@ use quadrille_comm::{JobOptions, World, memory};
 use quadrille_engine::EngineError;
 use quadrille_run::Processes;
 use quadrille_run::units::bytes;
-use quadrille_spec::{Algorithm, Choice, Cluster, Nodes, Routing, Tier};
+use quadrille_spec::{Algorithm, Choice, Cluster, CollectiveKind, Nodes, Routing, Tier};
 
-use super::measure::{Collective, Run, Runs, slowest, times};
+use super::measure::{KINDS, Run, Runs, slowest, times};
 use super::rates::Measured;
 use crate::timing::median;
 use crate::{MeasureError, OnProgress, Progress, Refusal, Setting};
@@ -18,7 +18,7 @@ pub const ELEMENT_BYTES: u64 = size_of::<f32>() as u64;
 #[derive(Debug, Clone)]
 pub struct CollectivesSpec {
     /// Which collectives, in any order.
-    pub collectives: Vec<Collective>,
+    pub collectives: Vec<CollectiveKind>,
     /// By which algorithms, in any order; [`Algorithm::Native`] is always measured.
     pub algorithms: Vec<Algorithm>,
     /// Numbers of ranks, in any order; where ranks are processes, that of the processes alone.
@@ -39,7 +39,7 @@ impl CollectivesSpec {
     /// All-reduces, all-gathers and reduce-scatters by every algorithm, of these ranks and sizes, as often as is usual.
     pub fn new(ranks: Vec<usize>, sizes: Vec<u64>) -> Self {
         Self {
-            collectives: Collective::ALL[..3].to_vec(),
+            collectives: KINDS[..3].to_vec(),
             algorithms: Algorithm::ALL.to_vec(),
             ranks,
             per_node: None,
@@ -69,7 +69,7 @@ pub struct Case {
 /// All that is measured.
 #[derive(Debug, Clone)]
 pub struct Cases {
-    collectives: Vec<Collective>,
+    collectives: Vec<CollectiveKind>,
     cases: Vec<Case>,
     runs: Runs,
     /// Of the cluster for which times are predicted.
@@ -141,9 +141,9 @@ impl Cases {
         }
         check_levels(&algorithms, &cases)?;
         // Each once, in one order.
-        let asked = |one: &Collective| spec.collectives.iter().any(|collective| collective.kind == one.kind);
+        let asked = |kind: &CollectiveKind| spec.collectives.contains(kind);
         Ok(Self {
-            collectives: Collective::ALL.into_iter().filter(asked).collect(),
+            collectives: KINDS.into_iter().filter(asked).collect(),
             cases,
             runs: spec.runs,
             tiers: spec.cluster.as_ref().map(|cluster| cluster.tiers.clone()),
@@ -195,7 +195,7 @@ impl Cases {
         }
         told(Progress { done: of, of, next: None });
         let of = |kind| by_case.iter().flatten().filter(move |measured| measured.kind == kind).cloned();
-        Ok(self.collectives.iter().flat_map(|collective| of(collective.kind)).collect())
+        Ok(self.collectives.iter().flat_map(|kind| of(*kind)).collect())
     }
 
     /// Every collective at one size; the copy before and after them, of which the faster counts.
@@ -207,7 +207,7 @@ impl Cases {
         };
         let before = copied()?;
         let mut measured = Vec::new();
-        for Collective { kind } in &self.collectives {
+        for kind in &self.collectives {
             let (mut native, run) = (None, Run::Collective(*kind));
             for algorithm in &case.algorithms {
                 let times = times(&self.job(case, *algorithm), run.lengths(case.full(), case.part), self.runs, run)?;

@@ -2,7 +2,6 @@
 //! here prints.
 
 use std::mem::take;
-use std::str::FromStr;
 use std::time::Instant;
 
 use quadrille_comm::{JobOptions, Reduction, run_job};
@@ -31,32 +30,23 @@ impl Run {
     }
 }
 
-/// A collective that is measured.
-#[derive(Debug, Clone, Copy)]
-pub struct Collective {
-    /// Its kind.
-    pub kind: CollectiveKind,
-}
+/// Collectives that can be measured.
+pub const KINDS: [CollectiveKind; 5] = [
+    CollectiveKind::AllReduce,
+    CollectiveKind::AllGather,
+    CollectiveKind::ReduceScatter,
+    CollectiveKind::Broadcast,
+    CollectiveKind::AllToAll,
+];
 
-impl FromStr for Collective {
-    type Err = SpecError;
-
-    fn from_str(name: &str) -> Result<Self, SpecError> {
-        let known = || Self::ALL.map(|collective| collective.kind.name().to_owned()).to_vec();
-        let unknown = || SpecError::Unknown { what: "collective", name: name.to_owned(), known: known() };
-        Self::ALL.into_iter().find(|collective| collective.kind.name() == name).ok_or_else(unknown)
-    }
-}
-
-impl Collective {
-    /// All that can be measured.
-    pub const ALL: [Self; 5] = [
-        Self { kind: CollectiveKind::AllReduce },
-        Self { kind: CollectiveKind::AllGather },
-        Self { kind: CollectiveKind::ReduceScatter },
-        Self { kind: CollectiveKind::Broadcast },
-        Self { kind: CollectiveKind::AllToAll },
-    ];
+/// The one of them with this name.
+///
+/// # Errors
+/// None has it.
+pub fn kind(name: &str) -> Result<CollectiveKind, SpecError> {
+    let known = || KINDS.map(|kind| kind.name().to_owned()).to_vec();
+    let unknown = || SpecError::Unknown { what: "collective", name: name.to_owned(), known: known() };
+    KINDS.into_iter().find(|kind| kind.name() == name).ok_or_else(unknown)
 }
 
 /// How many runs are measured, after one that warms up.
@@ -146,11 +136,11 @@ mod tests {
 
     #[test]
     fn all_ranks_return_their_times() {
-        for collective in Collective::ALL {
-            let run = Run::Collective(collective.kind);
+        for kind in KINDS {
+            let run = Run::Collective(kind);
             let times = times(&JobOptions::new(3), run.lengths(6, 2), Runs::Exactly(2), run);
             let times = times.unwrap();
-            assert!(times.len() == 3 && times.iter().all(|runs| runs.len() == 2), "{:?}", collective.kind);
+            assert!(times.len() == 3 && times.iter().all(|runs| runs.len() == 2), "{kind:?}");
         }
     }
 }

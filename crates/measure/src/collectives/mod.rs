@@ -9,7 +9,7 @@ mod rates;
 mod sizes;
 
 pub use cases::{Case, Cases, CollectivesSpec, ELEMENT_BYTES};
-pub use measure::{Collective, Runs};
+pub use measure::{KINDS, Runs, kind};
 pub(crate) use measure::{Run, time};
 pub use rates::Measured;
 pub use sizes::Sizes;

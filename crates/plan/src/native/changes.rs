@@ -13,7 +13,7 @@ use super::question::Cancel;
 use super::ranking::Ranked;
 use super::setting::Setting;
 use super::space::{Space, divisors};
-use super::survivors::fitting;
+use super::survivors::{Detail, fitting};
 
 /// How many changes are shown.
 const PRICED: usize = 16;
@@ -118,7 +118,7 @@ impl Setting<'_> {
         cancel: &Cancel,
     ) -> Result<Vec<Change>, PriceError> {
         let priced = |candidates: &[Candidate]| {
-            let fitting = fitting(candidates, self, pool, &|| cancel.is_cancelled())?;
+            let fitting = fitting(candidates, Detail::Compared, self, pool, &|| cancel.is_cancelled())?;
             // Those that were not priced are no worse.
             if cancel.is_cancelled() { Err(PriceError::from(SimulationError::Stopped)) } else { Ok(fitting) }
         };

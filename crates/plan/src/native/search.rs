@@ -24,7 +24,7 @@ use super::ranking::{Kept, Ranked, comparable};
 use super::setting::Setting;
 use super::simplicity::{Complexity, Simplest};
 use super::space::Space;
-use super::survivors::{Survivors, fitting, is_pending, priced_fitting};
+use super::survivors::{Detail, Survivors, fitting, is_pending};
 use super::visit::{Likely, Visit};
 
 /// What is asked for.
@@ -164,14 +164,14 @@ impl Search<'_> {
         let likely: Vec<Candidate> = likely[..first].iter().map(|likely| likely.candidate).collect();
         let is_known = AtomicBool::new(false);
         // What will be all that is found is priced once.
-        let find = if stopped && self.brief { priced_fitting } else { fitting };
+        let detail = if stopped && self.brief { Detail::Whole } else { Detail::Compared };
         for part in likely.chunks(rayon::current_num_threads()) {
             // Something that fits is looked for also when the time is up, but not when nobody waits.
             let stop = || self.watch.is_cancelled() || (is_known.load(Relaxed) && stop());
             if stop() {
                 break;
             }
-            for ranked in find(part, &self.setting, &pool, &stop)? {
+            for ranked in fitting(part, detail, &self.setting, &pool, &stop)? {
                 is_known.store(true, Relaxed);
                 kept.offer(ranked);
             }

@@ -73,7 +73,7 @@ impl Survivors {
                 part.retain(|survivor| is_left(search, kept, counts, survivor));
             }
             let part: Vec<Candidate> = part.iter().map(|survivor| survivor.candidate).collect();
-            let fitting = fitting(&part, &search.setting, pool, stop)?;
+            let fitting = fitting(&part, Detail::Compared, &search.setting, pool, stop)?;
             self.stopped |= stop();
             counts.priced += part.len() as u64;
             counts.fitting += fitting.len() as u64;
@@ -97,45 +97,35 @@ fn closely_bounded(survivors: Vec<Survivor>, pool: &Pool) -> Result<Vec<Survivor
     survivors.into_par_iter().map(bound).collect()
 }
 
-/// Those of the candidates that fit, in their order, with their prices, as far as they are compared; without those that were not
-/// priced when `stop` said so.
+/// How much of a price a search wants to know.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Detail {
+    /// By what layouts are compared: seconds and memory.
+    Compared,
+    /// All of it.
+    Whole,
+}
+
+/// Those of the candidates that fit, in their order, with as much of their prices; without those that were not priced when `stop`
+/// said so.
 ///
 /// # Errors
 /// What cannot be priced.
 pub(super) fn fitting(
     candidates: &[Candidate],
+    detail: Detail,
     setting: &Setting,
     pool: &Pool,
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<Vec<Ranked>, PriceError> {
-    priced_by(candidates, setting, pool, |layout| {
-        let outline = pool.problem.outline(layout, |memory| setting.has_room(memory), &|| stop())?;
-        Ok(outline.map(|(seconds, memory)| Price { seconds, memory, ..PENDING }))
-    })
-}
-
-/// The same with all of their prices.
-///
-/// # Errors
-/// What cannot be priced.
-pub(super) fn priced_fitting(
-    candidates: &[Candidate],
-    setting: &Setting,
-    pool: &Pool,
-    stop: &(dyn Fn() -> bool + Sync),
-) -> Result<Vec<Ranked>, PriceError> {
-    priced_by(candidates, setting, pool, |layout| {
-        pool.problem.price_fitting(layout, |memory| setting.has_room(memory), &|| stop())
-    })
-}
-
-/// Those of the candidates, in their order, of which `price` finds one before it is stopped.
-fn priced_by(
-    candidates: &[Candidate],
-    setting: &Setting,
-    pool: &Pool,
-    price: impl Fn(&Layout) -> Result<Option<Price>, PriceError> + Sync,
-) -> Result<Vec<Ranked>, PriceError> {
+    let fits = |memory: &Memory| setting.has_room(memory);
+    let price = |layout: &Layout| match detail {
+        Detail::Compared => {
+            let outline = pool.problem.outline(layout, fits, &|| stop())?;
+            Ok(outline.map(|(seconds, memory)| Price { seconds, memory, ..PENDING }))
+        }
+        Detail::Whole => pool.problem.price_fitting(layout, fits, &|| stop()),
+    };
     let ranked = |candidate| {
         let price = price(&setting.layout(&candidate)?)?;
         Ok(price.map(|price| Ranked { candidate, price }))

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use quadrille_measure::collectives::{Collective, Sizes};
-use quadrille_spec::{Algorithm, SpecError};
+use quadrille_measure::collectives::{Sizes, kind};
+use quadrille_spec::{Algorithm, CollectiveKind, SpecError};
 
 use crate::flags::called;
 use crate::parse::whole;
@@ -17,10 +17,10 @@ use crate::parse::whole;
 pub struct BenchCollectivesArguments {
     /// all-reduce, all-gather, reduce-scatter, broadcast (from rank 0) or all-to-all
     #[arg(
-        long, value_name = "NAME", value_delimiter = ',',
+        long, value_name = "NAME", value_delimiter = ',', value_parser = kind,
         default_values = ["all-reduce", "all-gather", "reduce-scatter"]
     )]
-    pub collective: Vec<Collective>,
+    pub collective: Vec<CollectiveKind>,
     /// ring, recursive, hierarchical (where ranks lie on several nodes with several each) or native, which is always
     /// measured: the others are held against it
     #[arg(
