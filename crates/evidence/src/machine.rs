@@ -37,23 +37,22 @@ const fn between(name: &'static str, links: usize, bandwidth: f64) -> Between {
     Between { name, links, bandwidth, efficiency: 0.7 }
 }
 
-/// Networks that sources name. Fitted efficiencies: of Selene's on PTD-P, of Jean Zay's Omni-Path on BigScience's '48 node
-/// contenders', of the network of Hagemann et al. on their 30 B model on 256 devices (their text says InfiniBand alone; the
-/// runs reach what a single adapter of a node would give). Of MosaicML's H100 nodes nobody says it: an adapter of 400 Gb/s for
-/// each device is assumed, as DGX H100 has them.
+/// Networks that sources name. Those with an efficiency of their own have it from the fit of all rows that `validate published
+/// --cross` prints. Of Hagemann et al. the text says InfiniBand alone; the runs reach what one or two adapters of a node would give.
+/// Of MosaicML's H100 nodes nobody says it: an adapter of 400 Gb/s for each device is assumed, as DGX H100 has them.
 const NETWORKS: [Between; 13] = [
     Between { efficiency: 0.98, ..between("Selene", 8, 25e9) },
-    Between { efficiency: 0.13, ..between("DGX A100", 8, 25e9) },
-    Between { efficiency: 0.218, ..between("Jean Zay", 4, 12.5e9) },
-    between("1600 Gb", 8, 25e9),
-    between("H100 80GB BF16", 8, 50e9),
-    between("4x100 Gb/s RoCE", 4, 12.5e9),
-    between("800 Gb/s per node", 4, 25e9),
-    between("400 Gb/s per node", 4, 12.5e9),
-    between("400 Gb/s NDR IB per GPU", 8, 50e9),
+    Between { efficiency: 0.197, ..between("DGX A100", 8, 25e9) },
+    Between { efficiency: 0.623, ..between("Jean Zay", 4, 12.5e9) },
+    Between { efficiency: 0.724, ..between("1600 Gb", 8, 25e9) },
+    Between { efficiency: 0.449, ..between("H100 80GB BF16", 8, 50e9) },
+    Between { efficiency: 0.514, ..between("4x100 Gb/s RoCE", 4, 12.5e9) },
+    Between { efficiency: 0.822, ..between("800 Gb/s per node", 4, 25e9) },
+    Between { efficiency: 1.0, ..between("400 Gb/s per node", 4, 12.5e9) },
+    Between { efficiency: 0.741, ..between("400 Gb/s NDR IB per GPU", 8, 50e9) },
     between("400 Gb/s RDMA per GPU", 8, 50e9),
     between("400 Gb/s CX-7 per GPU", 8, 50e9),
-    between("NVL72", 72, 50e9),
+    Between { efficiency: 0.694, ..between("NVL72", 72, 50e9) },
     between("CX-8", 8, 100e9),
 ];
 

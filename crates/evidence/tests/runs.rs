@@ -521,21 +521,20 @@ fn reached_errors_hold() {
     let summary = Summary::of(&evaluate(&rows).unwrap());
     // Source, table, mean absolute error of seconds in percent.
     let times = [
-        ("Korthikanti", None, 3.0),
-        ("PTD-P", Some("Table 1"), 1.6),
+        ("Korthikanti", None, 2.3),
+        ("PTD-P", Some("Table 1"), 2.3),
         ("PTD-P", Some("Table 2"), 2.4),
-        ("vTrain multi-node", None, 8.6),
-        ("vTrain single-node", None, 8.4),
-        ("BigScience", None, 6.0),
-        ("Hagemann", None, 5.9),
-        ("InternEvo", None, 7.3),
-        // 15 rows of several nodes are on a network that is assumed.
-        ("llm-foundry", None, 7.3),
-        ("fms-fsdp", None, 7.8),
-        ("DGX Cloud", None, 5.6),
-        ("Grok-1", None, 8.0),
+        ("vTrain multi-node", None, 7.2),
+        ("vTrain single-node", None, 7.7),
+        ("BigScience", None, 5.4),
+        ("Hagemann", None, 5.6),
+        ("InternEvo", None, 5.0),
+        ("llm-foundry", None, 6.6),
+        ("fms-fsdp", None, 2.7),
+        ("DGX Cloud", None, 7.0),
+        ("Grok-1", None, 7.7),
         ("Megatron-Bridge", None, 11.0),
-        ("NeMo", None, 3.1),
+        ("NeMo", None, 3.0),
     ];
     let memory = [("BigScience", None, 5.0), ("Megatron CI", None, 4.4), ("torchtitan", None, 6.5)];
     for (known, found) in [(&times[..], &summary.times), (&memory[..], &summary.memory)] {
@@ -574,11 +573,9 @@ fn fitted_sources_are_labelled() {
         let line = summary.times.iter().find(|line| line.source == source && line.table.as_deref() == table);
         line.unwrap_or_else(|| panic!("{source} {table:?}")).fitted
     };
-    assert_eq!((label("Korthikanti", None), label("vTrain multi-node", None)), (Fitted::No, Fitted::No));
-    assert_eq!((label("PTD-P", None), label("PTD-P", Some("Table 2"))), (Fitted::Yes, Fitted::Yes));
-    assert_eq!(label("BigScience", None), Fitted::Partly);
-    assert_eq!(label("BigScience", Some("48 node contenders")), Fitted::Yes);
-    assert_eq!(label("BigScience", Some("Rebalancing layers")), Fitted::No);
+    // Times of all are among those of the one fit.
+    assert!(summary.times.iter().all(|line| line.fitted == Fitted::Yes));
+    assert_eq!((label("Korthikanti", None), label("PTD-P", Some("Table 2"))), (Fitted::Yes, Fitted::Yes));
     let memory = |source, table: Option<&str>| {
         let line = summary.memory.iter().find(|line| line.source == source && line.table.as_deref() == table);
         line.unwrap_or_else(|| panic!("{source} {table:?}")).fitted

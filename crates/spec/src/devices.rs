@@ -48,7 +48,7 @@ impl Device {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Origin;
+    use crate::{Efficiency, Origin};
 
     /// The makers' figures: name, TFLOP/s of 16-bit, 32-bit and 64-bit products without sparsity, GB, GB/s.
     const FIGURES: [(&str, [f64; 3], u64, f64); 14] = [
@@ -114,6 +114,9 @@ mod tests {
         // Measured by those whom the file names; of an older device nothing was.
         let of_products = |name| Device::preset(name).unwrap().origins.of("products.ceiling");
         assert_eq!(of_products("mi250x"), Origin::Measured);
+        // 125 of 191.5 TFLOP/s, as its file says.
+        let Efficiency::Curve { ceiling, .. } = Device::preset("mi250x").unwrap().products else { panic!() };
+        assert_eq!(ceiling, 0.65);
         assert_eq!((of_products("a100-80"), of_products("v100-32")), (Origin::Fitted, Origin::Assumed));
         let text = include_str!("../presets/devices/h100.toml").replace("\"products.ceiling\"", "\"products.roof\"");
         let message = Device::from_toml(&text).unwrap_err().to_string();

@@ -1,6 +1,8 @@
 //! A framework's table of costs: which operations of a step program are other kernels than this program's engine has, and
 //! what those move. Counted from their definitions.
 
+use std::ops::RangeInclusive;
+
 use quadrille_spec::Axis;
 use quadrille_step::{At, Computation, GemmPass, Operation, StageProgram, ValueId, Work};
 
@@ -18,12 +20,28 @@ const EAGER_SUMS: u64 = 18;
 /// the mean's gradient 2, the square's 6, their sum 6, conversion back 3, the addition to the stream 3, less 3.
 const EAGER_BACKWARD: u64 = 17;
 
-/// Elements of 16 bits that the kernels of eager scores move per score: scale 2, mask 2, softmax to f32 3, conversion back 3;
-const EAGER_SCORES: u64 = 10;
-/// backward conversion 3, softmax 6, conversion back 3, mask 2, scale 2.
-const EAGER_SCORES_BACKWARD: u64 = 16;
-/// Of a fused softmax: read and written, and backward two read and one written.
-const FUSED_SCORES: [u64; 2] = [2, 3];
+/// How scores become probabilities, forward and backward.
+#[derive(Debug, Clone, Copy)]
+struct Softmax {
+    kernels: [f64; 2],
+    /// Elements of 16 bits that they move per score.
+    moved: [f64; 2],
+}
+
+/// Forward scale 2, mask 2, softmax to f32 3, conversion back 3; backward conversion 3, softmax 6, conversion back 3, mask 2,
+/// scale 2.
+const EAGER_SCORES: Softmax = Softmax { kernels: [4.0, 5.0], moved: [10.0, 16.0] };
+/// Scores are read and probabilities written, and backward two read and one written.
+const FUSED_SCORES: Softmax = Softmax { kernels: [1.0, 1.0], moved: [2.0, 3.0] };
+/// Of a causal mask what lies above the diagonal is written, as zeros, but not read.
+const FUSED_CAUSAL_SCORES: Softmax = Softmax { kernels: [1.0, 1.0], moved: [1.5, 2.0] };
+
+/// Tokens of the sequences that Megatron-LM's fused softmax can take, a warp to each row.
+const FUSED_TOKENS: RangeInclusive<usize> = 17..=4096;
+/// Its blocks take so many rows, each of another sequence's head where masks are causal, and of sequences up to 128 tokens twice as
+/// many: they have to come out even (`FusedScaleMaskSoftmax.is_kernel_available`; before 2022 it took 2,048 tokens at most). Else scores are computed as by [`Eager::scores`](super::Eager), but what is kept
+/// of them is counted as of the fused kernel in every layout.
+const FUSED_HEADS: usize = 4;
 /// Arithmetic operations for a score: 5 for its softmax (Subramanian et al. 2024, public code), 1 for scale and mask.
 const SCORE_ARITHMETIC: f64 = 6.0;
 /// For an element that dropout may zero.
@@ -95,21 +113,22 @@ impl NativeMachine<'_> {
 
     /// Products of scores and of values, softmax and dropout between.
     fn stored_attention(&self, stage: &StageProgram, work: &Work) -> (Taken, f64) {
-        let Computation::Attention { backward, seq_len, head_dim, value_dim, heads, outputs, .. } = work.computation
+        let Computation::Attention { backward, causal, seq_len, head_dim, value_dim, heads, outputs } =
+            work.computation
         else {
             return (self.taken(work), 1.0);
         };
         let sizes = [seq_len, head_dim, value_dim, heads, outputs];
-        let (mut taken, mut kernels) = self.stored_core(stage, backward, sizes);
+        let (mut taken, mut kernels) = self.stored_core(stage, [backward, causal], sizes);
         if backward && stage.practice.makes_scores_again {
-            let again = self.stored_core(stage, false, sizes);
+            let again = self.stored_core(stage, [false, causal], sizes);
             taken += again.0;
             kernels += again.1;
         }
         (taken, kernels)
     }
 
-    fn stored_core(&self, stage: &StageProgram, backward: bool, sizes: [usize; 5]) -> (Taken, f64) {
+    fn stored_core(&self, stage: &StageProgram, [backward, causal]: [bool; 2], sizes: [usize; 5]) -> (Taken, f64) {
         let (rates, framework) = (&self.problem.rates, &self.problem.framework);
         let [seq_len, head_dim, value_dim, heads, outputs] = sizes.map(|size| size as f64);
         let (rows, scores) = (seq_len / stage.grid().size(Axis::Context) as f64, outputs / value_dim * seq_len);
@@ -122,20 +141,32 @@ impl NativeMachine<'_> {
                 [seq_len, head_dim, rows],
             ],
         };
-        let eager = if backward { EAGER_SCORES_BACKWARD } else { EAGER_SCORES };
-        let moved = if framework.eager.scores { eager } else { FUSED_SCORES[usize::from(backward)] } as f64;
+        let softmax = softmax(framework, causal, sizes);
+        let [mut kernels, moved] = [softmax.kernels, softmax.moved].map(|both| both[usize::from(backward)]);
         let bytes = scores * framework.activation_bytes as f64;
         let mut taken = rates.swept(scores * SCORE_ARITHMETIC, moved * bytes);
-        let mut kernels = 1.0;
+        taken.launch *= kernels;
         for shape in products {
             taken += rates.products(*shape, heads);
             kernels += 1.0;
         }
         if stage.model.dropout > 0.0 {
-            taken += rates.swept(scores * DROPOUT_ARITHMETIC, 2.0 * bytes);
+            let masks = scores * framework.mask_bytes as f64;
+            taken += rates.swept(scores * DROPOUT_ARITHMETIC, 2.0 * bytes + masks);
             kernels += 1.0;
         }
         (taken, kernels)
+    }
+}
+
+/// By which kernels scores become probabilities, of sequences of `tokens` and so many `heads` of all of a rank's.
+fn softmax(framework: &Framework, causal: bool, [tokens, _, _, heads, _]: [usize; 5]) -> Softmax {
+    let together = if tokens > 128 { FUSED_HEADS } else { 2 * FUSED_HEADS };
+    let fits = FUSED_TOKENS.contains(&tokens) && tokens.is_multiple_of(4) && heads.is_multiple_of(together);
+    match framework.eager.scores || !fits {
+        true => EAGER_SCORES,
+        false if causal => FUSED_CAUSAL_SCORES,
+        false => FUSED_SCORES,
     }
 }
 

@@ -33,7 +33,7 @@ pub struct Framework {
     pub attention: AttentionKernel,
     /// Fraction of the device's rate of flash-style attention that its kernel reaches.
     pub attention_rate: f64,
-    /// Fraction of a device's arithmetic that is left to kernels by collectives which run beside all of them: in (0, 1].
+    /// Fraction of a device's rate that is left to kernels while a collective runs beside them: in (0, 1].
     pub compute_share: f64,
     /// Whether a norm whose rows lie on one device is one kernel, which reads its input once.
     pub fused_norms: bool,
@@ -139,7 +139,8 @@ pub struct Eager {
     pub norms: bool,
     /// Rotary positions and SwiGLU.
     pub pointwise: bool,
-    /// Scale, mask and softmax of stored scores.
+    /// Scale, mask and softmax of stored scores. Where they are not, Megatron-LM's fused kernel does it as far as its rule for
+    /// shapes lets it, and eager kernels take the time elsewhere; what is kept of scores is counted as of the fused one.
     pub scores: bool,
     /// The loss: conversion of the logits, maximum, difference, exponential, sum, quotient, scaling, conversion back
     /// (Megatron-LM's vocabulary-parallel cross-entropy).
@@ -173,13 +174,13 @@ pub enum Hiding {
     Switched,
 }
 
-/// Of PyTorch's eager mode under Megatron-LM; fitted, see `quadrille validate published`. An operation of the model
+/// Of PyTorch's eager mode under Megatron-LM; fitted, see `quadrille validate published --cross`. An operation of the model
 /// stands for several calls.
-const EAGER_HOST_SECONDS: f64 = 61.5e-6;
+const EAGER_HOST_SECONDS: f64 = 62.0e-6;
 
-/// What is left of a device's arithmetic beside collectives that gather and scatter throughout a step, whose kernels take
-/// multiprocessors; fitted, see `quadrille validate published --cross`.
-const SHARE_BESIDE_GATHERS: f64 = 0.926;
+/// What is left of a device's rate while a rank's collectives, above all gathers of blocks, are under way: their kernels take
+/// multiprocessors, and copies bandwidth; fitted, see `quadrille validate published --cross`.
+const SHARE_BESIDE_GATHERS: f64 = 0.82;
 
 /// What runs on A100 of 80 GB took beyond their tensors, in the mean, and one deviation: a normal distribution, fitted on the bytes
 /// of BigScience's runs and on which of Hagemann et al.'s ran out of memory, see `quadrille validate published`. Of smaller devices

@@ -149,4 +149,8 @@ impl Machine for NativeMachine<'_> {
     fn streams_by_group(&self) -> bool {
         self.problem.framework.streams_by_group
     }
+
+    fn share_beside_collectives(&self) -> f64 {
+        self.problem.framework.compute_share
+    }
 }

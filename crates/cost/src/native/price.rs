@@ -39,7 +39,8 @@ pub struct Parts {
     pub memory_bound: f64,
     /// What starting operations adds.
     pub launch: f64,
-    /// Communication that nothing hides, by axis in the order of `Axis::ALL`; over several axes: under the outermost.
+    /// Communication: what nothing hides of it, and what kernels beside it lose; by axis in the order of `Axis::ALL`, over
+    /// several axes under the outermost.
     pub communication: [f64; Axis::COUNT],
     /// Waiting for other stages.
     pub bubble: f64,

@@ -304,4 +304,8 @@ impl Machine for WithoutMessages<'_> {
     fn streams_by_group(&self) -> bool {
         self.0.streams_by_group()
     }
+
+    fn share_beside_collectives(&self) -> f64 {
+        self.0.share_beside_collectives()
+    }
 }

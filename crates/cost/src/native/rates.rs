@@ -71,9 +71,8 @@ impl Rates {
     pub fn new(device: &Device, framework: &Framework) -> Self {
         let peak = framework.peak(device);
         let (attention, of_attention) = framework.attention_rates(device);
-        let share = framework.compute_share;
         Self {
-            product: 1.0 / (peak * share),
+            product: 1.0 / peak,
             vector: 1.0 / device.vector_rate,
             byte: 1.0 / (device.memory_bandwidth * device.memory_efficiency),
             launch: device.launch_seconds + framework.dispatch_seconds,
@@ -83,7 +82,7 @@ impl Rates {
             element_bytes: framework.activation_bytes as f64,
             narrow: framework.numbers.products.and_then(|format| {
                 let products = device.narrow_products.as_ref().unwrap_or_else(|| framework.products(device)).clone();
-                Some(NarrowRates { format, product: 1.0 / (format.peak(&device.peak)? * share), products })
+                Some(NarrowRates { format, product: 1.0 / format.peak(&device.peak)?, products })
             }),
         }
     }

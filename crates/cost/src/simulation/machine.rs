@@ -60,6 +60,13 @@ pub trait Machine {
         false
     }
 
+    /// The part of a device's rate that operations keep while a collective of their rank is under way: its kernels take
+    /// multiprocessors and the memory's bandwidth. In (0, 1]; collectives over several stages, which meet at the end of a
+    /// step, take nothing.
+    fn share_beside_collectives(&self) -> f64 {
+        1.0
+    }
+
     /// The factor by which the operations of a pass take longer than usual on this stage, for studies of irregular
     /// machines; `None` is the update.
     fn slowdown(&self, stage: usize, action: Option<Action>) -> f64 {

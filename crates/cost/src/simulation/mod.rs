@@ -19,8 +19,8 @@
 //! Two steps are simulated and the second is reported: with ZeRO it waits for the gathers of updated weights that the
 //! first one's update has issued, as every step but the first does.
 //!
-//! Contention between streams of a rank, between computing and communicating, and among messages of different stages
-//! beyond what the [`Machine`] prices, is not modelled.
+//! Computing may be slower beside a collective ([`Machine::share_beside_collectives`]). Contention between communication streams of a
+//! rank, and among messages of different stages beyond what the [`Machine`] prices, is not modelled.
 
 mod error;
 mod exchange;

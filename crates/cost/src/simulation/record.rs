@@ -94,7 +94,8 @@ pub struct PassSpan {
 pub struct StageTimes {
     /// It computes.
     pub busy_s: f64,
-    /// It waits for collectives, by their axes.
+    /// It waits for collectives, or computes more slowly beside them by so much, by their axes: where
+    /// several are under way, of the one that ends last.
     pub waiting_on_collectives_s: BTreeMap<AxisSet, f64>,
     /// It waits for copies to and from the memory of its host.
     pub waiting_on_host_s: f64,

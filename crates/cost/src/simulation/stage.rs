@@ -256,15 +256,31 @@ impl<'a> Stage<'a> {
         self.host += operations * self.machine.host_seconds();
     }
 
+    /// When an operation of so many seconds is done that begins now. What it takes longer since collectives run beside it is
+    /// counted as waiting for the one that ends last.
+    fn computed(&mut self, seconds: f64) -> f64 {
+        let alone = self.host.max(self.now + seconds);
+        self.record.times.busy_s += alone - self.now;
+        let share = self.machine.share_beside_collectives();
+        if share >= 1.0 {
+            return alone;
+        }
+        let (busy, axes) = self.streams.busy_until();
+        let lost = (1.0 - share) * (busy - self.now).max(0.0).min(seconds / share);
+        let end = alone.max(self.now + seconds + lost);
+        if end > alone {
+            *entry(&mut self.record.times.waiting_on_collectives_s, axes, 0.0) += end - alone;
+        }
+        end
+    }
+
     fn task(&mut self, task: &Task, running: &mut Running, exchange: &mut Exchange) -> Result<(), SimulationError> {
         let action = running.action;
         let begun = Begun { action, number: task.number };
         match task.kind {
             TaskKind::Compute { seconds, kernels } => {
                 self.launch(task, kernels, action);
-                let end = self.host.max(self.now + seconds * running.slowdown);
-                let span = Taken { start: self.now, end };
-                self.record.times.busy_s += span.end - span.start;
+                let span = Taken { start: self.now, end: self.computed(seconds * running.slowdown) };
                 self.now = span.end;
                 self.event(Lane::Compute, task, begun, span);
             }

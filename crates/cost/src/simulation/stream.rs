@@ -37,6 +37,8 @@ pub(super) struct Streams {
     by_group: bool,
     /// The last collective of each stream: there are few.
     last: Vec<(AxisSet, Flight)>,
+    /// The end of the collective of this stage alone that ends last, and its axes.
+    busy: (f64, AxisSet),
     flights: Flights,
     /// How often this stage has met others, by axes and whether only the ends meet.
     meetings: Vec<((AxisSet, bool), usize)>,
@@ -74,6 +76,11 @@ impl Streams {
         self.flights.get(id).is_some_and(|flight| flight.taken(exchange).is_none())
     }
 
+    /// Until when collectives of this stage alone are under way, and over which axes the last of them is.
+    pub fn busy_until(&self) -> (f64, AxisSet) {
+        self.busy
+    }
+
     /// Puts a collective at the end of the stream.
     pub fn issue(
         &mut self,
@@ -87,7 +94,13 @@ impl Streams {
         let free = self.last(axes).and_then(|last| last.taken(exchange)).map_or(0.0, |last| last.end);
         let start = free.max(at);
         let flight = match meeting {
-            None => Flight::Own(Taken { start, end: start + seconds }),
+            None => {
+                let end = start + seconds;
+                if end > self.busy.0 {
+                    self.busy = (end, axes);
+                }
+                Flight::Own(Taken { start, end })
+            }
             Some((Meeting { ends, stages }, begun)) => {
                 let count = entry(&mut self.meetings, (axes, ends), 0);
                 let id = MeetingId { axes, ends, number: *count };

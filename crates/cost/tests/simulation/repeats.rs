@@ -5,13 +5,17 @@ use quadrille_cost::simulation::{
 };
 use quadrille_spec::{KeepWeights, LayoutRequest, Recompute, Schedule, Zero};
 use quadrille_step::schedule::Action;
-use quadrille_step::{At, Op, StageProgram, StepProgram};
+use quadrille_step::{At, Op, StageProgram};
 
 use crate::common::{close, program};
 
 /// Everything takes time. Passes that are slowed down, by however little, are never repeated as a whole.
+#[derive(Clone, Copy)]
 struct Busy {
     slowdown: f64,
+    /// Beside collectives.
+    share: f64,
+    by_group: bool,
 }
 
 impl Machine for Busy {
@@ -31,10 +35,14 @@ impl Machine for Busy {
     fn slowdown(&self, _: usize, _: Option<Action>) -> f64 {
         self.slowdown
     }
-}
 
-fn step(program: &StepProgram, slowdown: f64) -> Simulation {
-    simulate(program, &Busy { slowdown }).unwrap()
+    fn share_beside_collectives(&self) -> f64 {
+        self.share
+    }
+
+    fn streams_by_group(&self) -> bool {
+        self.by_group
+    }
 }
 
 fn assert_equal(text: &str, repeated: &Simulation, followed: &Simulation) {
@@ -89,12 +97,19 @@ fn repeated_passes_take_what_their_operations_take() {
     ];
     for (grid, microbatches, change) in cases {
         let program = program(6, grid, microbatches, change);
-        let text = format!("{grid}, {}", program.layout.schedule);
-        let (repeated, followed) = (step(&program, 1.0), step(&program, 1.0 + 1e-13));
-        assert_equal(&text, &repeated, &followed);
-        let passes = simulate_passes(&program, &Busy { slowdown: 1.0 }, &|| false).unwrap();
-        assert_eq!(passes, Simulation { events: Vec::new(), ..repeated }, "{text}");
-        let times = simulate_times(&program, &Busy { slowdown: 1.0 }, &|| false).unwrap();
-        assert_eq!(times, Simulation { passes: Vec::new(), ..passes }, "{text}");
+        let mut seconds = Vec::new();
+        for (share, by_group) in [(1.0, false), (0.7, false), (0.7, true)] {
+            let text = format!("{grid}, {}, {share} by group {by_group}", program.layout.schedule);
+            let busy = Busy { slowdown: 1.0, share, by_group };
+            let [repeated, followed] =
+                [busy, Busy { slowdown: 1.0 + 1e-13, ..busy }].map(|machine| simulate(&program, &machine).unwrap());
+            assert_equal(&text, &repeated, &followed);
+            seconds.push(repeated.step_seconds);
+            let passes = simulate_passes(&program, &busy, &|| false).unwrap();
+            assert_eq!(passes, Simulation { events: Vec::new(), ..repeated }, "{text}");
+            let times = simulate_times(&program, &busy, &|| false).unwrap();
+            assert_eq!(times, Simulation { passes: Vec::new(), ..passes }, "{text}");
+        }
+        assert!(seconds[1] > seconds[0] && seconds[2] <= seconds[1], "{grid}: {seconds:?}");
     }
 }

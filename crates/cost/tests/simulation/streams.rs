@@ -12,6 +12,27 @@ use crate::common::{close, program};
 /// Every product takes 10 s, every collective 4 s, all else nothing.
 struct TenAndFour;
 
+/// The same, with products half as fast beside collectives.
+struct Shared;
+
+impl Machine for Shared {
+    fn operation_seconds(&self, stage: &StageProgram, op: &Op) -> f64 {
+        TenAndFour.operation_seconds(stage, op)
+    }
+
+    fn collective_seconds(&self, collective: &Communication) -> f64 {
+        TenAndFour.collective_seconds(collective)
+    }
+
+    fn message_seconds(&self, _: u64) -> f64 {
+        0.0
+    }
+
+    fn share_beside_collectives(&self) -> f64 {
+        0.5
+    }
+}
+
 impl Machine for TenAndFour {
     fn operation_seconds(&self, _: &StageProgram, op: &Op) -> f64 {
         if matches!(op.operation, Operation::Gemm(_)) { 10.0 } else { 0.0 }
@@ -57,12 +78,16 @@ impl Parts {
 
     /// A step of one forward pass of these operations.
     fn simulate(&self, ops: &[&Op]) -> Simulation {
+        self.simulate_on(&TenAndFour, ops)
+    }
+
+    fn simulate_on(&self, machine: &dyn Machine, ops: &[&Op]) -> Simulation {
         let mut program = self.program.clone();
         let stage = &mut program.stages[0];
         stage.steps = vec![Step::Run(Action { pass: Pass::Forward, microbatch: 0, chunk: 0 })];
         stage.chunks[0].forward.ops = ops.iter().map(|op| *(*op)).collect();
         stage.update = Section::default();
-        simulate(&program, &TenAndFour).unwrap()
+        simulate(&program, machine).unwrap()
     }
 }
 
@@ -75,6 +100,26 @@ fn a_collective_under_a_product_costs_nothing() {
     assert_eq!(at_once.step_seconds, 14.0);
     assert_eq!(at_once.stages[0].busy_s, 10.0);
     assert_eq!(at_once.stages[0].waiting_on_collectives_s, [(Axis::X.only(), 4.0)].into());
+}
+
+/// As long as one is under way; what that adds counts as waiting for it.
+#[test]
+fn products_are_slower_beside_collectives() {
+    let parts = Parts::new();
+    let (product, [issue, wait]) = (&parts.product, &parts.collective(Axis::X, 0));
+    let on = |ops: &[&Op]| {
+        let Simulation { step_seconds, stages, .. } = parts.simulate_on(&Shared, ops);
+        assert_eq!(stages[0].busy_s, 10.0 * ops.iter().filter(|op| **op == product).count() as f64);
+        (step_seconds, stages[0].waiting_on_collectives_s[&Axis::X.only()])
+    };
+    // In 4 seconds two seconds of work are done.
+    assert_eq!(on(&[issue, product, wait]), (12.0, 2.0));
+    assert_eq!(on(&[issue, product, product, wait]), (22.0, 2.0));
+    assert_eq!(on(&[issue, wait, product]), (14.0, 4.0));
+    assert_eq!(on(&[product, issue, wait]), (14.0, 4.0));
+    // Two before it and this one follow each other: in 12 seconds 6 are done.
+    let ([issue_a, wait_a], [issue_b, wait_b]) = (&parts.collective(Axis::Y, 0), &parts.collective(Axis::Y, 1));
+    assert_eq!(on(&[issue_a, issue_b, issue, product, wait_a, wait_b, wait]), (16.0, 6.0));
 }
 
 #[test]

@@ -42,9 +42,9 @@ impl Parameter {
         list.extend([
             Self::new("attention.half_m", [1.0, 500.0, 4000.0], |run| of_curve(&mut device(run)?.attention, 1)),
             Self::new("memory_efficiency", [0.3, 0.65, 1.0], |run| Some(&mut device(run)?.memory_efficiency)),
-            Self::new("host_seconds", [1e-5, 5e-5, 2e-4], |run| nonzero(&mut run.framework.host_seconds)),
+            Self::new("host_seconds", [2.5e-5, 5e-5, 1e-4], |run| nonzero(&mut run.framework.host_seconds)),
             Self::new("dispatch_seconds", [1e-6, 1e-4, 3e-4], |run| nonzero(&mut run.framework.dispatch_seconds)),
-            Self::new("compute_share of fsdp", [0.5, 0.95, 1.0], |run| {
+            Self::new("compute_share of fsdp", [0.5, 0.8, 1.0], |run| {
                 run.framework.gathers_blocks.then_some(&mut run.framework.compute_share)
             }),
         ]);

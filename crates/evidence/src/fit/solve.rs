@@ -16,9 +16,9 @@ const CHANGE: f64 = 0.03;
 const STEPS: usize = 30;
 /// A step that gains less, in the mean of differences, is the last.
 const GAIN: f64 = 5e-5;
-/// How far numbers may lie from where they began, in logarithms, for what a difference of [`NOISE`] of one source costs: keeps
-/// those in place that rows hardly tell.
-const REACH: f64 = 1.5;
+/// How far numbers may lie from where they began, in parts of the range in which they are sought (of logarithms), for what a
+/// difference of [`NOISE`] of one source costs: keeps those in place that rows hardly tell.
+const REACH: f64 = 1.0;
 
 /// Samples with what each weighs: a source of four times as many twice as much.
 struct Weighted<'s> {
@@ -37,6 +37,7 @@ pub fn fit(parameters: &[&Parameter], samples: &[&Sample]) -> Result<Vec<f64>, P
     let weights = samples.iter().map(|sample| 1.0 / (counts[sample.source].sqrt() * roots)).collect();
     let weighted = Weighted { samples, weights };
     let bounds: Vec<[f64; 2]> = parameters.iter().map(|it| [it.least.ln(), it.most.ln()]).collect();
+    let held: Vec<f64> = bounds.iter().map(|[least, most]| NOISE / (REACH * (most - least)).powi(2)).collect();
     let mut numbers: Vec<f64> = parameters.iter().map(|it| it.start.ln()).collect();
     let origin = numbers.clone();
     let mut differences = weighted.differences(parameters, &numbers)?;
@@ -46,7 +47,7 @@ pub fn fit(parameters: &[&Parameter], samples: &[&Sample]) -> Result<Vec<f64>, P
         let slopes = weighted.slopes(parameters, &numbers, &differences, &bounds)?;
         let mut gained = 0.0;
         while damping < 1e3 {
-            let step = weighted.step(&slopes, &differences, [&numbers, &origin], damping);
+            let step = weighted.step(&slopes, &differences, &held, [&numbers, &origin], damping);
             let moved = numbers.iter().zip(step).zip(&bounds);
             let next: Vec<f64> = moved.map(|((x, d), [least, most])| (x + d).clamp(*least, *most)).collect();
             let new = weighted.differences(parameters, &next)?;
@@ -98,13 +99,19 @@ impl Weighted<'_> {
     }
 
     /// The step that the weighted squares ask for.
-    fn step(&self, slopes: &[Vec<f64>], differences: &[f64], [now, origin]: [&[f64]; 2], damping: f64) -> Vec<f64> {
+    fn step(
+        &self,
+        slopes: &[Vec<f64>],
+        differences: &[f64],
+        held: &[f64],
+        [now, origin]: [&[f64]; 2],
+        damping: f64,
+    ) -> Vec<f64> {
         let weights: Vec<f64> =
             differences.iter().zip(&self.weights).map(|(d, weight)| weight / d.abs().max(NOISE)).collect();
         let product = |a: &[f64], b: &[f64]| -> f64 {
             a.iter().zip(b).zip(&weights).map(|((a, b), weight)| weight * a * b).sum()
         };
-        let held = NOISE / (REACH * REACH);
         let count = slopes.len();
         let mut matrix = vec![vec![0.0; count]; count];
         let mut right = vec![0.0; count];
@@ -112,8 +119,8 @@ impl Weighted<'_> {
             for j in 0..count {
                 matrix[i][j] = product(&slopes[i], &slopes[j]);
             }
-            matrix[i][i] += held + damping * (matrix[i][i] + held);
-            right[i] = -product(&slopes[i], differences) - held * (now[i] - origin[i]);
+            matrix[i][i] += held[i] + damping * (matrix[i][i] + held[i]);
+            right[i] = -product(&slopes[i], differences) - held[i] * (now[i] - origin[i]);
         }
         solved(matrix, right)
     }

@@ -18,7 +18,7 @@ pub enum Part {
     MemoryBound,
     /// Starting operations.
     Launch,
-    /// Communication along an axis that nothing hides.
+    /// Communication along an axis: what nothing hides, and what kernels beside it lose.
     Communication(Axis),
     /// Waiting for other stages.
     Bubble,
@@ -84,7 +84,9 @@ impl Part {
             Self::Compute => "arithmetic of products, attention and element-wise work".to_owned(),
             Self::MemoryBound => "memory traffic beyond the arithmetic".to_owned(),
             Self::Launch => "starting operations".to_owned(),
-            Self::Communication(axis) => format!("communication along {axis} that nothing hides"),
+            Self::Communication(axis) => {
+                format!("communication along {axis} that nothing hides, or that slows kernels")
+            }
             Self::Bubble => "waiting for other stages of the pipeline".to_owned(),
             Self::Optimizer => "the optimizer's update".to_owned(),
             Self::DataLoading => "waiting for tokens".to_owned(),

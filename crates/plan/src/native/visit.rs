@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use quadrille_cost::native::{Bounds, Candidate, PriceError};
+use quadrille_cost::native::{AttentionKernel, Bounds, Candidate, PriceError};
 use quadrille_spec::{Axis, AxisSet, EvenPieces, KeepWeights, Overlap, Recompute, Rule, Schedule, Scope, Zero};
 
 use super::bounds::state_bytes;
@@ -219,7 +219,10 @@ impl<'a> Visit<'a> {
     /// # Errors
     /// What has no program.
     pub fn least_of_blocks(mut self, bounds: &mut Bounds) -> Result<Vec<f32>, PriceError> {
-        let (mut least, mut left) = (vec![f32::INFINITY; self.places.len()], SMALL_MICROBATCHES);
+        // By which kernels stored scores are computed depends on the microbatch: none tells what others take at least.
+        let alike = self.search.setting.framework.attention == AttentionKernel::Flash;
+        let (mut least, mut left) =
+            (vec![f32::INFINITY; self.places.len()], if alike { SMALL_MICROBATCHES } else { usize::MAX });
         for microbatch in self.microbatches() {
             let Some(pass) = self.passes(microbatch).first().copied() else { continue };
             let legal = self.legal(&pass);
