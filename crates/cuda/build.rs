@@ -114,7 +114,7 @@ fn unit(out: &Path, name: &str, text: &str, entries: &str) -> PathBuf {
 /// Starts to compile a unit. Nothing is contracted, so that sums round as the kernels say.
 fn start(compiler: &OsString, root: &Path, unit: &Path, object: &Path) -> Child {
     let mut command = Command::new(compiler);
-    command.args(["-std=c++17", "-O1", "-march=native", "-ffp-contract=off", "-fno-exceptions", "-fno-rtti", "-fPIC"]);
+    command.args(["-std=c++17", "-O2", "-march=native", "-ffp-contract=off", "-fno-exceptions", "-fno-rtti", "-fPIC"]);
     command.args(["-Wall", "-Wextra", "-Wno-unused-function", "-Wno-unknown-pragmas"]);
     command
         .args(["-DEMULATED", "-fno-strict-aliasing"])

@@ -105,7 +105,7 @@ function timelineDrawing(timeline) {
   const used = Object.keys(PASS_COLOURS).filter((name) => passes.some(({ pass }) => pass === name));
   const keys = element("div", { class: "key" }, used.map((name) => element("span", {}, element("i", { style: `background:${passColour(name, 0, 1)}` }), name)), chunks > 1 ? element("span", {}, `darker: later of ${chunks} chunks`) : null, buttons);
   const left = timeline.left_out ? ` ${plain(timeline.left_out)} passes between the dashed lines repeat and are left out.` : "";
-  const about = element("p", { class: "soft" }, `${plain(timeline.microbatches)} microbatches through ${stages} ${stages === 1 ? "stage" : "stages"} in ${seconds(timeline.step_s)}; in the mean a stage waits for others for ${percent(timeline.bubble)} of its other time, the busiest one least.${left} Ctrl and the wheel zoom, as + and − do; dragging and arrow keys move.`);
+  const about = element("p", { class: "soft" }, `${plain(timeline.microbatches)} ${timeline.microbatches === 1 ? "microbatch" : "microbatches"} through ${stages} ${stages === 1 ? "stage" : "stages"} in ${seconds(timeline.step_s)}; in the mean a stage waits for others for ${percent(timeline.bubble)} of its other time, the busiest one least.${left} Ctrl and the wheel zoom, as + and − do; dragging and arrow keys move.`);
   whenPlaced(place, draw);
   return element("div", {}, keys, place, said, about);
 }

@@ -11,7 +11,7 @@ pub fn sizes(sizes: [usize; Axis::COUNT]) -> String {
 }
 
 /// `TP4 CP2 PP4 VP5 EP8 DP16`: the axes as most other programs name them, those above 1. Data parallelism has all ranks with
-/// sequences of their own, whatever they share: those of FSDP are among them, and those of experts may be.
+/// sequences of their own but those of FSDP, which share parameters beside it; those of experts may be among it.
 pub fn notation(candidate: &Candidate) -> String {
     let size = |axis| candidate.size(axis);
     let chunks = if size(Axis::Pipe) > 1 && candidate.schedule == Schedule::Interleaved { candidate.chunks } else { 1 };
@@ -22,7 +22,7 @@ pub fn notation(candidate: &Candidate) -> String {
         ("VP", chunks),
         ("EP", candidate.expert_ranks()),
         ("FSDP", size(Axis::Z)),
-        ("DP", candidate.batch_shares() * size(Axis::Z)),
+        ("DP", candidate.batch_shares()),
     ];
     let named: Vec<_> =
         parts.iter().filter(|(_, size)| *size > 1).map(|(name, size)| format!("{name}{size}")).collect();
@@ -83,7 +83,7 @@ mod tests {
         let over = Axis::X.only().union(Axis::Expert.only());
         assert_eq!(of([4, 1, 1, 2, 1, 16, 4], 5, interleaved, AxisSet::EMPTY), "TP4 CP2 PP4 VP5 DP16");
         assert_eq!(of([2, 1, 1, 1, 8, 2, 1], 1, usual, over), "TP2 EP16 DP16");
-        assert_eq!(of([2, 2, 8, 1, 1, 2, 1], 1, usual, AxisSet::EMPTY), "TP4 FSDP8 DP16");
+        assert_eq!(of([2, 2, 8, 1, 1, 2, 1], 1, usual, AxisSet::EMPTY), "TP4 FSDP8 DP2");
         assert_eq!(of([1; 7], 3, interleaved, AxisSet::EMPTY), "DP1");
     }
 }

@@ -75,7 +75,11 @@ impl<'a> VerificationReport<'a> {
         }
         let all = self.verified.len();
         if all > 1 || !self.skipped.is_empty() {
-            text += format!("{} of {all} ok\n", all - self.failed());
+            let skipped = match self.skipped.len() {
+                0 => String::new(),
+                skipped => format!(", {skipped} skipped"),
+            };
+            text += format!("{} of {all} ok{skipped}\n", all - self.failed());
         }
         text
     }

@@ -255,7 +255,8 @@ fn check_unfinished(place: Place, done: u64, steps: u64) -> Result<(), RunError>
     };
     match finished {
         true => {
-            let rule = format!("the run has done {done} steps of {steps}; ask for more with ");
+            let of = if done > steps { ", more than" } else { " of" };
+            let rule = format!("the run has done {done} steps{of} {steps}; ask for more with ");
             Err(Refusal::new(rule).name(Setting::Steps).into())
         }
         false => Ok(()),

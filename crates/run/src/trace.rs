@@ -20,7 +20,15 @@ use crate::{Refusal, RunError};
 /// The system's.
 pub fn create_trace(path: &Path) -> Result<File, RunError> {
     let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
-    Ok(file.map_err(|error| Refusal::new(format!("cannot write the trace {}: {error}", path.display())))?)
+    let unwritable = |error: io::Error| {
+        let folder = quadrille_files::folder_of(path);
+        let remedy = match folder.exists() {
+            true => String::new(),
+            false => format!("; make the folder {} first, or name a file elsewhere", folder.display()),
+        };
+        Refusal::new(format!("cannot write the trace {}: {}{remedy}", path.display(), quadrille_files::reason(&error)))
+    };
+    Ok(file.map_err(unwritable)?)
 }
 
 /// Fills a file for `chrome://tracing` or Perfetto.

@@ -113,6 +113,8 @@ struct Machine {
     Copy copies[MOST_THREADS][MOST_COPIES];
     Written unshown[MOST_THREADS][MOST_COPIES];
     unsigned ready[MOST_THREADS];
+    // By warp: how many of its threads wait for the others.
+    unsigned in_warp[MOST_THREADS / 32];
     unsigned ready_count, current;
     void* scheduler;
     // By place where its memory begins, and the block for which it was last poisoned, 0 for none of this launch.
@@ -296,6 +298,7 @@ static const char* run_block(unsigned threads) {
     Machine& m = *machine;
     m.block_number++;
     m.ready_count = 0;
+    memset(m.in_warp, 0, sizeof(m.in_warp));
     // In a quarter of the blocks one warp goes ahead of all others wherever it can.
     unsigned ahead = draw(4) == 0 ? (unsigned)draw(threads / 32) : threads;
     for (unsigned i = 0; i < threads; i++) start(i), m.ready[m.ready_count++] = i;
@@ -308,7 +311,8 @@ static const char* run_block(unsigned threads) {
             m.ready[at] = m.ready[--m.ready_count];
             m.current = thread, here.thread.x = thread;
             quadrille_switch(&m.scheduler, m.fibres[thread].top);
-            if (m.fibres[thread].state != IN_WARP) continue;
+            if (m.fibres[thread].state != IN_WARP || ++m.in_warp[thread / 32] < 32) continue;
+            m.in_warp[thread / 32] = 0;
             if (const char* fault = release(thread / 32 * 32, thread / 32 * 32 + 32, IN_WARP)) return fault;
         }
         if (const char* fault = release(0, threads, IN_BLOCK)) return fault;

@@ -143,14 +143,14 @@ T __shfl_xor_sync(unsigned, T x, int mask) {
 #define DYNAMIC(type, name, count) type* name = (type*)emulated::dynamic(sizeof(type) * (count))
 
 template <class To, class From>
-To emulated_bits(From from) {
+__forceinline__ To emulated_bits(From from) {
     To to;
     static_assert(sizeof(To) == sizeof(From), "bits of one size");
     memcpy(&to, &from, sizeof(To));
     return to;
 }
-inline float __uint_as_float(unsigned x) { return emulated_bits<float>(x); }
-inline unsigned __float_as_uint(float x) { return emulated_bits<unsigned>(x); }
+__forceinline__ float __uint_as_float(unsigned x) { return emulated_bits<float>(x); }
+__forceinline__ unsigned __float_as_uint(float x) { return emulated_bits<unsigned>(x); }
 inline double __longlong_as_double(i64 x) { return emulated_bits<double>(x); }
 inline i64 __double_as_longlong(double x) { return emulated_bits<i64>(x); }
 inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((u64)a * b >> 32); }

@@ -54,25 +54,35 @@ struct Factors {
     u64 a, b;
     int warp_row, lane, columns;
 };
-// An element of an operand: of `across` rows or columns, of 16 that are summed over.
-DEVICE float element_of(u64 operand, bool by_rows, int across, int k) {
+// Elements of an operand: of `across` rows or columns, the 16 that are summed over.
+DEVICE void elements_of(u64 operand, bool by_rows, int across, float* elements) {
     u64 start = (operand & 0x3fff) << 4, panels = (operand >> 16 & 0x3fff) << 4, eights = (operand >> 32 & 0x3fff) << 4;
-    u64 at = start + (by_rows ? across / 64 * panels + across % 64 * 2 + k / 8 * eights + k % 8 * 128
-                              : across / 8 * eights + across % 8 * 128 + k * 2);
-    // The pieces' swizzle is of the address.
-    at ^= (at >> 7 & 7) << 4;
-    return widen(*(const bf16*)emulated::shown(at, sizeof(bf16)));
+    // Eight of a row lie beside each other.
+    int piece = by_rows ? 1 : 8;
+    for (int k = 0; k < 16; k += piece) {
+        u64 at = start + (by_rows ? across / 64 * panels + across % 64 * 2 + k / 8 * eights + k % 8 * 128
+                                  : across / 8 * eights + across % 8 * 128 + k * 2);
+        // The pieces' swizzle is of the address.
+        at ^= (at >> 7 & 7) << 4;
+        const bf16* from = (const bf16*)emulated::shown(at, piece * sizeof(bf16));
+        for (int i = 0; i < piece; i++) elements[k + i] = widen(from[i]);
+    }
 }
 static void product_of(const void* factors, float* product) {
     const Factors& of = *(const Factors*)factors;
-    for (int i = 0; i < of.columns / 2; i++) {
-        int half = i / 2 % 2, col = i / 4 * 8 + of.lane % 4 * 2 + i % 2;
-        float sum = 0;
-        for (int k = 0; k < 16; k++) {
-            float a = of.given ? of.left[half][k] : element_of(of.a, of.by_rows, of.warp_row + of.lane / 4 + 8 * half, k);
-            sum = fused(a, element_of(of.b, of.by_rows, col, k), sum);
+    float left[2][16], right[16];
+    for (int half = 0; half < 2; half++) {
+        if (of.given) memcpy(left[half], of.left[half], sizeof(right));
+        else elements_of(of.a, of.by_rows, of.warp_row + of.lane / 4 + 8 * half, left[half]);
+    }
+    // Of eight columns a thread has two, and of each the sums of its two rows.
+    for (int i = 0; i < of.columns / 4; i++) {
+        elements_of(of.b, of.by_rows, i / 2 * 8 + of.lane % 4 * 2 + i % 2, right);
+        for (int half = 0; half < 2; half++) {
+            float sum = 0;
+            for (int k = 0; k < 16; k++) sum = fused(left[half][k], right[k], sum);
+            product[i / 2 * 4 + half * 2 + i % 2] = sum;
         }
-        product[i] = sum;
     }
 }
 // Refuses what no operand in this layout has: another swizzle, or bits that are to be zero.

@@ -141,6 +141,38 @@ fn explanations_add_up() {
     assert!((sum - (number(&plans[1], "time_s") - best)).abs() <= 1e-9 * best);
 }
 
+fn told(line: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(folder.path(), line);
+    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn every_number_of_the_hardware_is_told_or_counted() {
+    let line = line("--explain --fix x=2 --top 1");
+    let text = told(&line);
+    let (_, section) = text.split_once("10% more of a number of the hardware").unwrap();
+    let lines = section.lines().skip(1).take_while(|line| line.starts_with("  "));
+    let of = |line: &str| match line.contains(" instead of ") {
+        true => 1,
+        false => line.split_whitespace().next().unwrap().parse::<usize>().unwrap(),
+    };
+    let all = json(&line)["explanation"]["sensitivities"].as_array().unwrap().len();
+    assert_eq!(lines.clone().map(of).sum::<usize>(), all, "{section}");
+    assert!(lines.clone().any(|line| line.contains(" further number")) && all > 13, "{section}");
+}
+
+/// Two of three published runs would fit of the layout that is advised; with room for nearly all there is no warning.
+#[test]
+fn a_layout_that_many_runs_of_would_not_fit_is_warned_of() {
+    let plan = "plan --model gpt3-13b --gpus 64 --cluster dgx-a100 --global-batch 512 --top 1";
+    let text = told(plan);
+    assert!(text.contains("warning: 66% of runs would fit"), "{text}");
+    let text = told(&format!("{plan} --memory-reserve runs:97%"));
+    assert!(!text.contains("of runs would fit"), "{text}");
+}
+
 /// Megatron-LM has neither y nor z nor overlap chunks; what is asked for, or anything, is searched all the same.
 #[test]
 fn layouts_are_those_that_the_framework_runs() {

@@ -4,6 +4,7 @@ use quadrille_plan::native::explain::{ROUNDING, Sensitivity, binding, difference
 use quadrille_plan::native::{Change, Explanation, Ranked, Setting, hardware};
 use quadrille_run::layout_json;
 use quadrille_run::units::{bytes, decimal, seconds};
+use quadrille_spec::counted;
 use serde_json::{Value, json};
 
 use super::memory;
@@ -59,7 +60,9 @@ impl Told<'_> {
     fn gains(&self, setting: &Setting) -> String {
         let before = self.0.best.price.seconds;
         let felt = |each: &&Sensitivity| each.gained_seconds.abs() > NEGLIGIBLE / 10.0 * before;
-        let lines = self.0.sensitivities.iter().filter(felt).take(SHOWN).map(|each| {
+        let (felt, unfelt): (Vec<&Sensitivity>, Vec<&Sensitivity>) = self.0.sensitivities.iter().partition(felt);
+        let (shown, more) = felt.split_at(SHOWN.min(felt.len()));
+        let lines = shown.iter().map(|each| {
             let Sensitivity { field, from, to, gained_seconds: gained, origin } = each;
             let effect = if *gained < 0.0 { "costs" } else { "saves" };
             let percent = 100.0 * gained.abs() / before;
@@ -73,11 +76,14 @@ impl Told<'_> {
                 seconds(gained.abs())
             )
         });
-        let lines: String = lines.collect();
-        let rest = self.0.sensitivities.len() - self.0.sensitivities.iter().filter(felt).count();
-        match rest {
+        let mut lines: String = lines.collect();
+        if let Some(most) = more.iter().map(|each| each.gained_seconds.abs()).reduce(f64::max) {
+            let percent = 100.0 * most / before;
+            lines += &format!("  {}: at most {percent:.2}% each\n", counted(more.len(), "further number"));
+        }
+        match unfelt.len() {
             0 => lines,
-            rest => lines + &format!("  {rest} other numbers: less than {:.2}% each\n", 10.0 * NEGLIGIBLE),
+            rest => lines + &format!("  {}: less than {:.2}% each\n", counted(rest, "other number"), 10.0 * NEGLIGIBLE),
         }
     }
 

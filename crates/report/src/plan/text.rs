@@ -13,6 +13,9 @@ use super::{explanation_text, memory};
 use crate::candidate::{notation, others, recompute, schedule, share, sizes};
 use crate::{Table, Text, table};
 
+/// Below this part of runs that would fit people are warned.
+const SAFE: f64 = 0.9;
+
 /// All of it.
 ///
 /// # Errors
@@ -27,6 +30,20 @@ pub fn text(answer: &Answer) -> Result<Text, SpecError> {
         text += refused(answer);
     }
     Ok(text)
+}
+
+/// A warning where many runs of the layout would not fit.
+pub(super) fn risk_text(setting: &Setting, ranked: &Ranked) -> String {
+    let device = setting.cluster.device_memory.filter(|_| !setting.framework.is_own());
+    let fitting = device.map_or(1.0, |device| setting.framework.fitting_runs(&ranked.price.memory, device));
+    if fitting >= SAFE {
+        return String::new();
+    }
+    format!(
+        "warning: {:.0}% of runs would fit, by what they took beside their tensors; a reserve of memory for more of\n\
+         them, e.g. `runs:97%`, finds layouts that leave it\n",
+        100.0 * fitting
+    )
 }
 
 /// A warning if not everything was looked at.
@@ -80,6 +97,7 @@ pub fn tables(answer: &Answer) -> Text {
         text += ranking_with(question, &search.setting, &ranked, marked);
         text += format!("as other programs name its axes, the first is {}\n", notation(&ranked[0].candidate));
         text += band_text(question, &ranked[0].candidate);
+        text += &risk_text(&search.setting, ranked[0]);
         text += assumed_text(&answer.sensitivities, answer.advised.price.seconds);
         text += tables_of(&search.setting, &ranked, marked);
     }
@@ -258,7 +276,7 @@ fn memory_table(setting: &Setting, layouts: &[&Ranked]) -> Table {
             .collect()
     };
     let table = table(&header, &layouts.iter().map(row).collect::<Vec<_>>());
-    table.spare(&["stage", "buffers", "runs that fit", "framework"])
+    table.spare(&["stage", "buffers", "framework"])
 }
 
 /// What MFU and HFU are.

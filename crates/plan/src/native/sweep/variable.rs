@@ -46,8 +46,8 @@ impl FromStr for Variable {
         let quantity = match name {
             "gpus" => Quantity::Devices,
             "nodes" => Quantity::Nodes,
-            "batch" | "global-batch" => Quantity::Batch,
-            "seq-len" => Quantity::SeqLen,
+            "batch" | "global-batch" | "global_batch" => Quantity::Batch,
+            "seq-len" | "seq_len" => Quantity::SeqLen,
             "nvs" => Quantity::Hardware("tiers.0.devices".to_owned()),
             name => Quantity::Hardware(name.to_owned()),
         };
