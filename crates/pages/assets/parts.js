@@ -221,6 +221,14 @@ function numbers(label, columns, rows) {
   return element("details", {}, element("summary", {}, "Numbers"), table({ label, columns, rows }));
 }
 
+/** Room on the left of bars for their names, and these as far as they fit; whole they stand among the numbers. */
+function named(names, width) {
+  const marginLeft = Math.min(7 * Math.max(...names.map((name) => name.length)) + 16, width / 2.2);
+  const most = Math.floor((marginLeft - 16) / 7);
+  const tickFormat = (name) => (name.length > most ? `${name.slice(0, most - 1)}…` : name);
+  return { marginLeft, y: { label: null, domain: names, tickFormat } };
+}
+
 /**
  * Bars of several parts: `bars` are `{ name, parts: [[part, value]] }`; `unit` tells a value, `marks(width)` adds to them, `colours`
  * are all parts that there may be, `first` is what a bar is.
@@ -230,13 +238,11 @@ function stackedBars({ label, first = "Layout", bars, unit, axis, colours, scale
   const cells = bars.flatMap((bar) =>
     bar.parts.filter(([, value]) => value > 0).map(([part, value]) => ({ bar: bar.name, part, value: value / scale, told: `${part}: ${unit(value)}` })),
   );
-  const longest = Math.max(...bars.map((bar) => bar.name.length));
   const make = (width) => ({
-    marginLeft: Math.min(7 * longest + 16, width / 2.2),
+    ...named(bars.map((bar) => bar.name), width),
     height: 34 * bars.length + 52,
     marginTop: 8,
     x: { label: axis, grid: true, domain, nice: domain === undefined, ticks: Math.max(3, width / 110) },
-    y: { label: null, domain: bars.map((bar) => bar.name) },
     color: { domain: names, range: names.map((name) => colour(name, colours)) },
     marks: [
       Plot.barX(cells, Plot.stackX({ order: names, x: "value", y: "bar", fill: "part", z: "part", title: "told", tip: true, insetTop: 3, insetBottom: 3 })),

@@ -173,10 +173,9 @@ function drawPlan(plan, draws = null) {
     const amount = (each, value) => inUnit(short(value), each.unit);
     const rows = felt.map((each) => ({ name: each.name, gained: 100 * each.gained_share, told: `${each.name}\n${amount(each, each.from)} to ${amount(each, each.to)} (${each.origin.replace("_", " ")})\n${percent(each.gained_share, 2)} of a step` }));
     const make = (width) => ({
-      marginLeft: Math.min(7 * Math.max(...rows.map((row) => row.name.length)) + 16, width / 2.2),
+      ...named(rows.map((row) => row.name), width),
       height: 26 * rows.length + 46,
       x: { label: "% of a step saved (left of 0: lost)", grid: true, nice: true, ticks: Math.max(3, width / 110) },
-      y: { label: null, domain: rows.map((row) => row.name) },
       marks: [Plot.barX(rows, { x: "gained", y: "name", fill: COLOURS[0], title: "told", tip: true, insetTop: 3, insetBottom: 3 }), Plot.ruleX([0])],
     });
     const columns = [
