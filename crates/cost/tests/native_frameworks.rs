@@ -1,7 +1,7 @@
 //! What a framework changes in the native model: kernels, hosts, the bytes of the loss, the memory of a stage.
 
 use quadrille_cost::native::{Eager, Framework, Moments, NarrowFormat, Numbers, Price, Problem};
-use quadrille_spec::{Axis, Cluster, ElementType, Layout, LayoutRequest, Model, Norm, Overlap, Schedule};
+use quadrille_spec::{Axis, Classic, Cluster, ElementType, Layout, LayoutRequest, Model, Norm, Overlap, Schedule};
 
 const BATCH: usize = 16;
 
@@ -106,6 +106,43 @@ fn scores_that_the_fused_softmax_does_not_take_are_computed_by_eager_kernels() {
     assert!(on(2, 512, false) < 0.98 * on(2, 512, true));
     assert!(on(2, 4096, false) < 0.9 * on(2, 4096, true));
     assert_eq!(on(2, 8192, false), on(2, 8192, true));
+}
+
+/// A block takes twice as many rows of sequences up to 128 tokens: four heads are too few, two sequences of them are enough.
+#[test]
+fn short_sequences_fuse_by_eights() {
+    let on = |microbatch, scores| {
+        let framework = Framework { eager: Eager { scores, ..Eager::NONE }, ..Framework::MEGATRON_STORED };
+        stored_on_x_4(framework, 128, microbatch, |_| {}).seconds
+    };
+    assert_eq!(on(1, false), on(1, true));
+    assert!(on(2, false) < 0.98 * on(2, true));
+}
+
+/// What lies above the diagonal is not read: half an element of two bytes a score less forward, one less backward. Masks of dropout are
+/// written forward and read backward, beside those of the residual stream.
+#[test]
+fn a_fused_softmax_moves_what_its_mask_leaves() {
+    let base = Framework { attention: Framework::MEGATRON_STORED.attention, ..BASE };
+    let [causal, all] = [true, false].map(|causal| stored_on_x_4(base, 1024, 1, |m| m.causal = causal));
+    let scores = 2.0 * 16.0 * 4.0 * 1024.0 * 1024.0;
+    let byte = 1.0 / (2.039e12 * 0.608);
+    let more = all.parts.memory_bound - causal.parts.memory_bound;
+    assert!((more / (1.5 * 2.0 * scores * byte) - 1.0).abs() < 1e-6, "{more}");
+    let [drawn_again, stored] = [0, 1].map(|mask_bytes| {
+        stored_on_x_4(Framework { mask_bytes, ..base }, 1024, 1, |m| m.dropout = 0.1).parts.memory_bound
+    });
+    let more = stored - drawn_again;
+    assert!(more >= 2.0 * scores * byte, "{more}");
+}
+
+/// A model of two blocks and sixteen heads on four ranks of one node.
+fn stored_on_x_4(framework: Framework, seq_len: usize, microbatch: usize, change: impl Fn(&mut Classic)) -> Price {
+    let model = Model::gpt(2, 1024, 16, 32_000, seq_len).reshaped(change);
+    let cluster = Cluster::preset("selene").unwrap();
+    let request = LayoutRequest { microbatch: Some(microbatch), ..LayoutRequest::new("x=4".parse().unwrap(), BATCH) };
+    let problem = Problem::new(&model, &cluster, framework, BATCH, seq_len).unwrap();
+    problem.price_layout(&Layout::new(&model, &request).unwrap()).unwrap()
 }
 
 /// What collectives beside them leave to kernels stretches a step that has some, and counts as communication.
