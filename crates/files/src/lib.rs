@@ -40,6 +40,6 @@ pub use error::FileError;
 pub use lines::{Line, Lines};
 pub use positioned::{allow_open_files, read_exact_at};
 pub use regular::open;
-pub use replace::{beside, check_writable, reason, replace};
+pub use replace::{beside, check_writable, reason, remedy, replace};
 pub use scratch::{Scratch, ScratchError};
 pub use writing::{create_folders, folder_of, is_temporary, publish, remove_left, sync_folder, temporary};

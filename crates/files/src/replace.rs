@@ -2,7 +2,7 @@
 //! of one.
 
 use std::fs::{Metadata, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
@@ -21,6 +21,20 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
         None => {}
     }
     beside(path).map(drop)
+}
+
+/// How to mend that a file cannot be written, as the end of a message: `; make the folder x first, or name a file elsewhere`; nothing
+/// where nobody knows.
+pub fn remedy(path: &Path, error: &io::Error) -> String {
+    let folder = folder_of(path);
+    match error.kind() {
+        ErrorKind::NotFound if !folder.exists() => {
+            format!("; make the folder {} first, or name a file elsewhere", folder.display())
+        }
+        ErrorKind::IsADirectory => "; name a file in it".to_owned(),
+        ErrorKind::NotADirectory | ErrorKind::PermissionDenied => "; name a file elsewhere".to_owned(),
+        _ => String::new(),
+    }
 }
 
 /// Replaces what a file holds. Devices and pipes are written to.

@@ -1,6 +1,6 @@
 //! All that is printed, and files that flags name and commands write, with messages that name both.
 
-use std::io::{ErrorKind, Write, stderr};
+use std::io::{Write, stderr};
 use std::path::{Path, PathBuf};
 
 use quadrille_report::{Role, Text, plain};
@@ -97,16 +97,8 @@ pub fn check_writable(flag: &str, path: &Path) -> Result<(), Failure> {
 
 /// Names the flag and the file that was asked for: errors of temporary files name those.
 fn unwritable(flag: &str, path: &Path, error: &std::io::Error) -> String {
-    let folder = quadrille_files::folder_of(path);
-    let remedy = match error.kind() {
-        ErrorKind::NotFound if !folder.exists() => {
-            format!("; make the folder {} first, or name a file elsewhere", folder.display())
-        }
-        ErrorKind::IsADirectory => "; name a file in it".to_owned(),
-        ErrorKind::NotADirectory | ErrorKind::PermissionDenied => "; name a file elsewhere".to_owned(),
-        _ => String::new(),
-    };
-    format!("cannot write {flag} {}: {}{remedy}", path.display(), quadrille_files::reason(error))
+    let (why, remedy) = (quadrille_files::reason(error), quadrille_files::remedy(path, error));
+    format!("cannot write {flag} {}: {why}{remedy}", path.display())
 }
 
 /// Writes what a flag asked for to a file, in place of what it holds; whole or not at all.

@@ -21,12 +21,8 @@ use crate::{Refusal, RunError};
 pub fn create_trace(path: &Path) -> Result<File, RunError> {
     let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
     let unwritable = |error: io::Error| {
-        let folder = quadrille_files::folder_of(path);
-        let remedy = match folder.exists() {
-            true => String::new(),
-            false => format!("; make the folder {} first, or name a file elsewhere", folder.display()),
-        };
-        Refusal::new(format!("cannot write the trace {}: {}{remedy}", path.display(), quadrille_files::reason(&error)))
+        let (why, remedy) = (quadrille_files::reason(&error), quadrille_files::remedy(path, &error));
+        Refusal::new(format!("cannot write the trace {}: {why}{remedy}", path.display()))
     };
     Ok(file.map_err(unwritable)?)
 }

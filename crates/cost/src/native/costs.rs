@@ -39,8 +39,9 @@ const FUSED_CAUSAL_SCORES: Softmax = Softmax { kernels: [1.0, 1.0], moved: [1.5,
 /// Tokens of the sequences that Megatron-LM's fused softmax can take, a warp to each row.
 const FUSED_TOKENS: RangeInclusive<usize> = 17..=4096;
 /// Its blocks take so many rows, each of another sequence's head where masks are causal, and of sequences up to 128 tokens twice as
-/// many: they have to come out even (`FusedScaleMaskSoftmax.is_kernel_available`; before 2022 it took 2,048 tokens at most). Else scores are computed as by [`Eager::scores`](super::Eager), but what is kept
-/// of them is counted as of the fused kernel in every layout.
+/// many: they have to come out even (`FusedScaleMaskSoftmax.is_kernel_available`; earlier versions took 2,048 tokens at most). Else
+/// scores are computed as by [`Eager::scores`](super::Eager), but what is kept of them is counted as of the fused kernel in every
+/// layout.
 const FUSED_HEADS: usize = 4;
 /// Arithmetic operations for a score: 5 for its softmax (Subramanian et al. 2024, public code), 1 for scale and mask.
 const SCORE_ARITHMETIC: f64 = 6.0;

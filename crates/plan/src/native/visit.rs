@@ -214,7 +214,7 @@ impl<'a> Visit<'a> {
     }
 
     /// By place, seconds that a step takes at least for what its blocks compute or send, in the least of the smallest
-    /// microbatches.
+    /// microbatches; where scores are stored, of all.
     ///
     /// # Errors
     /// What has no program.

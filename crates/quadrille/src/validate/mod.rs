@@ -55,7 +55,7 @@ pub struct ValidatePublishedArguments {
     #[arg(long, value_name = "FILE.html", conflicts_with = "cross")]
     pub html: Option<PathBuf>,
     /// Fit ceilings of devices, networks and constants of frameworks anew, on all rows and without each source, and print what is
-    /// then predicted of it: a quarter of an hour on two cores
+    /// then predicted of it: five to ten minutes on two cores
     #[arg(long, conflicts_with = "rows")]
     pub cross: bool,
     /// Write what --cross found to this file, in place of what it holds: the table that error bands of plans are from
