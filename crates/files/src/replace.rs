@@ -78,7 +78,7 @@ pub fn reason(error: &io::Error) -> String {
 fn existing(path: &Path) -> io::Result<Option<Metadata>> {
     match path.metadata() {
         Ok(metadata) => Ok(Some(metadata)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
 }
