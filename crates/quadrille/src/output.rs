@@ -1,6 +1,6 @@
 //! All that is printed, and files that flags name and commands write, with messages that name both.
 
-use std::io::{Write, stderr};
+use std::io::{ErrorKind, Write, stderr};
 use std::path::{Path, PathBuf};
 
 use quadrille_report::{Role, Text, plain};
