@@ -32,8 +32,10 @@ impl<'a, B: Backend> RankEngine<'a, B> {
         folder: Option<&Path>,
     ) -> Result<Self, EngineError> {
         let own = Practice::of(&program.layout).formats;
-        let is_exact =
-            |practice: &Practice| !practice.pads_shards && practice.sparsity.is_none() && practice.imbalance == 1.0;
+        let is_exact = |practice: &Practice| {
+            let Practice { pads_shards, gates_apart, sparsity, imbalance, .. } = practice;
+            !pads_shards && !gates_apart && sparsity.is_none() && *imbalance == 1.0
+        };
         let runs = |practice: &Practice| is_exact(practice) && practice.formats.run_as(&own);
         if !program.stages.iter().all(|stage| runs(&stage.practice)) || !stores_as::<B>(program.layout.dtype) {
             return Err(EngineError::Formats { dtype: program.layout.dtype });

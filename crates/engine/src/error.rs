@@ -18,7 +18,9 @@ pub enum EngineError {
     #[error(transparent)]
     Job(#[from] JobFailure),
     /// A program made for numbers or shards that the engine does not have.
-    #[error("the program stores numbers otherwise than an engine in {dtype}; build it with StepProgram::new")]
+    #[error(
+        "the program stores numbers, or computes, otherwise than an engine in {dtype}; build it with StepProgram::new"
+    )]
     Formats {
         /// The layout's type of elements.
         dtype: quadrille_spec::ElementType,

@@ -95,6 +95,9 @@ pub struct Known {
     pub built_in: f64,
     /// The same by numbers that were fitted without its source.
     pub crossed: f64,
+    /// The same by numbers that were fitted without its source's runs with models of its width, and some more; `None` where it has no
+    /// other.
+    pub familiar: Option<f64>,
 }
 
 impl Known {
@@ -111,22 +114,23 @@ impl Known {
     pub fn of(samples: &[Sample], crossed: &[Crossed]) -> Vec<Self> {
         let results: BTreeMap<u64, &Crossed> = crossed.iter().map(|it| (it.line, it)).collect();
         let known = samples.iter().filter_map(|sample| {
-            let Crossed { built_in, crossed, .. } = **results.get(&sample.line)?;
+            let Crossed { built_in, crossed, familiar, .. } = **results.get(&sample.line)?;
             let run = &sample.run;
             let like = Likeness::of(&run.model, &run.cluster, &run.framework, &run.candidate, run.seq_len);
-            Some(Self { line: sample.line, source: sample.source.to_owned(), like, built_in, crossed })
+            Some(Self { line: sample.line, source: sample.source.to_owned(), like, built_in, crossed, familiar })
         });
         known.collect()
     }
 
     /// The lines of the table, its header first.
     pub fn rows(known: &[Self]) -> Vec<Vec<String>> {
-        let row = |Self { line, source, like, built_in, crossed }: &Self| {
+        let row = |Self { line, source, like, built_in, crossed, familiar }: &Self| {
             let Likeness { device, sharded, narrow, parameters, devices, tokens, x, context, expert, pipe } = like;
             let sizes = [x, context, expert, pipe].map(ToString::to_string);
             let first = [line.to_string(), source.clone(), device.clone(), sharded.to_string(), narrow.to_string()];
             let numbers = [parameters, devices, tokens].map(ToString::to_string);
-            let ratios = [built_in, crossed].map(|ratio| format!("{ratio:.4}"));
+            let ratios = [Some(*built_in), Some(*crossed), *familiar];
+            let ratios = ratios.map(|ratio| ratio.map_or(String::new(), |ratio| format!("{ratio:.4}")));
             first.into_iter().chain(numbers).chain(sizes).chain(ratios).collect()
         };
         std::iter::once(COLUMNS.map(str::to_owned).to_vec()).chain(known.iter().map(row)).collect()
@@ -134,7 +138,7 @@ impl Known {
 }
 
 /// A line of the table, in the order of [`COLUMNS`].
-type Line = (u64, String, String, bool, bool, f64, f64, f64, usize, usize, usize, usize, f64, f64);
+type Line = (u64, String, String, bool, bool, f64, f64, f64, usize, usize, usize, usize, f64, f64, Option<f64>);
 
 impl From<Line> for Known {
     fn from(line: Line) -> Self {
@@ -153,13 +157,14 @@ impl From<Line> for Known {
             pipe,
             built_in,
             crossed,
+            familiar,
         ) = line;
         let like = Likeness { device, sharded, narrow, parameters, devices, tokens, x, context, expert, pipe };
-        Self { line, source, like, built_in, crossed }
+        Self { line, source, like, built_in, crossed, familiar }
     }
 }
 
-const COLUMNS: [&str; 14] = [
+const COLUMNS: [&str; 15] = [
     "line",
     "source",
     "device",
@@ -174,6 +179,7 @@ const COLUMNS: [&str; 14] = [
     "pipe",
     "built_in",
     "crossed",
+    "familiar",
 ];
 
 /// Between which measured times published runs lie that are like a planned one, over what was predicted of them.
@@ -241,7 +247,14 @@ mod tests {
     use super::*;
 
     fn known(line: u64, source: &str, parameters: f64, crossed: f64) -> Known {
-        Known { line, source: source.to_owned(), like: like(parameters), built_in: crossed, crossed }
+        Known {
+            line,
+            source: source.to_owned(),
+            like: like(parameters),
+            built_in: crossed,
+            crossed,
+            familiar: Some(crossed),
+        }
     }
 
     fn like(parameters: f64) -> Likeness {

@@ -30,7 +30,8 @@ pub fn candidate(row: &Row, facts: &Facts, model: &Model, cluster: &Cluster) -> 
     let cp = sizes.cp.unwrap_or(1);
     let microbatch = size("microbatch", sizes.microbatch.or(facts.microbatch))?;
     let global_batch = size("global_batch", sizes.global_batch)?;
-    let recompute = row.recompute.or(facts.recompute).ok_or(Unmapped::Missing("recompute"))?;
+    let recompute =
+        facts.recompute_instead.or(row.recompute).or(facts.recompute).ok_or(Unmapped::Missing("recompute"))?;
     let fully_sharded = facts.sharded;
     let hybrid = row.notes.starts_with("HSDP");
     let node = size("gpus_per_node", sizes.gpus_per_node)?;

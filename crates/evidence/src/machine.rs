@@ -41,18 +41,18 @@ const fn between(name: &'static str, links: usize, bandwidth: f64) -> Between {
 /// --cross` prints. Of Hagemann et al. the text says InfiniBand alone; the runs reach what one or two adapters of a node would give.
 /// Of MosaicML's H100 nodes nobody says it: an adapter of 400 Gb/s for each device is assumed, as DGX H100 has them.
 const NETWORKS: [Between; 13] = [
-    Between { efficiency: 0.98, ..between("Selene", 8, 25e9) },
-    Between { efficiency: 0.197, ..between("DGX A100", 8, 25e9) },
-    Between { efficiency: 0.623, ..between("Jean Zay", 4, 12.5e9) },
-    Between { efficiency: 0.724, ..between("1600 Gb", 8, 25e9) },
-    Between { efficiency: 0.449, ..between("H100 80GB BF16", 8, 50e9) },
-    Between { efficiency: 0.514, ..between("4x100 Gb/s RoCE", 4, 12.5e9) },
-    Between { efficiency: 0.822, ..between("800 Gb/s per node", 4, 25e9) },
+    Between { efficiency: 0.981, ..between("Selene", 8, 25e9) },
+    Between { efficiency: 0.230, ..between("DGX A100", 8, 25e9) },
+    Between { efficiency: 0.625, ..between("Jean Zay", 4, 12.5e9) },
+    Between { efficiency: 0.716, ..between("1600 Gb", 8, 25e9) },
+    Between { efficiency: 0.495, ..between("H100 80GB BF16", 8, 50e9) },
+    Between { efficiency: 0.516, ..between("4x100 Gb/s RoCE", 4, 12.5e9) },
+    Between { efficiency: 0.826, ..between("800 Gb/s per node", 4, 25e9) },
     Between { efficiency: 1.0, ..between("400 Gb/s per node", 4, 12.5e9) },
-    Between { efficiency: 0.741, ..between("400 Gb/s NDR IB per GPU", 8, 50e9) },
+    Between { efficiency: 0.769, ..between("400 Gb/s NDR IB per GPU", 8, 50e9) },
     between("400 Gb/s RDMA per GPU", 8, 50e9),
     between("400 Gb/s CX-7 per GPU", 8, 50e9),
-    Between { efficiency: 0.694, ..between("NVL72", 72, 50e9) },
+    Between { efficiency: 0.691, ..between("NVL72", 72, 50e9) },
     between("CX-8", 8, 100e9),
 ];
 

@@ -41,7 +41,7 @@ impl Family {
 }
 
 /// The model that a row trains. The vocabulary is padded to a multiple of 128 per tensor-parallel rank, as Megatron-LM
-/// and its descendants do (`--make-vocab-size-divisible-by`).
+/// and its descendants do (`--make-vocab-size-divisible-by`); elsewhere ranks leave out what does not come out even.
 ///
 /// # Errors
 /// A size that is not said, a family that is not known, sizes that break the rules of models.
@@ -51,8 +51,8 @@ pub fn model(row: &Row, facts: &Facts) -> Result<Model, Unmapped> {
     let family = Family::of(&row.model_name).ok_or(Unmapped::Architecture("a family that is not described"))?;
     let hidden = size("hidden", sizes.hidden)?;
     let heads = size("heads", sizes.heads)?;
-    let unit = 128 * size("tp", sizes.tp)?;
-    let vocab = size("vocab", sizes.vocab.or(facts.vocab))?.next_multiple_of(unit);
+    let (tp, vocab) = (size("tp", sizes.tp)?, size("vocab", sizes.vocab.or(facts.vocab))?);
+    let vocab = if facts.framework.pads_vocabulary { vocab.next_multiple_of(128 * tp) } else { vocab / tp * tp };
     let gpt = Classic {
         name: row.model_name.clone(),
         kv_heads: sizes.kv_heads.unwrap_or(heads),

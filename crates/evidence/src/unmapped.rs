@@ -31,6 +31,8 @@ pub enum Unmapped {
     Layout,
     /// An attention kernel that the source does not say.
     Kernels,
+    /// Kernels were chosen for the same bits, not for speed.
+    Deterministic,
     /// The same run is another row, too.
     Repeated,
 }
@@ -51,6 +53,7 @@ impl fmt::Display for Unmapped {
             Self::Architecture(why) => write!(f, "another model: {why}"),
             Self::Layout => f.write_str("a layout that cannot be described"),
             Self::Kernels => f.write_str("an attention kernel that is not said"),
+            Self::Deterministic => f.write_str("kernels that give the same bits, not the fastest"),
             Self::Repeated => f.write_str("the same run as another row"),
         }
     }

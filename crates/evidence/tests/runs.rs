@@ -150,6 +150,9 @@ fn fully_sharded_runs_lie_on_z() {
     assert_eq!((c.size(Axis::Z), c.size(Axis::Data), c.microbatch), (64, 1, 64));
     assert_eq!((c.keep_weights, c.zero, c.overlap), (KeepWeights::Use, Zero::Off, Overlap::ALL));
     assert_eq!((run_3.model.classic().biases, run_3.framework.states.sent_gradient), (false, 4));
+    // Its libraries were the first that knew H100, not A100.
+    let on_h100 = [&fsdp[..], &[("gpu", "H100-80GB SXM"), ("interconnect", "H100 80GB BF16")]].concat();
+    assert!(run_3.framework.product_rate == 1.0 && run(&on_h100).framework.product_rate < 1.0);
     let mut cells = fsdp;
     cells[7].1 = "2";
     cells[9].1 = "bf16 PURE";
@@ -352,6 +355,7 @@ fn states_are_shared_by_as_many_ranks_as_a_row_says() {
     assert_eq!((node.framework.sums_whole, node.candidate.inside[4]), (Some(Axis::Expert.only()), 8));
     assert_eq!(all.framework.sums_whole, Some(AxisSet::WORLD));
     // A fourth of the states, and weights that do not leave the node.
+    assert!(all.framework.gates_apart);
     let price = |run: &Run| run.price().unwrap();
     assert_eq!(price(&node).memory.optimizer, 4 * price(&all).memory.optimizer);
     assert!(price(&node).seconds < price(&all).seconds);
@@ -436,6 +440,15 @@ fn kernels_and_layouts_that_rows_do_not_say_are_refused() {
         Ok(AttentionKernel::Stored)
     );
     assert_eq!(test("gpt/te_uneven_pipeline/golden", te), Err(Unmapped::Architecture("stages of other sizes")));
+    // Their steps take what the same bits cost.
+    let steps = [
+        ("source", "NVIDIA/Megatron-LM tests/functional_tests"),
+        ("table", "gpt/te_tp1/golden"),
+        ("vpp", "1"),
+        ("recompute", "none"),
+        ("notes", te),
+    ];
+    assert_eq!(reason(&steps), Unmapped::Deterministic);
     // torchtitan shards parameters over context, too.
     let titan = [
         ("source", "pytorch/torchtitan"),
@@ -467,6 +480,34 @@ fn kernels_of_the_llama_sweeps_are_in_their_notes() {
     let torch = framework("torch");
     assert!(torch.eager.scores && torch.attention == AttentionKernel::Stored);
     assert!(!framework("fused").eager.scores);
+    assert!([best, first, torch].iter().all(|framework| framework.gates_apart));
+}
+
+/// What is said to be computed again on one node cannot be; its head has the columns that its simulator gives it.
+#[test]
+fn steps_of_vtrain_on_one_node_recompute_nothing_and_pad_nothing() {
+    let on = |table, tp| {
+        let source = if table == "single-node" { "single" } else { "multi" };
+        let source = format!("VIA-Research/vTrain data/ground_truth_{source}.csv");
+        let cells = [
+            ("source", source.as_str()),
+            ("table", table),
+            ("interconnect", "NVSwitch + 800 Gb/s per node"),
+            ("vocab", "50257"),
+            ("vpp", "1"),
+            ("recompute", "full"),
+            ("tp", tp),
+            ("dp", "1"),
+            ("pp", if tp == "8" { "8" } else { "32" }),
+            ("heads", "96"),
+            ("layers", "96"),
+        ];
+        let run = run(&cells);
+        (run.candidate.recompute, run.model.vocab, run.framework.pads_vocabulary)
+    };
+    assert_eq!(on("single-node", "8"), (Recompute::None, 50_256, false));
+    assert_eq!(on("single-node", "2"), (Recompute::None, 50_256, false));
+    assert_eq!(on("multi-node", "8"), (Recompute::Full { every: 1 }, 51_200, true));
 }
 
 #[test]
@@ -498,7 +539,7 @@ fn sizes_that_break_rules_are_refused() {
 fn as_many_built_in_rows_are_predicted_as_said() {
     let rows = read(BUILT_IN).unwrap();
     let evaluation = evaluate(&rows).unwrap();
-    assert_eq!((evaluation.entries.len(), rows.len()), (2026, 2667));
+    assert_eq!((evaluation.entries.len(), rows.len()), (2023, 2667));
     assert!(evaluation.entries.iter().all(|entry| entry.price.seconds.is_finite() && entry.price.seconds > 0.0));
     // The table of error bands is of the same runs and of this program's numbers: who changes them makes it anew
     // (`validate published --cross --table`).
@@ -521,20 +562,20 @@ fn reached_errors_hold() {
     let summary = Summary::of(&evaluate(&rows).unwrap());
     // Source, table, mean absolute error of seconds in percent.
     let times = [
-        ("Korthikanti", None, 2.3),
-        ("PTD-P", Some("Table 1"), 2.3),
-        ("PTD-P", Some("Table 2"), 2.4),
-        ("vTrain multi-node", None, 7.2),
-        ("vTrain single-node", None, 7.7),
-        ("BigScience", None, 5.4),
-        ("Hagemann", None, 5.6),
-        ("InternEvo", None, 5.0),
-        ("llm-foundry", None, 6.6),
-        ("fms-fsdp", None, 2.7),
-        ("DGX Cloud", None, 7.0),
-        ("Grok-1", None, 7.7),
-        ("Megatron-Bridge", None, 11.0),
-        ("NeMo", None, 3.0),
+        ("Korthikanti", None, 2.2),
+        ("PTD-P", Some("Table 1"), 1.9),
+        ("PTD-P", Some("Table 2"), 2.3),
+        ("vTrain multi-node", None, 7.6),
+        ("vTrain single-node", None, 5.7),
+        ("BigScience", None, 4.4),
+        ("Hagemann", None, 5.5),
+        ("InternEvo", None, 5.1),
+        ("llm-foundry", None, 5.8),
+        ("fms-fsdp", None, 4.0),
+        ("DGX Cloud", None, 5.6),
+        ("Grok-1", None, 5.8),
+        ("Megatron-Bridge", None, 11.8),
+        ("NeMo", None, 1.9),
     ];
     let memory = [("BigScience", None, 5.0), ("Megatron CI", None, 4.4), ("torchtitan", None, 6.5)];
     for (known, found) in [(&times[..], &summary.times), (&memory[..], &summary.memory)] {

@@ -82,14 +82,16 @@ function drawPublished(found) {
     const crossed = [
       { title: "Source", value: ({ source }) => source },
       { title: "Rows", value: without("count") },
-      error("Mean error", without("mean_absolute")),
+      error("Without source", without("mean_absolute")),
       { title: "Bias", value: without("bias"), text: signed },
       error("Largest", without("largest")),
-      error("With it", (row) => row.with?.mean_absolute ?? null),
+      error("Without model", (row) => row.familiar?.mean_absolute ?? null),
+      { title: "Bias without model", value: (row) => row.familiar?.bias ?? null, text: signed },
+      error("With all", (row) => row.with?.mean_absolute ?? null),
     ];
     return [
       section("Seconds, by source", table({ label: "errors of seconds", columns, rows: found.summary.times, filter: true, most: 40 })),
-      section("Seconds, by numbers that were fitted without the source", table({ label: "crossed errors", columns: crossed, rows: found.crossed })),
+      section("Seconds, by numbers that were fitted without the source, or its runs of a model", table({ label: "crossed errors", columns: crossed, rows: found.crossed })),
       found.summary.memory.length === 0 ? null : section("Bytes, by source", table({ label: "errors of bytes", columns, rows: found.summary.memory })),
     ];
   }

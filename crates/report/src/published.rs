@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use crate::candidate::notation;
 use crate::{Table, Text, table};
 
-/// Errors of predictions by numbers that were fitted without the source, by source; `numbers`: those that all rows ask for.
+/// Errors of predictions by numbers that were fitted without the source, and without its models, by source; `numbers`: those that
+/// all rows ask for.
 pub fn crossed_text(known: &[Known], numbers: &[(String, f64)]) -> Text {
     let rows: Vec<Vec<String>> =
         numbers.iter().map(|(name, number)| vec![name.clone(), format!("{number:.4e}")]).collect();
@@ -24,32 +25,37 @@ pub fn crossed_text(known: &[Known], numbers: &[(String, f64)]) -> Text {
 pub fn crossed_document(known: &[Known], numbers: &[(String, f64)]) -> Value {
     let sources: Vec<Value> = by_source(known)
         .into_iter()
-        .map(|(source, [_, crossed])| json!({ "source": source, "errors": crossed }))
+        .map(|(source, [_, crossed, familiar])| json!({ "source": source, "errors": crossed, "familiar": familiar }))
         .collect();
     let numbers: Vec<Value> = numbers.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect();
     json!({ "sources": sources, "numbers": numbers })
 }
 
-/// Errors of each source in the order of the table: by the numbers that come with the program, and by those without it.
-fn by_source(known: &[Known]) -> Vec<(&str, [Option<Errors>; 2])> {
+/// Errors of each source in the order of the table: by the numbers that come with the program, by those without it, and by those
+/// without its runs of the model.
+fn by_source(known: &[Known]) -> Vec<(&str, [Option<Errors>; 3])> {
     let mut sources: Vec<&str> = Vec::new();
     for run in known {
         if !sources.contains(&run.source.as_str()) {
             sources.push(&run.source);
         }
     }
-    let errors = |source: &str, of: fn(&Known) -> f64| {
-        let ratios = known.iter().filter(|run| run.source == source).map(of);
+    let errors = |source: &str, of: fn(&Known) -> Option<f64>| {
+        let ratios = known.iter().filter(|run| run.source == source).filter_map(of);
         Errors::of(&ratios.map(|predicted| Pair { predicted, measured: 1.0 }).collect::<Vec<_>>())
     };
     sources
         .into_iter()
-        .map(|source| (source, [errors(source, |run| run.built_in), errors(source, |run| run.crossed)]))
+        .map(|source| {
+            let of: [fn(&Known) -> Option<f64>; 3] =
+                [|run| Some(run.built_in), |run| Some(run.crossed), |run| run.familiar];
+            (source, of.map(|of| errors(source, of)))
+        })
         .collect()
 }
 
 fn crossed(known: &[Known]) -> Table {
-    let row = |(source, [built_in, crossed]): (&str, [Option<Errors>; 2])| {
+    let row = |(source, [built_in, crossed, familiar]): (&str, [Option<Errors>; 3])| {
         let crossed = crossed?;
         Some(vec![
             source.to_owned(),
@@ -57,11 +63,13 @@ fn crossed(known: &[Known]) -> Table {
             percent(crossed.mean_absolute),
             signed(crossed.bias),
             percent(crossed.largest),
+            familiar.map_or("-".to_owned(), |it| percent(it.mean_absolute)),
+            familiar.map_or("-".to_owned(), |it| signed(it.bias)),
             built_in.map_or("-".to_owned(), |it| percent(it.mean_absolute)),
         ])
     };
     let rows: Vec<Vec<String>> = by_source(known).into_iter().filter_map(row).collect();
-    table(&["source", "rows", "mean error", "bias", "largest", "with it"], &rows)
+    table(&["source", "rows", "without it", "bias", "largest", "without model", "bias", "with all"], &rows)
 }
 
 /// All of it, as `validate published --json` prints it.
@@ -84,7 +92,9 @@ pub fn page_document(evaluation: &Evaluation, summary: &Summary) -> Value {
     let mut document = document(evaluation, summary);
     document["crossed"] = by_source(Known::all())
         .into_iter()
-        .map(|(source, [built_in, crossed])| json!({ "source": source, "with": built_in, "without": crossed }))
+        .map(|(source, [built_in, crossed, familiar])| {
+            json!({ "source": source, "with": built_in, "without": crossed, "familiar": familiar })
+        })
         .collect();
     document["predicted_rows"] = evaluation.entries.iter().filter_map(shown).collect();
     document
@@ -122,8 +132,8 @@ pub fn text(evaluation: &Evaluation, summary: &Summary) -> Text {
     let headed = |heading: &str, table: Table| Text::from("\n") + Text::heading(heading) + table;
     text += headed("seconds of a step", errors_table(&summary.times));
     text += headed(
-        "seconds of a step, by numbers that were fitted without the source (all rows of the table that comes with the \
-         program)",
+        "seconds of a step, by numbers that were fitted without the source, or without its runs of a model (all rows of \
+         the table that comes with the program)",
         crossed(Known::all()),
     );
     text += headed("bytes of a device", errors_table(&summary.memory));

@@ -33,6 +33,8 @@ pub(crate) struct Builder<'a> {
     pub layer: Layer,
     /// Whether what is emitted serves the gradient of a weight.
     pub weight_gradient: bool,
+    /// Whether the backward pass is emitted.
+    pub of_gradients: bool,
     /// Weights that are gathered once per step, by their parameters.
     kept_weights: BTreeMap<ParameterId, ValueId>,
     /// By parameter: whether its use in this program has begun.
@@ -68,6 +70,7 @@ impl<'a> Builder<'a> {
             tape: Vec::new(),
             layer: Layer::Embedding,
             weight_gradient: false,
+            of_gradients: false,
             kept_weights: BTreeMap::new(),
             used: Vec::new(),
             caches: Vec::new(),

@@ -16,6 +16,10 @@ pub struct Practice {
     /// Whether the backward pass of attention computes the scores again, which its forward pass has not kept (section 5
     /// there). It is part of one operation: prices alone ask.
     pub makes_scores_again: bool,
+    /// Whether both halves of a gated perceptron's first matrix are matrices of their own to the backward pass: each gives its input
+    /// gradient, which is summed over the axes that cut it before both are added, where inputs are neither scattered nor panels of
+    /// SUMMA, and no experts'. Prices alone ask: no engine runs it.
+    pub gates_apart: bool,
     /// Whether full recomputation repeats the last product of a segment too, whose result nobody needs again.
     pub repeats_whole_segments: bool,
     /// Whether shards over z are padded to equal lengths; else z has to divide what it cuts.
@@ -46,6 +50,10 @@ pub struct Practice {
 pub struct Formats {
     /// Activations and their gradients, and what is packed of them.
     pub values: u64,
+    /// Activations of a block on their way to products, gathered over axes that cut weights; whoever reads them has them as values.
+    pub operands: u64,
+    /// The same of their gradients.
+    pub operand_gradients: u64,
     /// Matrices and tables as they are stored.
     pub weights: u64,
     /// Parameters of norms and biases.
@@ -88,6 +96,8 @@ impl Formats {
         let (values, real, gradients) = (dtype.bytes(), dtype.real().bytes(), gradients.bytes());
         Self {
             values,
+            operands: values,
+            operand_gradients: values,
             weights: values,
             vectors: real,
             gathered: values,
@@ -119,7 +129,7 @@ impl Formats {
     /// Bytes of an element that is for this.
     pub fn bytes(&self, format: Format) -> u64 {
         match format {
-            Format::Values => self.values,
+            Format::Values | Format::Operands | Format::OperandGradients => self.values,
             Format::Weights => self.weights,
             Format::Vectors => self.vectors,
             Format::Gathered => self.gathered,
@@ -145,6 +155,7 @@ impl Practice {
             formats: Formats::of(layout.dtype, layout.gradients),
             gathers_inputs_again: false,
             makes_scores_again: false,
+            gates_apart: false,
             repeats_whole_segments: false,
             pads_shards: false,
             gathers_blocks: false,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use quadrille_spec::{Axis, Coordinate, Grid, Layout, Model, Recompute, Schedule};
+use quadrille_spec::{Axis, CollectiveKind, Coordinate, Grid, Layout, Model, Recompute, Schedule};
 
 use crate::builder::Builder;
 use crate::generation::{self, Generation};
@@ -399,11 +399,15 @@ impl StageProgram {
         self.storages[self.value(id).storage.0].element_bytes
     }
 
-    /// Bytes of an element of a collective's payload: gradients and updated parameters travel as the practice sends them.
+    /// Bytes of an element of a collective's payload: gradients, updated parameters and what products are given travel as the
+    /// practice sends them.
     pub fn sent_element_bytes(&self, collective: &Collective) -> u64 {
+        let gathers = collective.kind == CollectiveKind::AllGather;
         match self.format(collective.output) {
             Format::Gradients => self.practice.formats.sent,
             Format::VectorGradients => self.practice.formats.sent_vectors,
+            Format::Operands if gathers => self.practice.formats.operands,
+            Format::OperandGradients if gathers => self.practice.formats.operand_gradients,
             _ => self.element_bytes(collective.output),
         }
     }

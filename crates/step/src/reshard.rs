@@ -10,7 +10,7 @@ use quadrille_spec::{Axis, AxisSet, CollectiveKind};
 use crate::builder::{Builder, PARTIAL};
 use crate::operation::Reduction;
 use crate::value::Home;
-use crate::{AxisList, Sharding, StepError, Value, ValueId, kind};
+use crate::{AxisList, Format, Layer, Sharding, StepError, Value, ValueId, kind};
 
 /// One transition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,7 +149,8 @@ impl Builder<'_> {
                 self.collective(CollectiveKind::AllToAll, axes, reduction, input, output);
                 Ok(output)
             }
-            Step::AllGatherRows(_) => {
+            Step::AllGatherRows(axis) => {
+                let home = self.gathered_home(axis, input);
                 let output = self.value(name, extents, sharding, home)?;
                 self.collective(CollectiveKind::AllGather, axes, reduction, input, output);
                 Ok(output)
@@ -172,6 +173,25 @@ impl Builder<'_> {
                 Ok(output)
             }
         }
+    }
+}
+
+impl Builder<'_> {
+    /// Where rows lie that are gathered over an axis. Of scattered activations of a block products alone read them, but for the key
+    /// that all heads of latent attention share; rows of experts' tokens are gathered as they were sent.
+    fn gathered_home(&self, axis: Axis, input: ValueId) -> Home {
+        let home = self.home(input);
+        let is_operand = matches!(axis, Axis::X | Axis::Y)
+            && matches!(self.layer, Layer::Block(_))
+            && self.layout.scatters_rows()
+            && home.format == Format::Values
+            && self.shape(input)[0].blocks() == 1;
+        let format = match (is_operand, self.of_gradients) {
+            (false, _) => home.format,
+            (true, false) => Format::Operands,
+            (true, true) => Format::OperandGradients,
+        };
+        Home { format, ..home }
     }
 }
 

@@ -100,6 +100,10 @@ fn times(rows: usize, times: f64) -> usize {
 pub enum Format {
     /// Activations, their gradients, and what is packed of them.
     Values,
+    /// Activations of a block that were scattered over axes that cut weights, gathered for a product.
+    Operands,
+    /// The same of their gradients.
+    OperandGradients,
     /// Matrices and tables as they are stored.
     Weights,
     /// Parameters of norms and biases as they are stored.

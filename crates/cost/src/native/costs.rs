@@ -4,7 +4,7 @@
 use std::ops::RangeInclusive;
 
 use quadrille_spec::Axis;
-use quadrille_step::{At, Computation, GemmPass, Operation, StageProgram, ValueId, Work};
+use quadrille_step::{At, Computation, Format, GemmPass, Operation, StageProgram, ValueId, Work, kind};
 
 use super::machine::NativeMachine;
 use super::rates::Taken;
@@ -43,6 +43,8 @@ const FUSED_TOKENS: RangeInclusive<usize> = 17..=4096;
 /// scores are computed as by [`Eager::scores`](super::Eager), but what is kept of them is counted as of the fused kernel in every
 /// layout.
 const FUSED_HEADS: usize = 4;
+/// Bytes at multiples of which rows of logits begin that lose little.
+const ROW_ALIGNMENT: u64 = 8;
 /// Arithmetic operations for a score: 5 for its softmax (Subramanian et al. 2024, public code), 1 for scale and mask.
 const SCORE_ARITHMETIC: f64 = 6.0;
 /// For an element that dropout may zero.
@@ -68,6 +70,7 @@ impl NativeMachine<'_> {
         }
         match operation {
             Operation::Gemm(op) if self.problem.rates.casts() && !op.of_logits(stage) => self.narrow_product(&work),
+            Operation::Gemm(op) if self.logits_are_unaligned(stage, op) => self.unaligned_product(&work),
             Operation::Attention(_) | Operation::AttentionBackward(_)
                 if framework.attention == AttentionKernel::Stored =>
             {
@@ -90,6 +93,25 @@ impl NativeMachine<'_> {
         let Computation::Product { pass, product, groups } = work.computation else { return (self.taken(work), 1.0) };
         let kernels = if pass == GemmPass::WeightGradient { 1.0 } else { 2.0 };
         (self.problem.rates.narrow_products(pass, product.each(groups), groups as f64), kernels)
+    }
+
+    /// Whether a product of logits takes rows of a vocabulary that nobody has padded, and that begin anywhere.
+    fn logits_are_unaligned(&self, stage: &StageProgram, op: &kind::Gemm) -> bool {
+        let framework = &self.problem.framework;
+        if framework.pads_vocabulary || !op.of_logits(stage) {
+            return false;
+        }
+        let logits = [op.left, op.right, op.output].into_iter().find(|value| stage.format(*value) == Format::Logits);
+        logits.map(|logits| stage.value(logits)).is_some_and(|logits| {
+            let ranks: usize = logits.sharding.cols.iter().map(|axis| stage.grid().size(*axis)).product();
+            !(logits.cols as u64 / ranks as u64 * framework.activation_bytes).is_multiple_of(ROW_ALIGNMENT)
+        })
+    }
+
+    /// A product whose operands do not begin where tensor cores take them at full speed.
+    fn unaligned_product(&self, work: &Work) -> (Taken, f64) {
+        let Computation::Product { product, groups, .. } = work.computation else { return (self.taken(work), 1.0) };
+        (self.problem.rates.unaligned_products(product.each(groups), groups as f64), 1.0)
     }
 
     /// FLOPs of products and attention in an operation.
@@ -147,8 +169,9 @@ impl NativeMachine<'_> {
         let bytes = scores * framework.activation_bytes as f64;
         let mut taken = rates.swept(scores * SCORE_ARITHMETIC, moved * bytes);
         taken.launch *= kernels;
+        let aligned = !sizes[1..3].iter().any(|columns| framework.begins_between(*columns));
         for shape in products {
-            taken += rates.products(*shape, heads);
+            taken += if aligned { rates.products(*shape, heads) } else { rates.vector_products(*shape, heads) };
             kernels += 1.0;
         }
         if stage.model.dropout > 0.0 {

@@ -29,6 +29,12 @@ pub struct Framework {
     pub loss_bytes: u64,
     /// Bytes that are kept of each element that dropout may zero: 0 where masks are drawn again.
     pub mask_bytes: u64,
+    /// Fraction of the device's rate of products that its libraries reach: in (0, 1].
+    pub product_rate: f64,
+    /// Whether vocabularies are padded, so that rows of a rank's logits begin where tensor cores take them at full speed.
+    pub pads_vocabulary: bool,
+    /// Fraction of the rate of products that is left where they are not: in (0, 1].
+    pub unaligned_rate: f64,
     /// How attention is computed.
     pub attention: AttentionKernel,
     /// Fraction of the device's rate of flash-style attention that its kernel reaches.
@@ -42,6 +48,9 @@ pub struct Framework {
     /// Whether the inputs of products that scattered activations gather are gathered again for the backward pass, under the
     /// product of the input gradient, and only the scattered ones are kept; else the gathered ones are.
     pub gathers_inputs_again: bool,
+    /// Whether gate and up projection of a perceptron are layers of their own, each of which sums its input gradient over the axes
+    /// that cut it, where inputs are not scattered; neither sum is hidden under the gradient of the weights.
+    pub gates_apart: bool,
     /// Whether full recomputation repeats the last product of a segment too, whose result nobody needs again.
     pub repeats_whole_segments: bool,
     /// Whether the weights of a block are gathered over z at once.
@@ -176,11 +185,19 @@ pub enum Hiding {
 
 /// Of PyTorch's eager mode under Megatron-LM; fitted, see `quadrille validate published --cross`. An operation of the model
 /// stands for several calls.
-const EAGER_HOST_SECONDS: f64 = 62.0e-6;
+const EAGER_HOST_SECONDS: f64 = 82.9e-6;
+
+/// Bytes by which operands are aligned that tensor cores are fed with at full speed (NVIDIA, Matrix Multiplication Background User's
+/// Guide). BigScience's trials with heads of 216 bytes took as long as if products of scores ran without tensor cores; those with heads
+/// of 900 bytes, multiples of 4 alone, did not.
+const ALIGNMENT: u64 = 16;
+
+/// What is left of the rate of products of logits whose rows begin anywhere; fitted, see `quadrille validate published --cross`.
+const UNALIGNED_RATE: f64 = 0.32;
 
 /// What is left of a device's rate while a rank's collectives, above all gathers of blocks, are under way: their kernels take
 /// multiprocessors, and copies bandwidth; fitted, see `quadrille validate published --cross`.
-const SHARE_BESIDE_GATHERS: f64 = 0.82;
+const SHARE_BESIDE_GATHERS: f64 = 0.77;
 
 /// What runs on A100 of 80 GB took beyond their tensors, in the mean, and one deviation: a normal distribution, fitted on the bytes
 /// of BigScience's runs and on which of Hagemann et al.'s ran out of memory, see `quadrille validate published`. Of smaller devices
@@ -200,12 +217,16 @@ impl Framework {
         logit_bytes: 4,
         loss_bytes: 4,
         mask_bytes: 0,
+        product_rate: 1.0,
+        pads_vocabulary: true,
+        unaligned_rate: UNALIGNED_RATE,
         attention: AttentionKernel::Flash,
         attention_rate: 1.0,
         compute_share: 1.0,
         fused_norms: false,
         eager: Eager::NONE,
         gathers_inputs_again: false,
+        gates_apart: false,
         repeats_whole_segments: false,
         gathers_blocks: false,
         scatters_in_turn: false,
@@ -238,12 +259,16 @@ impl Framework {
         logit_bytes: 4,
         loss_bytes: 6,
         mask_bytes: 1,
+        product_rate: 1.0,
+        pads_vocabulary: true,
+        unaligned_rate: UNALIGNED_RATE,
         attention: AttentionKernel::Flash,
         attention_rate: 1.0,
         compute_share: 1.0,
         fused_norms: true,
         eager: Eager { loss: true, ..Eager::NONE },
         gathers_inputs_again: true,
+        gates_apart: false,
         repeats_whole_segments: true,
         gathers_blocks: false,
         scatters_in_turn: true,
@@ -373,6 +398,11 @@ impl Framework {
         let name = if narrow.is_some() { "half_products" } else { "products" };
         *narrow.unwrap_or(&mut device.products) = products;
         device.origins.set(name, origin);
+    }
+
+    /// Whether heads of so many columns begin half way between, where batched products do not use tensor cores.
+    pub(super) fn begins_between(&self, columns: usize) -> bool {
+        columns as u64 * self.activation_bytes % ALIGNMENT == ALIGNMENT / 2
     }
 
     /// Whether products take operands of 16 bits as they are: this program's kernels have an instruction for bf16 alone, and

@@ -39,6 +39,16 @@ impl NarrowFormat {
         }
     }
 
+    /// Bytes of an element of an operand, and of its gradient, that is gathered over axes that cut weights: ranks cast before they send
+    /// (Transformer Engine's all-gathers of quantised tensors). Scales that go along one order of the elements ask for gradients in
+    /// both orders, one for either product. Scales are left out, and 4 bits count as a byte, two orders of them as well.
+    pub(super) fn gathered_bytes(self) -> [u64; 2] {
+        match self {
+            Self::Fp8 | Self::Nvfp4 => [1, 1],
+            Self::Fp8Block | Self::Mxfp8 => [1, 2],
+        }
+    }
+
     /// Bytes that the cast of an element of `stored` bytes moves: it is read, before that once more where the scale is the whole
     /// tensor's, and written in both orders.
     pub(super) fn cast_bytes(self, stored: f64) -> f64 {

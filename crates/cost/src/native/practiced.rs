@@ -3,7 +3,7 @@
 use quadrille_spec::{Layout, Model, Overlap, Recompute};
 use quadrille_step::{FoldedProgram, Formats, Practice, StepError, StepProgram};
 
-use super::{AttentionKernel, Framework, Hiding, Problem};
+use super::{AttentionKernel, Framework, Hiding, NarrowFormat, Problem};
 
 /// Numbers that an eager norm keeps for its backward pass beside its output, in those of activations: input and quotient in
 /// f32, the quotient again.
@@ -91,6 +91,7 @@ impl Framework {
             formats: self.formats(model, layout),
             gathers_inputs_again: self.gathers_inputs_again,
             makes_scores_again: self.makes_scores_again(layout.recompute),
+            gates_apart: self.gates_apart,
             repeats_whole_segments: self.repeats_whole_segments,
             pads_shards: true,
             gathers_blocks: self.gathers_blocks,
@@ -117,8 +118,11 @@ impl Framework {
         let softmax = if self.eager.scores { 3 } else { 1 };
         let kept = (softmax + u64::from(drops)) * values + if drops { self.mask_bytes } else { 0 };
         let again = self.makes_scores_again(layout.recompute);
+        let [operands, operand_gradients] = self.numbers.products.map_or([values; 2], NarrowFormat::gathered_bytes);
         Formats {
             values,
+            operands,
+            operand_gradients,
             weights: states.weight,
             vectors: states.weight,
             gathered: states.gathered_weight,

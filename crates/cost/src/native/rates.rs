@@ -19,6 +19,10 @@ pub(super) struct Rates {
     byte: f64,
     launch: f64,
     products: Efficiency,
+    /// Of what `products` says, what the framework's libraries reach.
+    product_rate: f64,
+    /// And of that, what is left where rows of logits begin anywhere.
+    unaligned_rate: f64,
     attention: Efficiency,
     /// Of what `attention` says, what the framework's kernel reaches.
     attention_rate: f64,
@@ -77,6 +81,8 @@ impl Rates {
             byte: 1.0 / (device.memory_bandwidth * device.memory_efficiency),
             launch: device.launch_seconds + framework.dispatch_seconds,
             products: framework.products(device).clone(),
+            product_rate: framework.product_rate,
+            unaligned_rate: framework.unaligned_rate,
             attention: attention.clone(),
             attention_rate: framework.attention_rate * of_attention / peak,
             element_bytes: framework.activation_bytes as f64,
@@ -97,15 +103,31 @@ impl Rates {
     }
 
     /// So many products `[m, k] [k, n]` beside each other, their shape as `[m, n, k]`.
-    pub fn products(&self, [m, n, k]: [f64; 3], count: f64) -> Taken {
-        let compute = count * product_flops([m, n, k]) * self.product / self.products.at([m, n, k]);
+    pub fn products(&self, shape: [f64; 3], count: f64) -> Taken {
+        self.products_at(self.product, shape, count)
+    }
+
+    /// The same without tensor cores: on the units for vectors, which reach as much of their peak.
+    pub fn vector_products(&self, shape: [f64; 3], count: f64) -> Taken {
+        self.products_at(self.vector, shape, count)
+    }
+
+    /// The same where rows of logits begin anywhere: tensor cores take them, but are fed slowly.
+    pub fn unaligned_products(&self, shape: [f64; 3], count: f64) -> Taken {
+        self.products_at(self.product / self.unaligned_rate, shape, count)
+    }
+
+    fn products_at(&self, flop: f64, [m, n, k]: [f64; 3], count: f64) -> Taken {
+        let rate = self.product_rate * self.products.at([m, n, k]);
+        let compute = count * product_flops([m, n, k]) * flop / rate;
         self.taken(compute, count * (m * k + k * n + m * n) * self.element_bytes)
     }
 
     /// The same of operands that are cast to fewer bits, the left one for this product.
     pub fn narrow_products(&self, pass: GemmPass, [m, n, k]: [f64; 3], count: f64) -> Taken {
         let Some(narrow) = &self.narrow else { return self.products([m, n, k], count) };
-        let compute = count * product_flops([m, n, k]) * narrow.product / narrow.products.at([m, n, k]);
+        let rate = self.product_rate * narrow.products.at([m, n, k]);
+        let compute = count * product_flops([m, n, k]) * narrow.product / rate;
         let operands = (m * k + k * n) * narrow.format.operand_bytes();
         let mut taken = self.taken(compute, count * (operands + m * n * self.element_bytes));
         if pass != GemmPass::WeightGradient {

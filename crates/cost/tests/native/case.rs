@@ -26,7 +26,7 @@ pub struct Case {
     pub imbalance: f64,
 }
 
-/// All frameworks, and this program's engine in 16 bits, of a whole model and of a pruned one.
+/// All frameworks, this program's engine in 16 bits, of a whole model and of a pruned one, and narrow numbers.
 pub fn frameworks() -> impl Iterator<Item = Framework> {
     let narrow = Framework::own(ElementType::Bf16, ElementType::F32);
     let pruned = Framework { sparsity: "0.9".parse().ok(), ..narrow };
@@ -37,6 +37,10 @@ pub fn frameworks() -> impl Iterator<Item = Framework> {
     };
     Framework::ALL.into_iter().chain([narrow, pruned, Framework::MEGATRON.in_formats(formats)])
 }
+
+/// What only programs do of which runs were published.
+pub const PUBLISHED: Framework =
+    Framework { pads_vocabulary: false, gates_apart: true, product_rate: 0.9, ..Framework::MEGATRON_STORED };
 
 impl Case {
     pub fn problem(&self, framework: Framework) -> Problem {

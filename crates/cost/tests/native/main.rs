@@ -1,5 +1,6 @@
 //! Holds the native model against the step program: its memory, its simulation, and what must not depend on numbers.
 
+mod alignment;
 mod bounds;
 mod case;
 mod expert;

@@ -1,10 +1,13 @@
-//! What is predicted of a source by numbers that were fitted without it.
+//! What is predicted of a source by numbers that were fitted without it, or without its runs of a model.
 //!
-//! Numbers of devices and frameworks are fitted on the rows of all other sources. What the rows of the source alone have (the
+//! Without a source, numbers of devices and frameworks are fitted on the rows of all other sources. What the rows of the source alone have (the
 //! network of its cluster, a constant of its framework) is fitted on its other tables, as whoever plans for a cluster measures a
 //! few steps there; with one table only it keeps the round value from which fits begin.
+//!
+//! Without a model, a fifth of each source's widths of models is left out at once and all numbers are fitted together on the rest: as
+//! somebody plans who has measured other models there. Sources of one width are not left out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use quadrille_cost::native::PriceError;
 
@@ -14,8 +17,10 @@ use super::solve::fit;
 
 /// Samples of a source at most in a fit.
 const MOST: usize = 24;
+/// In how many parts the models of each source are left out.
+const PARTS: usize = 5;
 
-/// A sample by numbers that were fitted without its source.
+/// A sample by numbers that were fitted without its source, and without its model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Crossed {
     /// The sample's line in the file of rows.
@@ -24,7 +29,14 @@ pub struct Crossed {
     pub built_in: f64,
     /// The same by numbers that were fitted without its source.
     pub crossed: f64,
+    /// The same by numbers that were fitted without a fifth of each source's widths of models, its own among them; `None` where its
+    /// source has no other.
+    pub familiar: Option<f64>,
 }
+
+/// Each sample of a source: its line, and predicted over measured seconds by the numbers of the program and by those that were
+/// fitted without the source.
+type Predicted = Vec<(u64, [f64; 2])>;
 
 /// All parameters that some of the samples have.
 fn parameters(samples: &[Sample]) -> Vec<Parameter> {
@@ -46,7 +58,8 @@ pub fn on_all(samples: &[Sample]) -> Result<Vec<(String, f64)>, PriceError> {
     Ok(all.iter().zip(numbers).map(|(parameter, number)| (parameter.name.clone(), number.exp())).collect())
 }
 
-/// Every sample by numbers that were fitted without its source, in the order of lines; `told` hears of each source that is done.
+/// Every sample by numbers that were fitted without its source and without its model, in the order of lines; `told` hears of each
+/// fit that is done.
 ///
 /// # Errors
 /// A program that cannot be simulated.
@@ -55,15 +68,50 @@ pub fn cross(samples: &[Sample], mut told: impl FnMut(&str)) -> Result<Vec<Cross
     let sources: BTreeSet<&str> = samples.iter().map(|sample| sample.source).collect();
     let mut crossed = Vec::new();
     for source in sources {
-        crossed.extend(without(source, samples, &parameters)?);
+        crossed.extend(without_source(source, samples, &parameters)?);
         told(source);
     }
-    crossed.sort_by_key(|it| it.line);
-    Ok(crossed)
+    let mut familiar = BTreeMap::new();
+    for part in 0..PARTS {
+        familiar.extend(without_models(part, samples, &parameters)?);
+        told("models");
+    }
+    crossed.sort_by_key(|(line, _)| *line);
+    let with = |(line, [built_in, crossed]): (u64, [f64; 2])| {
+        let familiar = familiar.get(&line).copied();
+        Crossed { line, built_in, crossed, familiar }
+    };
+    Ok(crossed.into_iter().map(with).collect())
+}
+
+/// How many fits [`cross`] makes.
+pub fn fits(samples: &[Sample]) -> usize {
+    samples.iter().map(|sample| sample.source).collect::<BTreeSet<_>>().len() + PARTS
+}
+
+/// Of each source of several model widths the samples of every [`PARTS`]th, by numbers that were fitted on all others.
+fn without_models(part: usize, samples: &[Sample], parameters: &[Parameter]) -> Result<Vec<(u64, f64)>, PriceError> {
+    let mut widths: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
+    for sample in samples {
+        widths.entry(sample.source).or_default().insert(sample.run.model.hidden);
+    }
+    let is_held = |sample: &Sample| {
+        let widths = &widths[sample.source];
+        let place = widths.iter().position(|width| *width == sample.run.model.hidden);
+        widths.len() > 1 && place.is_some_and(|place| place % PARTS == part)
+    };
+    let (held, others): (Vec<&Sample>, Vec<&Sample>) = samples.iter().partition(|sample| is_held(sample));
+    let (free, alone): (Vec<&Parameter>, Vec<&Parameter>) =
+        parameters.iter().partition(|parameter| others.iter().any(|sample| sample.has(parameter)));
+    let mut numbers: Vec<f64> = fit(&free, &thinned(others.iter().copied(), MOST))?;
+    // What those alone have that are held is where it is sought from.
+    numbers.extend(alone.iter().map(|it| it.start.ln()));
+    let all: Vec<&Parameter> = free.into_iter().chain(alone).collect();
+    held.into_iter().map(|sample| Ok((sample.line, sample.difference(&all, &numbers)?.exp()))).collect()
 }
 
 /// The samples of a source by numbers that were fitted without it.
-fn without(source: &str, samples: &[Sample], parameters: &[Parameter]) -> Result<Vec<Crossed>, PriceError> {
+fn without_source(source: &str, samples: &[Sample], parameters: &[Parameter]) -> Result<Predicted, PriceError> {
     let (of_source, others): (Vec<&Sample>, Vec<&Sample>) = samples.iter().partition(|sample| sample.source == source);
     let in_use: Vec<&Parameter> =
         parameters.iter().filter(|parameter| of_source.iter().any(|sample| sample.has(parameter))).collect();
@@ -83,11 +131,8 @@ fn without(source: &str, samples: &[Sample], parameters: &[Parameter]) -> Result
         let all: Vec<&Parameter> = common.iter().map(|(it, _)| *it).chain(own.iter().copied()).collect();
         let numbers: Vec<f64> = common.iter().map(|(_, number)| *number).chain(own_numbers).collect();
         for sample in held {
-            crossed.push(Crossed {
-                line: sample.line,
-                built_in: sample.difference(&[], &[])?.exp(),
-                crossed: sample.difference(&all, &numbers)?.exp(),
-            });
+            let [built_in, without] = [sample.difference(&[], &[])?, sample.difference(&all, &numbers)?];
+            crossed.push((sample.line, [built_in.exp(), without.exp()]));
         }
     }
     Ok(crossed)
@@ -151,6 +196,38 @@ mod tests {
             }
         }
         assert!(learned > 0);
+    }
+
+    /// Models of a width of which all steps take twice as long are predicted as before by numbers that know the source's others; these
+    /// learn of it.
+    #[test]
+    fn what_is_predicted_of_a_model_is_not_of_its_own_steps() {
+        let samples = some();
+        let held = samples.iter().find(|sample| sample.source == "PTD-P").unwrap();
+        let is_held =
+            |sample: &Sample| (sample.source, sample.run.model.hidden) == (held.source, held.run.model.hidden);
+        let slow = |sample: &Sample| taking(sample, if is_held(sample) { 2.0 } else { 1.0 });
+        let slower: Vec<Sample> = samples.iter().map(slow).collect();
+        let parameters = parameters(&samples);
+        let familiar = |samples: &[Sample]| {
+            let parts = (0..PARTS).flat_map(|part| without_models(part, samples, &parameters).unwrap());
+            parts.collect::<BTreeMap<u64, f64>>()
+        };
+        let [usual, slow] = [&samples, &slower].map(|samples| familiar(samples));
+        let mut learned = 0;
+        for sample in samples.iter().filter(|sample| usual.contains_key(&sample.line)) {
+            let ratio = slow[&sample.line] / usual[&sample.line];
+            match is_held(sample) {
+                true => assert!((2.0 * ratio - 1.0).abs() < 1e-12, "line {}: {ratio}", sample.line),
+                false => learned += usize::from((ratio - 1.0).abs() > 1e-3),
+            }
+        }
+        assert!(learned > 0);
+        // A source of one width is not left out.
+        let one_width: Vec<Sample> =
+            samples.iter().filter(|sample| sample.source != "PTD-P" || is_held(sample)).cloned().collect();
+        let left_out = familiar(&one_width);
+        assert!(one_width.iter().all(|sample| sample.source != "PTD-P" || !left_out.contains_key(&sample.line)));
     }
 
     /// Steps that take what some number says lead back to it.

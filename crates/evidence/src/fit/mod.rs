@@ -9,5 +9,5 @@ mod parameter;
 mod sample;
 mod solve;
 
-pub use cross::{Crossed, cross, on_all};
+pub use cross::{Crossed, cross, fits, on_all};
 pub use sample::{Sample, samples};

@@ -44,6 +44,13 @@ impl Parameter {
             Self::new("memory_efficiency", [0.3, 0.65, 1.0], |run| Some(&mut device(run)?.memory_efficiency)),
             Self::new("host_seconds", [2.5e-5, 5e-5, 1e-4], |run| nonzero(&mut run.framework.host_seconds)),
             Self::new("dispatch_seconds", [1e-6, 1e-4, 3e-4], |run| nonzero(&mut run.framework.dispatch_seconds)),
+            Self::new("product_rate of Hopper's first libraries", [0.6, 0.9, 1.0], |run| {
+                let rate = &mut run.framework.product_rate;
+                if *rate < 1.0 { Some(rate) } else { None }
+            }),
+            Self::new("unaligned_rate", [0.1, 0.4, 1.0], |run| {
+                (!run.framework.pads_vocabulary).then_some(&mut run.framework.unaligned_rate)
+            }),
             Self::new("compute_share of fsdp", [0.5, 0.8, 1.0], |run| {
                 run.framework.gathers_blocks.then_some(&mut run.framework.compute_share)
             }),

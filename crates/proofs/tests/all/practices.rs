@@ -17,6 +17,7 @@ fn practices() -> impl Strategy<Value = Practice> {
             formats: Formats { masks, scores, scores_meanwhile: scores, norms, gates, ..formats },
             gathers_inputs_again: does[0],
             makes_scores_again: false,
+            gates_apart: false,
             repeats_whole_segments: does[1],
             pads_shards: false,
             gathers_blocks: does[2],
@@ -74,6 +75,14 @@ fn numbers_that_the_engine_does_not_have_are_refused() {
     let error = prove(&program, 1).unwrap_err();
     assert!(matches!(error, EngineError::Job(_) | EngineError::Formats { .. }), "{error}");
     assert!(error.to_string().contains("stores numbers"), "{error}");
+}
+
+/// Nor products of a part of a matrix's columns.
+#[test]
+fn gates_that_are_apart_are_refused() {
+    let program = program(|practice| practice.gates_apart = true);
+    let error = prove(&program, 1).unwrap_err();
+    assert!(error.to_string().contains("StepProgram::new"), "{error}");
 }
 
 /// A reduction that began a microbatch early would miss the last gradients.

@@ -2,7 +2,6 @@
 
 pub mod local;
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -54,8 +53,8 @@ pub struct ValidatePublishedArguments {
     /// row. It opens in any browser, without a network
     #[arg(long, value_name = "FILE.html", conflicts_with = "cross")]
     pub html: Option<PathBuf>,
-    /// Fit ceilings of devices, networks and constants of frameworks anew, on all rows and without each source, and print what is
-    /// then predicted of it: five to ten minutes on two cores
+    /// Fit ceilings of devices, networks and constants of frameworks anew, on all rows, without each source, and without each
+    /// source's runs of a model, and print what is then predicted of these: five to ten minutes on two cores
     #[arg(long, conflicts_with = "rows")]
     pub cross: bool,
     /// Write what --cross found to this file, in place of what it holds: the table that error bands of plans are from
@@ -66,12 +65,11 @@ pub struct ValidatePublishedArguments {
     pub json: bool,
 }
 
-/// Fits anew without each source, and prints.
+/// Fits anew without each source and each model, and prints.
 fn crossed(arguments: &ValidatePublishedArguments, evaluation: &Evaluation, launch: &Launch) -> Result<(), Failure> {
     let samples = fit::samples(&evaluation.entries)?;
     let numbers = fit::on_all(&samples)?;
-    let sources: BTreeSet<&str> = samples.iter().map(|sample| sample.source).collect();
-    let bar = bars::counted(launch, sources.len());
+    let bar = bars::counted(launch, fit::fits(&samples));
     let crossed = fit::cross(&samples, |_| bar.inc(1))?;
     bar.finish_and_clear();
     let known = Known::of(&samples, &crossed);

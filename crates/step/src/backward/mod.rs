@@ -33,12 +33,21 @@ struct Gradients {
     origin: BTreeMap<ValueId, ValueId>,
     /// By queries, keys and values that were split: their gradient, in which those of queries and keys are still to be put.
     joined: BTreeMap<ValueId, ValueId>,
+    /// By values of two inputs for each output of an activation function: those outputs.
+    gated: BTreeMap<ValueId, ValueId>,
     /// Gradient tiles of tied weights that wait for their second addend.
     open_tiles: BTreeMap<ParameterId, ValueId>,
     /// Whether the head's weight is the table of this tape's embedding.
     tied_in_tape: bool,
     /// What comes from the next piece and goes to the one before.
     boundaries: Boundaries,
+}
+
+impl Gradients {
+    /// What a value was made from by reshards; itself, if it was not.
+    fn origin_of(&self, value: ValueId) -> ValueId {
+        self.origin.get(&value).copied().unwrap_or(value)
+    }
 }
 
 impl Builder<'_> {
@@ -51,7 +60,7 @@ impl Builder<'_> {
 
     /// Brings a gradient of `value` into the complete sharding of the value's origin, as that one's gradient.
     fn contribute(&mut self, known: &mut Gradients, value: ValueId, gradient: ValueId) -> Result<(), StepError> {
-        let origin = known.origin.get(&value).copied().unwrap_or(value);
+        let origin = known.origin_of(value);
         let complete = self.sharding(origin).of_gradient();
         let gradient = self.transition(gradient, &complete)?;
         let gradient = match known.of.get(&origin).copied() {
@@ -98,14 +107,15 @@ pub(crate) fn backward(b: &mut Builder) -> Result<Boundaries, StepError> {
         if let Node::Reshard { input, output } = *node
             && input != output
         {
-            let origin = known.origin.get(&input).copied().unwrap_or(input);
-            known.origin.insert(output, origin);
+            known.origin.insert(output, known.origin_of(input));
         }
     }
+    b.of_gradients = true;
     for (layer, node) in tape.into_iter().rev() {
         b.layer = layer;
         reverse(b, &mut known, node)?;
     }
+    b.of_gradients = false;
     Ok(known.boundaries)
 }
 
@@ -174,6 +184,9 @@ fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), Ste
                 bias_gradient,
                 write: MICROBATCHES,
             });
+            if function.inputs() > 1 {
+                known.gated.insert(known.origin_of(input), activated);
+            }
             b.contribute(known, input, before)
         }
         Node::HeadNorm(HeadNormNode { block, keys, gamma, beta, raw, input, output }) => {

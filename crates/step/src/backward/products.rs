@@ -7,7 +7,7 @@ use crate::builder::Builder;
 use crate::operation::{GemmPass, GemmStorage, Write};
 use crate::value::Home;
 use crate::weights::{reduce_weight, weight_tile};
-use crate::{Layer, ParameterId, Sharding, StepError, ValueId, kind};
+use crate::{Layer, ParameterId, Sharding, StepError, Value, ValueId, kind};
 
 /// How the operands of the two backward products are stored, and where the weight's inputs and outputs lie.
 #[derive(Clone, Copy)]
@@ -42,6 +42,7 @@ pub(super) fn linear(
     let summa = b.layout.linear == Linear::Summa && products.panels;
     let gathered = b.gather_weight(weight)?;
     let name = format!("d {}", b.values[input.0].name);
+    let halved = known.gated.get(&output).copied().filter(|_| b.practice.gates_apart && gives_apart(b, known, input));
     if summa {
         let input_gradient = b.like(name, input)?;
         b.summa_input_gradient(gradient, gathered, input_gradient)?;
@@ -52,18 +53,43 @@ pub(super) fn linear(
             if products.transposed_weight { (stored.cols, stored.rows) } else { (stored.rows, stored.cols) };
         let complete = Sharding::new(&rows, &inputs).blocks(&stored.blocks);
         let partial = complete.partial(outputs.into_iter().collect());
-        let input_gradient = b.value(name, b.shape(input), partial, Home::ACTIVATIONS)?;
-        b.push(kind::Gemm {
-            pass: GemmPass::InputGradient,
-            storage: products.input_gradient,
-            left: gradient,
-            right: gathered,
-            output: input_gradient,
-            write: Write::Overwrite,
-        });
-        b.contribute(known, input, input_gradient)?;
+        let operands = match halved {
+            None => vec![[gradient, gathered]],
+            Some(activated) => halves(b, activated, [gradient, gathered])?,
+        };
+        for [left, right] in operands {
+            let input_gradient = b.value(name.clone(), b.shape(input), partial, Home::ACTIVATIONS)?;
+            b.push(kind::Gemm {
+                pass: GemmPass::InputGradient,
+                storage: products.input_gradient,
+                left,
+                right,
+                output: input_gradient,
+                write: Write::Overwrite,
+            });
+            b.contribute(known, input, input_gradient)?;
+        }
     }
     weight_gradient(b, known, weight, input, gradient, products)
+}
+
+/// Whether a gated perceptron's halves give their input gradients apart: of rows that are neither scattered nor experts'.
+fn gives_apart(b: &Builder, known: &Gradients, input: ValueId) -> bool {
+    let is_scattered = b.values[known.origin_of(input).0].local_rows < b.values[input.0].local_rows;
+    !is_scattered && b.shape(input)[0].blocks() == 1
+}
+
+/// The operands of the input gradients of both halves of a gated perceptron's first matrix: as wide as what is activated.
+fn halves(b: &mut Builder, activated: ValueId, whole: [ValueId; 2]) -> Result<Vec<[ValueId; 2]>, StepError> {
+    let width = b.shape(activated)[1];
+    let mut half = |name: &str, of: ValueId| -> Result<ValueId, StepError> {
+        let Value { extents, sharding, storage, chunk, .. } = b.values[of.0].clone();
+        let view = b.view(name, [extents[0], width], sharding, storage)?;
+        b.values[view.0].chunk = chunk;
+        Ok(view)
+    };
+    let [left, right] = whole;
+    ["gate", "up"].iter().map(|name| Ok([half(&format!("d {name}"), left)?, half(name, right)?])).collect()
 }
 
 /// The product that gives a weight's gradient, and its reduction over z.
