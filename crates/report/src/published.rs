@@ -84,18 +84,18 @@ pub fn document(evaluation: &Evaluation, summary: &Summary) -> Value {
         "predicted": evaluation.entries.len(),
         "unmapped": unmapped,
         "summary": summary,
+        "crossed": by_source(Known::all()).into_iter().map(crossed_entry).collect::<Vec<Value>>(),
     })
 }
 
-/// The same with what a page shows besides: errors of numbers that were fitted without each source, and every predicted row.
+/// Errors of a source by the numbers that come with the program, and by those that were fitted without it and without its models.
+fn crossed_entry((source, [built_in, crossed, familiar]): (&str, [Option<Errors>; 3])) -> Value {
+    json!({ "source": source, "with": built_in, "without": crossed, "familiar": familiar })
+}
+
+/// The same with every predicted row, which a page shows besides.
 pub fn page_document(evaluation: &Evaluation, summary: &Summary) -> Value {
     let mut document = document(evaluation, summary);
-    document["crossed"] = by_source(Known::all())
-        .into_iter()
-        .map(|(source, [built_in, crossed, familiar])| {
-            json!({ "source": source, "with": built_in, "without": crossed, "familiar": familiar })
-        })
-        .collect();
     document["predicted_rows"] = evaluation.entries.iter().filter_map(shown).collect();
     document
 }

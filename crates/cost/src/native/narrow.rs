@@ -59,10 +59,11 @@ impl NarrowFormat {
         reads * stored + 2.0 * self.operand_bytes()
     }
 
-    /// FLOP/s of such products; `None`: the device has none.
+    /// FLOP/s of such products; `None`: the device has none. Tensor cores that scale 32 elements at a time came with those of 4 bits.
     pub fn peak(self, peaks: &Peaks) -> Option<f64> {
         match self {
-            Self::Fp8 | Self::Fp8Block | Self::Mxfp8 => peaks.fp8,
+            Self::Fp8 | Self::Fp8Block => peaks.fp8,
+            Self::Mxfp8 => peaks.fp4.and(peaks.fp8),
             Self::Nvfp4 => peaks.fp4,
         }
     }
@@ -70,8 +71,8 @@ impl NarrowFormat {
     /// The field of a device that has to say it.
     pub(super) fn peak_field(self) -> &'static str {
         match self {
-            Self::Fp8 | Self::Fp8Block | Self::Mxfp8 => "peak.fp8",
-            Self::Nvfp4 => "peak.fp4",
+            Self::Fp8 | Self::Fp8Block => "peak.fp8",
+            Self::Mxfp8 | Self::Nvfp4 => "peak.fp4",
         }
     }
 }

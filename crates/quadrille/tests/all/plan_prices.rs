@@ -115,6 +115,7 @@ fn numbers_may_have_other_types() {
     assert_close(2.0 * gradients("--gradients bf16"), gradients(""));
     for (line, words) in [
         ("plan --cluster dgx-a100 --gpus 8 --products fp8", &["peak.fp8", "a100-80"][..]),
+        ("plan --cluster dgx-h100 --gpus 8 --products mxfp8", &["peak.fp4", "h100"]),
         ("plan --cluster dgx-h100 --gpus 8 --products nvfp4", &["peak.fp4", "h100"]),
         ("plan --products int8", &["int8", "fp8, fp8-block, mxfp8, nvfp4"]),
         ("plan --framework quadrille --products fp8", &["--products", "--dtype", "--framework megatron"]),
