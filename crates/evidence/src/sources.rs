@@ -367,7 +367,7 @@ fn internevo(row: &Row) -> Result<Facts, Unmapped> {
 
 /// PyTorch's FSDP: f32 shards; 'DEFAULT' reduces gradients in f32, 'PURE' in bf16 (Composer's mixed precision). Of A100s
 /// attention is taken to be Triton's: what `submit_benchmarks.py` of the time had as its default. Its scripts for H100s name images
-/// of PyTorch 2.0.1 with CUDA 11.8 and of 2.1 with 12.1, the first that knew them.
+/// of PyTorch 2.0.1 with CUDA 11.8, the first that knew them, and of 2.1 with 12.1.
 fn llm_foundry(row: &Row) -> Result<Facts, Unmapped> {
     let sent_gradient = if row.dtype.contains("PURE") { 2 } else { 4 };
     let framework = Framework { states: StateBytes { sent_gradient, ..Framework::FSDP.states }, ..Framework::FSDP };

@@ -1,8 +1,8 @@
 //! What is predicted of a source by numbers that were fitted without it, or without its runs of a model.
 //!
-//! Without a source, numbers of devices and frameworks are fitted on the rows of all other sources. What the rows of the source alone have (the
-//! network of its cluster, a constant of its framework) is fitted on its other tables, as whoever plans for a cluster measures a
-//! few steps there; with one table only it keeps the round value from which fits begin.
+//! Without a source, numbers of devices and frameworks are fitted on the rows of all other sources. What the rows of the source
+//! alone have (the network of its cluster, a constant of its framework) is fitted on its other tables, as whoever plans for a
+//! cluster measures a few steps there; with one table only it keeps the round value from which fits begin.
 //!
 //! Without a model, a fifth of each source's widths of models is left out at once and all numbers are fitted together on the rest: as
 //! somebody plans who has measured other models there. Sources of one width are not left out.
@@ -214,6 +214,7 @@ mod tests {
             parts.collect::<BTreeMap<u64, f64>>()
         };
         let [usual, slow] = [&samples, &slower].map(|samples| familiar(samples));
+        assert!(usual.contains_key(&held.line));
         let mut learned = 0;
         for sample in samples.iter().filter(|sample| usual.contains_key(&sample.line)) {
             let ratio = slow[&sample.line] / usual[&sample.line];

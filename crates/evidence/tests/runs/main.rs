@@ -1,11 +1,12 @@
-//! Rows of published runs: how each convention becomes seconds, how columns become a layout, why rows are left out, and
-//! how well the built-in rows are met.
+//! Rows of published runs: how each convention becomes seconds, how columns become a layout, why rows are left out,
+//! what sources say beyond their columns, and how well the built-in rows are met.
 
-use quadrille_cost::native::{AttentionKernel, Framework};
-use quadrille_evidence::{
-    BUILT_IN, Convention, Fitted, Known, Measured, Metric, Row, Run, Summary, Times, Unmapped, evaluate, read,
-};
+use quadrille_cost::native::Framework;
+use quadrille_evidence::{BUILT_IN, Convention, Measured, Metric, Row, Run, Unmapped, evaluate, read};
 use quadrille_spec::{Activation, Activations, Axis, AxisSet, KeepWeights, Norm, Overlap, Recompute, Schedule, Zero};
+
+mod facts;
+mod reached;
 
 /// A row of Korthikanti's table 5 with some cells replaced.
 fn row(cells: &[(&str, &str)]) -> Row {
@@ -407,110 +408,6 @@ fn our_seconds_are_those_that_the_rows_derive() {
 }
 
 #[test]
-fn zero_3_of_ptd_p_lies_on_z_and_uses_one_adapter() {
-    let run = run(&[
-        ("source", "Narayanan et al. 2021 (PTD-P)"),
-        ("table", "Table 2"),
-        ("tp", "1"),
-        ("pp", "1"),
-        ("dp", "64"),
-        ("vpp", "1"),
-        ("zero_stage", "3"),
-        ("recompute", "full"),
-        ("sequence_parallel", "0"),
-    ]);
-    assert_eq!((run.candidate.size(Axis::Z), run.candidate.microbatch), (64, 64));
-    assert_eq!((run.cluster.tiers[1].links, run.candidate.overlap.reduce_scatter), (1, false));
-    assert!(run.candidate.overlap.all_gather);
-}
-
-#[test]
-fn kernels_and_layouts_that_rows_do_not_say_are_refused() {
-    let test = |table, notes| {
-        let cells = [("metric", "memory_gb"), ("table", table), ("notes", notes), ("vpp", "1"), ("recompute", "none")];
-        let source = ("source", "NVIDIA/Megatron-LM tests/functional_tests");
-        Run::of(&row(&[&cells[..], &[source]].concat())).map(|run| run.framework.attention)
-    };
-    let te = "deterministic mode (slower). transformer-impl=transformer_engine";
-    assert_eq!(test("gpt/te_tp1_resume_torch/golden", te), Err(Unmapped::Kernels));
-    assert_eq!(test("gpt/te_tp1/golden", te), Ok(AttentionKernel::Stored));
-    assert_eq!(test("gpt/te_tp1/golden", "transformer-impl=transformer_engine"), Ok(AttentionKernel::Flash));
-    assert_eq!(
-        test("gpt/tp1_resume/golden", "deterministic mode. transformer-impl=local"),
-        Ok(AttentionKernel::Stored)
-    );
-    assert_eq!(test("gpt/te_uneven_pipeline/golden", te), Err(Unmapped::Architecture("stages of other sizes")));
-    // Their steps take what the same bits cost.
-    let steps = [
-        ("source", "NVIDIA/Megatron-LM tests/functional_tests"),
-        ("table", "gpt/te_tp1/golden"),
-        ("vpp", "1"),
-        ("recompute", "none"),
-        ("notes", te),
-    ];
-    assert_eq!(reason(&steps), Unmapped::Deterministic);
-    // torchtitan shards parameters over context, too.
-    let titan = [
-        ("source", "pytorch/torchtitan"),
-        ("model_name", "Llama-3.1-8B"),
-        ("metric", "memory_gb"),
-        ("recompute", "full"),
-        ("tp", "1"),
-        ("pp", "1"),
-        ("vpp", "1"),
-        ("zero_stage", "3"),
-        ("dp", "32"),
-        ("cp", "2"),
-    ];
-    assert_eq!(reason(&titan), Unmapped::Layout);
-}
-
-#[test]
-fn kernels_of_the_llama_sweeps_are_in_their_notes() {
-    let framework = |kernel| {
-        let notes = format!("trial 1; kernel {kernel}; more");
-        let cells = [("source", "Hagemann et al. 2023"), ("model_name", "Llama 13B"), ("notes", notes.as_str())];
-        let network = ("interconnect", "NVSwitch + IB (DGX A100)");
-        run(&[&cells[..], &[network]].concat()).framework
-    };
-    let best = framework("flash_attention2 + RMS kernel");
-    assert!(best.fused_norms && !best.eager.norms && !best.eager.scores && best.attention_rate == 1.0);
-    let first = framework("flash_attentionv1.0.8");
-    assert!(first.eager.norms && first.attention_rate == 0.5 && first.attention == AttentionKernel::Flash);
-    let torch = framework("torch");
-    assert!(torch.eager.scores && torch.attention == AttentionKernel::Stored);
-    assert!(!framework("fused").eager.scores);
-    assert!([best, first, torch].iter().all(|framework| framework.gates_apart));
-}
-
-/// What is said to be computed again on one node cannot be; its head has the columns that its simulator gives it.
-#[test]
-fn steps_of_vtrain_on_one_node_recompute_nothing_and_pad_nothing() {
-    let on = |table, tp| {
-        let source = if table == "single-node" { "single" } else { "multi" };
-        let source = format!("VIA-Research/vTrain data/ground_truth_{source}.csv");
-        let cells = [
-            ("source", source.as_str()),
-            ("table", table),
-            ("interconnect", "NVSwitch + 800 Gb/s per node"),
-            ("vocab", "50257"),
-            ("vpp", "1"),
-            ("recompute", "full"),
-            ("tp", tp),
-            ("dp", "1"),
-            ("pp", if tp == "8" { "8" } else { "32" }),
-            ("heads", "96"),
-            ("layers", "96"),
-        ];
-        let run = run(&cells);
-        (run.candidate.recompute, run.model.vocab, run.framework.pads_vocabulary)
-    };
-    assert_eq!(on("single-node", "8"), (Recompute::None, 50_256, false));
-    assert_eq!(on("single-node", "2"), (Recompute::None, 50_256, false));
-    assert_eq!(on("multi-node", "8"), (Recompute::Full { every: 1 }, 51_200, true));
-}
-
-#[test]
 fn sizes_that_break_rules_are_refused() {
     let broken = Unmapped::Architecture("sizes that break a rule of models");
     let huge = "16777216";
@@ -533,95 +430,4 @@ fn sizes_that_break_rules_are_refused() {
     // 2^64 devices, which is 0 in 64 bits, and stops a build that checks arithmetic.
     let wrapping = [("tp", "8"), ("pp", huge), ("dp", huge), ("cp", "8192"), ("n_gpus", "8")];
     assert_eq!(reason(&wrapping), Unmapped::Layout);
-}
-
-#[test]
-fn as_many_built_in_rows_are_predicted_as_said() {
-    let rows = read(BUILT_IN).unwrap();
-    let evaluation = evaluate(&rows).unwrap();
-    assert_eq!((evaluation.entries.len(), rows.len()), (2023, 2667));
-    assert!(evaluation.entries.iter().all(|entry| entry.price.seconds.is_finite() && entry.price.seconds > 0.0));
-    // The table of error bands is of the same runs and of this program's numbers: who changes them makes it anew
-    // (`validate published --cross --table`).
-    let known = Known::all();
-    let timed: Vec<_> = evaluation.entries.iter().filter(|entry| entry.is_time()).collect();
-    assert_eq!(known.len(), timed.len());
-    for (known, entry) in known.iter().zip(timed) {
-        let pair = entry.pair().unwrap();
-        assert_eq!((known.line, known.source.as_str()), (entry.row.line, entry.run.source.name));
-        let now = pair.predicted / pair.measured;
-        assert!((known.built_in / now - 1.0).abs() < 2e-3, "line {}: {} then, {now} now", known.line, known.built_in);
-    }
-}
-
-/// What is reached, with a little room. A change that makes the model worse fails here; one that makes it better should
-/// lower the bound.
-#[test]
-fn reached_errors_hold() {
-    let rows = read(BUILT_IN).unwrap();
-    let summary = Summary::of(&evaluate(&rows).unwrap());
-    // Source, table, mean absolute error of seconds in percent.
-    let times = [
-        ("Korthikanti", None, 2.2),
-        ("PTD-P", Some("Table 1"), 1.9),
-        ("PTD-P", Some("Table 2"), 2.3),
-        ("vTrain multi-node", None, 7.6),
-        ("vTrain single-node", None, 5.7),
-        ("BigScience", None, 4.4),
-        ("Hagemann", None, 5.5),
-        ("InternEvo", None, 5.1),
-        ("llm-foundry", None, 5.8),
-        ("fms-fsdp", None, 4.0),
-        ("DGX Cloud", None, 5.6),
-        ("Grok-1", None, 5.8),
-        ("Megatron-Bridge", None, 11.8),
-        ("NeMo", None, 1.9),
-    ];
-    let memory = [("BigScience", None, 5.0), ("Megatron CI", None, 4.4), ("torchtitan", None, 6.5)];
-    for (known, found) in [(&times[..], &summary.times), (&memory[..], &summary.memory)] {
-        for (source, table, bound) in known {
-            let of = |line: &&Times| line.source == *source && line.table.as_deref() == *table;
-            let line = found.iter().find(of).unwrap_or_else(|| panic!("{source} {table:?}"));
-            let error = 100.0 * line.errors.mean_absolute;
-            assert!(error <= *bound, "{source} {table:?}: {error:.2} %");
-        }
-    }
-    let judged = summary.judged;
-    assert!(50 * judged.called_fitting <= judged.out_of_memory, "{judged:?}");
-    assert!(12 * judged.called_too_large <= judged.ran, "{judged:?}");
-    // What frameworks take beside tensors is what all tables say.
-    let [mean, deviation] =
-        [Framework::MEGATRON.reserved_bytes, Framework::MEGATRON.reserved_deviation].map(|it| it as f64);
-    assert!(
-        (judged.of_all.mean - mean).abs() <= 1e9 && (judged.of_all.deviation - deviation).abs() <= 1e9,
-        "{judged:?}"
-    );
-    let fits = summary.fits;
-    assert!(50 * fits.called_fitting <= fits.out_of_memory, "{fits:?}");
-    assert!(15 * fits.called_too_large <= fits.ran, "{fits:?}");
-    let order = |source| summary.ranking.sources.iter().find(|order| order.source == Some(source)).unwrap();
-    let llama = order("Hagemann");
-    assert!(llama.mean_regret <= 0.01 && llama.largest_regret <= 0.07 && llama.mean_tau > Some(0.71), "{llama:?}");
-    let multi = order("vTrain multi-node");
-    assert!(multi.mean_regret <= 0.01 && multi.mean_tau > Some(0.8), "{multi:?}");
-}
-
-#[test]
-fn fitted_sources_are_labelled() {
-    let rows = read(BUILT_IN).unwrap();
-    let summary = Summary::of(&evaluate(&rows).unwrap());
-    let label = |source, table: Option<&str>| {
-        let line = summary.times.iter().find(|line| line.source == source && line.table.as_deref() == table);
-        line.unwrap_or_else(|| panic!("{source} {table:?}")).fitted
-    };
-    // Times of all are among those of the one fit.
-    assert!(summary.times.iter().all(|line| line.fitted == Fitted::Yes));
-    assert_eq!((label("Korthikanti", None), label("PTD-P", Some("Table 2"))), (Fitted::Yes, Fitted::Yes));
-    let memory = |source, table: Option<&str>| {
-        let line = summary.memory.iter().find(|line| line.source == source && line.table.as_deref() == table);
-        line.unwrap_or_else(|| panic!("{source} {table:?}")).fitted
-    };
-    assert_eq!((memory("torchtitan", None), memory("Megatron CI", None)), (Fitted::No, Fitted::Partly));
-    assert_eq!(memory("Megatron CI", Some("between steps")), Fitted::Yes);
-    assert_eq!(memory("BigScience", Some("GBS Variations")), Fitted::No);
 }
