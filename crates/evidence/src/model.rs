@@ -40,8 +40,8 @@ impl Family {
     }
 }
 
-/// The model that a row trains. The vocabulary is padded to a multiple of 128 per tensor-parallel rank, as Megatron-LM
-/// and its descendants do (`--make-vocab-size-divisible-by`); elsewhere ranks leave out what does not come out even.
+/// The model that a row trains. The vocabulary is padded as its framework does unless asked otherwise; where none does, ranks leave
+/// out what does not come out even.
 ///
 /// # Errors
 /// A size that is not said, a family that is not known, sizes that break the rules of models.
@@ -52,7 +52,10 @@ pub fn model(row: &Row, facts: &Facts) -> Result<Model, Unmapped> {
     let hidden = size("hidden", sizes.hidden)?;
     let heads = size("heads", sizes.heads)?;
     let (tp, vocab) = (size("tp", sizes.tp)?, size("vocab", sizes.vocab.or(facts.vocab))?);
-    let vocab = if facts.framework.pads_vocabulary { vocab.next_multiple_of(128 * tp) } else { vocab / tp * tp };
+    let vocab = match facts.framework.vocab_multiple {
+        1 => vocab / tp * tp,
+        multiple => vocab.next_multiple_of(multiple * tp),
+    };
     let gpt = Classic {
         name: row.model_name.clone(),
         kv_heads: sizes.kv_heads.unwrap_or(heads),

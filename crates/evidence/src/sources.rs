@@ -274,7 +274,8 @@ fn korthikanti(_: &Row) -> Result<Facts, Unmapped> {
 /// activations move 5.5 ms at that of its memory.
 fn vtrain(row: &Row) -> Result<Facts, Unmapped> {
     let one_node = row.table == "single-node";
-    let framework = Framework { states: HALF_GRADIENTS, pads_vocabulary: !one_node, ..Framework::MEGATRON_STORED };
+    let vocab_multiple = if one_node { 1 } else { Framework::MEGATRON_STORED.vocab_multiple };
+    let framework = Framework { states: HALF_GRADIENTS, vocab_multiple, ..Framework::MEGATRON_STORED };
     let recompute_instead = one_node.then_some(Recomputed::None);
     Ok(Facts { dropout: 0.1, recompute_instead, ..Facts::of(framework) })
 }

@@ -77,7 +77,8 @@ pub fn run(arguments: &ExportArguments) -> Result<(), Failure> {
     let said = arguments.layout.said(None);
     let numbers = Numbers { gradients: gradients(&said)?, ..arguments.numbers.said() };
     let said = SaidLayout { choices: said.choices.without(Field::Gradients), ..said };
-    let open = said.open(&LayoutDefaults::USUAL)?;
+    let usual = LayoutDefaults { vocab_multiple: arguments.to.vocab_multiple(), ..LayoutDefaults::USUAL };
+    let open = said.open(&usual)?;
     let says_nodes = open.request.per_node.is_some() || said.cluster.is_some();
     let layout = arguments.layout.held(&arguments.model, MODEL, open.resolve(&model))?;
     open.check_node(&layout)?;

@@ -97,7 +97,8 @@ impl KnownRun {
             return Err(Refusal::of(Setting::From).text(rule).into());
         }
         let kept = kept.without(Field::Dtype).without(Field::Gradients);
-        said.open_after(before, kept, &LayoutDefaults { dtype: LayoutDefaults::USUAL.dtype, ..usual })
+        let vocab_multiple = framework.vocab_multiple;
+        said.open_after(before, kept, &LayoutDefaults { dtype: LayoutDefaults::USUAL.dtype, vocab_multiple, ..usual })
     }
 
     /// How many elements of a tile ranks have room for, if a program of this model and layout is the run's.

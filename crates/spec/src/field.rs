@@ -97,7 +97,7 @@ fields! {
         /// the step; 0: all that can come if that is up to 4, else 2, e.g. --expert-rows 3 [default: 0]
         ExpertRows "expert-rows" <"N"> usize, in expert_rows;
         /// Pad the vocabulary so that each rank's rows of it are a multiple of this: fast kernels of a GPU want 64 or 128, e.g.
-        /// --vocab-multiple 128 [default: 1, with --device cuda 128]
+        /// --vocab-multiple 128 [default: 1, with --device cuda and for Megatron-LM 128]
         VocabMultiple "vocab-multiple" <"N"> usize, in vocab_multiple;
     }
     Some("Pipeline") => {

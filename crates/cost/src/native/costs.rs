@@ -95,16 +95,15 @@ impl NativeMachine<'_> {
         (self.problem.rates.narrow_products(pass, product.each(groups), groups as f64), kernels)
     }
 
-    /// Whether a product of logits takes rows of a vocabulary that nobody has padded, and that begin anywhere.
+    /// Whether a product of logits takes rows that begin anywhere, of a vocabulary that nobody has padded.
     fn logits_are_unaligned(&self, stage: &StageProgram, op: &kind::Gemm) -> bool {
-        let framework = &self.problem.framework;
-        if framework.pads_vocabulary || !op.of_logits(stage) {
+        if !op.of_logits(stage) {
             return false;
         }
         let logits = [op.left, op.right, op.output].into_iter().find(|value| stage.format(*value) == Format::Logits);
         logits.map(|logits| stage.value(logits)).is_some_and(|logits| {
             let ranks: usize = logits.sharding.cols.iter().map(|axis| stage.grid().size(*axis)).product();
-            !(logits.cols as u64 / ranks as u64 * framework.activation_bytes).is_multiple_of(ROW_ALIGNMENT)
+            !(logits.cols as u64 / ranks as u64 * self.problem.framework.activation_bytes).is_multiple_of(ROW_ALIGNMENT)
         })
     }
 

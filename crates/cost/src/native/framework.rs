@@ -31,9 +31,10 @@ pub struct Framework {
     pub mask_bytes: u64,
     /// Fraction of the device's rate of products that its libraries reach: in (0, 1].
     pub product_rate: f64,
-    /// Whether vocabularies are padded, so that rows of a rank's logits begin where tensor cores take them at full speed.
-    pub pads_vocabulary: bool,
-    /// Fraction of the rate of products that is left where they are not: in (0, 1].
+    /// What each rank's rows of a vocabulary are padded to a multiple of, unless a layout says otherwise; 1: they are not.
+    pub vocab_multiple: usize,
+    /// Fraction of the rate of products that is left where rows of a rank's logits do not begin where tensor cores take them
+    /// at full speed: in (0, 1].
     pub unaligned_rate: f64,
     /// How attention is computed.
     pub attention: AttentionKernel,
@@ -218,7 +219,7 @@ impl Framework {
         loss_bytes: 4,
         mask_bytes: 0,
         product_rate: 1.0,
-        pads_vocabulary: true,
+        vocab_multiple: 1,
         unaligned_rate: UNALIGNED_RATE,
         attention: AttentionKernel::Flash,
         attention_rate: 1.0,
@@ -260,7 +261,7 @@ impl Framework {
         loss_bytes: 6,
         mask_bytes: 1,
         product_rate: 1.0,
-        pads_vocabulary: true,
+        vocab_multiple: 128,
         unaligned_rate: UNALIGNED_RATE,
         attention: AttentionKernel::Flash,
         attention_rate: 1.0,
@@ -300,6 +301,7 @@ impl Framework {
         compute_share: SHARE_BESIDE_GATHERS,
         gradient_bucket: None,
         loss_bytes: 16,
+        vocab_multiple: 1,
         ..Self::MEGATRON
     };
 

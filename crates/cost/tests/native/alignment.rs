@@ -61,15 +61,18 @@ fn products_of_heads_that_begin_between_run_without_tensor_cores() {
     assert!(below < between && between < above, "{below} {between} {above}");
 }
 
-/// 50,257 columns begin anywhere; 50,260 at multiples of 8 bytes; who pads vocabularies does not ask.
+/// Rows of 50,257 columns begin anywhere, of 50,260, padded or not, at multiples of 8 bytes.
 #[test]
 fn logits_of_a_vocabulary_that_nobody_pads_are_slow() {
-    let compute = |pads_vocabulary, vocab| {
+    let cluster = Cluster::preset("dgx-h100").unwrap();
+    let compute = |vocab_multiple, vocab| {
         let model = Model::gpt(4, 1024, 16, vocab, TOKENS);
-        price(Framework { pads_vocabulary, ..FLASH }, &model, "data=2").parts.compute
+        let layout = Layout { vocab_multiple, ..layout(&model, "data=2", Activations::Scattered) };
+        let problem = Problem::new(&model, &cluster, FLASH, BATCH, TOKENS).unwrap();
+        problem.price_layout(&layout).unwrap().parts.compute
     };
-    assert_eq!(compute(false, 50_260), compute(true, 50_260));
-    let [padded, anywhere] = [true, false].map(|pads| compute(pads, 50_257));
+    let [padded, anywhere] = [4, 1].map(|multiple| compute(multiple, 50_257));
+    assert_eq!(padded, compute(1, 50_260));
     // Three products of 2 t h v FLOP, each at `unaligned_rate` of what they had.
     let flops = (3 * BATCH / 2 * TOKENS) as f64 * 2.0 * (1024 * 50_257) as f64;
     let shortest = flops / 989.4e12 * (1.0 / FLASH.unaligned_rate - 1.0);

@@ -39,8 +39,7 @@ pub fn frameworks() -> impl Iterator<Item = Framework> {
 }
 
 /// What only programs do of which runs were published.
-pub const PUBLISHED: Framework =
-    Framework { pads_vocabulary: false, gates_apart: true, product_rate: 0.9, ..Framework::MEGATRON_STORED };
+pub const PUBLISHED: Framework = Framework { gates_apart: true, product_rate: 0.9, ..Framework::MEGATRON_STORED };
 
 impl Case {
     pub fn problem(&self, framework: Framework) -> Problem {

@@ -49,7 +49,7 @@ impl Parameter {
                 if *rate < 1.0 { Some(rate) } else { None }
             }),
             Self::new("unaligned_rate", [0.1, 0.4, 1.0], |run| {
-                (!run.framework.pads_vocabulary).then_some(&mut run.framework.unaligned_rate)
+                (run.framework.vocab_multiple == 1).then_some(&mut run.framework.unaligned_rate)
             }),
             Self::new("compute_share of fsdp", [0.5, 0.8, 1.0], |run| {
                 run.framework.gathers_blocks.then_some(&mut run.framework.compute_share)

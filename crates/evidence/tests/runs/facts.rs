@@ -103,9 +103,9 @@ fn steps_of_vtrain_on_one_node_recompute_nothing_and_pad_nothing() {
             ("layers", "96"),
         ];
         let run = run(&cells);
-        (run.candidate.recompute, run.model.vocab, run.framework.pads_vocabulary)
+        (run.candidate.recompute, run.model.vocab, run.framework.vocab_multiple)
     };
-    assert_eq!(on("single-node", "8"), (Recompute::None, 50_256, false));
-    assert_eq!(on("single-node", "2"), (Recompute::None, 50_256, false));
-    assert_eq!(on("multi-node", "8"), (Recompute::Full { every: 1 }, 51_200, true));
+    assert_eq!(on("single-node", "8"), (Recompute::None, 50_256, 1));
+    assert_eq!(on("single-node", "2"), (Recompute::None, 50_256, 1));
+    assert_eq!(on("multi-node", "8"), (Recompute::Full { every: 1 }, 51_200, 128));
 }

@@ -19,7 +19,7 @@ mod torchtitan;
 use std::fmt;
 use std::str::FromStr;
 
-use quadrille_cost::native::Numbers;
+use quadrille_cost::native::{self, Numbers};
 use quadrille_spec::{Axis, Classic, Layout, Model, SpecError};
 
 /// A framework that layouts are exported to.
@@ -46,6 +46,14 @@ impl Framework {
         ("nemo", Self::Nemo),
         ("axonn", Self::Axonn),
     ];
+
+    /// What it pads each rank's rows of a vocabulary to a multiple of, unless asked otherwise.
+    pub fn vocab_multiple(self) -> usize {
+        match self {
+            Self::Megatron | Self::Nemo => native::Framework::MEGATRON.vocab_multiple,
+            Self::Torchtitan | Self::DeepSpeed | Self::Axonn => 1,
+        }
+    }
 }
 
 impl fmt::Display for Framework {

@@ -139,9 +139,14 @@ impl Search<'_> {
         unbounded.run_keeping(Kept::smallest(), stop).map(|(_, smallest)| smallest)
     }
 
-    /// The same with what the space leaves to the model.
+    /// The same with what the space leaves to the model and to what trains it.
     pub(super) fn of_model(&self) -> Self {
-        Self { space: self.space.clone().of_model(self.setting.model), ..self.clone() }
+        let Setting { model, framework, .. } = &self.setting;
+        let mut space = self.space.clone().of_model(model);
+        if model.patch_values.is_none() {
+            space.vocab_multiple.get_or_insert(framework.vocab_multiple);
+        }
+        Self { space, ..self.clone() }
     }
 
     fn run_keeping(

@@ -49,7 +49,7 @@ pub struct Space {
     /// of loads needs, if the usual is not enough.
     pub expert_rows: Option<usize>,
     /// What each rank's rows of the vocabulary are a multiple of ([`Layout::vocab_multiple`](quadrille_spec::Layout::vocab_multiple));
-    /// `None`: 1.
+    /// `None`: as the framework pads.
     pub vocab_multiple: Option<usize>,
 }
 
@@ -241,7 +241,7 @@ impl Space {
         let cut = several(&[Axis::X, Axis::Y]);
         self.has_sizes(&c.sizes)
             && c.bucket == self.bucket
-            && c.vocab_multiple == self.vocab_multiple()
+            && self.vocab_multiple.is_none_or(|multiple| c.vocab_multiple == multiple)
             && self.spreads_as(c)
             && self.microbatch.contains(c.microbatch)
             && self.chunks.contains(c.chunks)

@@ -37,7 +37,7 @@ fn orders() -> Vec<AxisOrder> {
 }
 
 /// Every layout that the choices of [`Space::default`] make of a grid, as a user would type them.
-fn requests(grid: Grid, global_batch: usize) -> Vec<LayoutRequest> {
+fn requests(framework: &Framework, grid: Grid, global_batch: usize) -> Vec<LayoutRequest> {
     let recompute = [1, 2, 4, 8].map(|every| Recompute::Full { every });
     let mut all = Vec::new();
     for microbatch in (1..=global_batch).map(Some) {
@@ -61,6 +61,7 @@ fn requests(grid: Grid, global_batch: usize) -> Vec<LayoutRequest> {
                                                 keep_communicated,
                                                 zero,
                                                 keep_weights,
+                                                vocab_multiple: framework.vocab_multiple,
                                                 ..LayoutRequest::new(grid, global_batch)
                                             });
                                         }
@@ -87,8 +88,10 @@ fn nothing_is_missed() {
         let mut smallest = u64::MAX;
         let mut seen = HashSet::new();
         for grid in grids(devices) {
-            let legal: Vec<_> =
-                requests(grid, global_batch).iter().filter_map(|request| Layout::if_legal(&model, request)).collect();
+            let legal: Vec<_> = requests(&FRAMEWORK, grid, global_batch)
+                .iter()
+                .filter_map(|request| Layout::if_legal(&model, request))
+                .collect();
             for order in &orders {
                 let grid = grid.with_order(*order);
                 let inside = legal.first().map(|layout| {
@@ -173,7 +176,7 @@ proptest! {
         let (mut seen, mut prices) = (HashSet::new(), Vec::new());
         for grid in grids(devices) {
             let typed =
-                requests(grid, batch).into_iter().map(|request| LayoutRequest { per_node: Some(devices), ..request });
+                requests(&setting.framework, grid, batch).into_iter().map(|request| LayoutRequest { per_node: Some(devices), ..request });
             // On a single stage a search tries one order of passes; on one tile no panels, which only copy it; and it keeps what
             // was communicated where something is.
             let [x, y, z, context] = [Axis::X, Axis::Y, Axis::Z, Axis::Context].map(|axis| grid.size(axis));

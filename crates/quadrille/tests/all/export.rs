@@ -74,6 +74,35 @@ fn layouts_come_from_files_and_searches() {
     assert!(document["text"].as_str().unwrap().contains("gpus_per_node=8"), "{document}");
 }
 
+/// Megatron-LM pads vocabularies: a plan prices its padding, and what is exported asks for it, planned or typed, unless another is
+/// said. torchtitan takes them as they are.
+#[test]
+fn vocabularies_are_padded_as_they_were_priced() {
+    let folder = tempfile::tempdir().unwrap();
+    let (code, text, gaps) = output("export --to megatron --model gpt2-124m --grid x=2 --gpus-per-node 2");
+    assert_eq!((code, gaps.as_str()), (Some(0), ""));
+    assert!(text.contains("--make-vocab-size-divisible-by 128 "), "{text}");
+    let (_, text, _) = output("export --to megatron --model gpt2-124m --grid x=2 --gpus-per-node 2 --vocab-multiple 1");
+    assert!(text.contains("--make-vocab-size-divisible-by 1 "), "{text}");
+    let (_, _, gaps) = output("export --to torchtitan --model llama3-8b --grid x=2 --gpus-per-node 2");
+    assert!(!gaps.contains("vocab-multiple"), "{gaps}");
+    let planned = |framework: &str, to: &str| {
+        let line =
+            format!("plan --model gpt2-124m --gpus 2 --cluster dgx-a100 --framework {framework} --out best.toml");
+        assert!(run(folder.path(), &line).status.success());
+        let line = format!("export --to {to} --model gpt2-124m --layout best.toml --gpus-per-node 2");
+        String::from_utf8(run(folder.path(), &line).stdout).unwrap()
+    };
+    assert!(planned("megatron", "megatron").contains("--make-vocab-size-divisible-by 128 "));
+    assert!(planned("quadrille", "nemo").contains("make_vocab_size_divisible_by: 1\n"));
+    // 50,257 columns are priced as 50,304: the head and its gradient are products of so many.
+    let line = "explain --price --model gpt2-124m --cluster dgx-a100 --grid data=2 --framework megatron";
+    let [usual, same, bare] =
+        ["", "--vocab-multiple 128", "--vocab-multiple 1"].map(|more| json(&format!("{line} {more}")));
+    assert_eq!(usual["plan"], same["plan"]);
+    assert!(bare["plan"]["time_s"].as_f64() > usual["plan"]["time_s"].as_f64(), "rows that begin anywhere are slow");
+}
+
 #[test]
 fn what_cannot_be_exported_is_refused() {
     for (line, words) in [
