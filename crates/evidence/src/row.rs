@@ -187,6 +187,10 @@ const COLUMNS: [&str; 32] = [
 /// The largest whole number of a cell: products of two of them are far from overflow; of more they are checked.
 const MAX_SIZE: usize = 1 << 24;
 
+/// Bounds of what is measured, in any unit: predictions over them stay numbers.
+const LEAST: f64 = 1e-9;
+const MOST: f64 = 1e15;
+
 /// Reads the rows of a CSV file with a header, comma-separated, as in RFC 4180.
 ///
 /// # Errors
@@ -254,8 +258,8 @@ impl Cells<'_> {
         let Some(metric) = metric else {
             return Err(self.error("metric", "every row names what was measured", names(&Metric::ALL)));
         };
-        if value.is_some_and(|value| value <= 0.0) && metric != Metric::ActivationPercent {
-            return Err(self.error("value", "a measured quantity is above 0", "leave the row out"));
+        if value.is_some_and(|value| value < LEAST) && metric != Metric::ActivationPercent {
+            return Err(self.error("value", "a measured quantity is at least 1e-9", "leave the row out"));
         }
         Ok(Row {
             line: self.line,
@@ -333,8 +337,8 @@ impl Cells<'_> {
         match self.text(column) {
             "" => Ok(None),
             text => match text.parse::<f64>() {
-                Ok(number) if number.is_finite() && number >= 0.0 => Ok(Some(number)),
-                _ => Err(self.error(column, "it is a finite number, at least 0", "write e.g. 12.5, or nothing")),
+                Ok(number) if (0.0..=MOST).contains(&number) => Ok(Some(number)),
+                _ => Err(self.error(column, "it is a number from 0 to 1e15", "write e.g. 12.5, or nothing")),
             },
         }
     }
@@ -405,7 +409,12 @@ mod tests {
         assert!(message(&with("tp", "0")).contains("column 'tp': '0'"));
         assert!(message(&with("tp", "99999999999999999999")).contains("column 'tp'"));
         assert!(message(&with("value", "inf")).contains("column 'value': 'inf'"));
-        assert!(message(&with("value", "0")).contains("above 0"));
+        for value in ["0", "1e-308"] {
+            assert!(message(&with("value", value)).contains("at least 1e-9"));
+        }
+        for value in ["1e308", "nan"] {
+            assert!(message(&with("value", value)).contains("from 0 to 1e15"));
+        }
         assert!(message(&with("value", "-1")).contains("column 'value'"));
         assert!(message(&with("recompute", "some")).contains("use none, selective, full"));
         assert!(message(&with("metric", "speed")).contains("use iter_time_s, tokens_per_s_per_gpu"));

@@ -46,6 +46,9 @@ const ROUNDING: f64 = 1e-9;
 /// (`cost/tests/native/bounds.rs`).
 const SEGMENTS: f64 = 0.02;
 
+/// The same where overlap chunks hide what others of a segment send.
+const SEGMENTS_OF_CHUNKS: f64 = 0.05;
+
 /// Templates by what their candidates have in common.
 type Templates = FxHashMap<Candidate, Template>;
 
@@ -213,7 +216,7 @@ impl<'a> Bounds<'a> {
             let passed = self.pipeline(c, or).along(&lists).map_err(StepError::from)?;
             seconds = seconds.min(passed.with(update));
         }
-        Ok((self.with_slack(pieces, seconds), self.bytes_with(c, pieces, Some(&lists))))
+        Ok((self.with_slack(c, pieces, seconds), self.bytes_with(c, pieces, Some(&lists))))
     }
 
     /// Of [`Bounds::passes`]: without the update.
@@ -224,12 +227,16 @@ impl<'a> Bounds<'a> {
     fn seconds_with(&self, c: &Candidate, pieces: &Pieces, update: f64) -> f64 {
         let seconds = |measured: &Measured| self.pipeline(c, measured).least().with(update);
         let least = pieces.or.iter().map(seconds).fold(seconds(&pieces.measured), f64::min);
-        self.with_slack(pieces, least)
+        self.with_slack(c, pieces, least)
     }
 
     /// Seconds of a step whose passes and update take so long.
-    fn with_slack(&self, pieces: &Pieces, seconds: f64) -> f64 {
-        let slack = if pieces.whole.is_some() { SEGMENTS } else { ROUNDING };
+    fn with_slack(&self, c: &Candidate, pieces: &Pieces, seconds: f64) -> f64 {
+        let slack = match (&pieces.whole, c.overlap_chunks) {
+            (None, _) => ROUNDING,
+            (Some(_), 1) => SEGMENTS,
+            (Some(_), _) => SEGMENTS_OF_CHUNKS,
+        };
         seconds * (1.0 - slack) + self.problem.framework.data_seconds
     }
 
