@@ -183,6 +183,9 @@ fn explained<T>(
 ) -> Result<T, Failure> {
     let asked = asked(arguments, Framework::QUADRILLE.name)?;
     let Asked { model, layout, cluster, is_named: named, framework, kept, is_run } = asked;
+    if let (Some(products), Some(device), true) = (framework.numbers.products, &cluster.device, named) {
+        products.check_on(device)?;
+    }
     let program = match kept.is_empty() {
         true => framework.program(&model, &layout)?,
         false => StepProgram::pruned(&model, &layout, kept)?,

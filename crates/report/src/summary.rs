@@ -221,8 +221,8 @@ fn unusual(model: &Model, layout: &Layout) -> Option<String> {
     tell(spread && dropless, "their loads taken to be equal".to_owned());
     tell(layout.expert_rows > 0, format!("room for {} times as many rows", layout.expert_rows));
     tell(
-        layout.vocab_multiple > 1,
-        format!("rows of the vocabulary on each rank a multiple of {}", layout.vocab_multiple),
+        layout.vocab_multiple > 1 && layout.padded_vocab(model) > model.vocab,
+        format!("the vocabulary padded to {}", layout.padded_vocab(model)),
     );
     tell(layout.dispatch == Dispatch::Duplicated, "tokens duplicated".to_owned());
     tell(layout.linear == Linear::Summa, format!("SUMMA in {} panels", layout.summa_panels));

@@ -71,7 +71,8 @@ impl KnownRun {
 
     /// The layout with what is said over it, for this model and what trains it, against which it is not yet held. A cluster alone moves
     /// it there as it is. Of what nobody had chosen the grid stays, unless a number of ranks is said, and the rest follows from what is
-    /// said. Types of values and gradients are those of this program's engine: another framework has its own.
+    /// said. Types of values and gradients, and the padding of vocabularies, are those of this program's engine: another framework has its
+    /// own.
     ///
     /// # Errors
     /// As [`SaidLayout::open`]; pruned weights, and a framework that trains none.
@@ -96,7 +97,9 @@ impl KnownRun {
             );
             return Err(Refusal::of(Setting::From).text(rule).into());
         }
-        let kept = kept.without(Field::Dtype).without(Field::Gradients);
+        let kept = [Field::Dtype, Field::Gradients, Field::VocabMultiple]
+            .iter()
+            .fold(kept, |kept, field| kept.without(*field));
         let vocab_multiple = framework.vocab_multiple;
         said.open_after(before, kept, &LayoutDefaults { dtype: LayoutDefaults::USUAL.dtype, vocab_multiple, ..usual })
     }

@@ -4,7 +4,7 @@
 use std::ops::RangeInclusive;
 
 use quadrille_spec::Axis;
-use quadrille_step::{At, Computation, Format, GemmPass, Operation, StageProgram, ValueId, Work, kind};
+use quadrille_step::{At, Computation, Format, GemmPass, Operation, StageProgram, ValueId, Work, Write, kind};
 
 use super::machine::NativeMachine;
 use super::rates::Taken;
@@ -65,12 +65,9 @@ impl NativeMachine<'_> {
     pub(super) fn cost(&self, stage: &StageProgram, operation: &Operation) -> (Taken, f64) {
         let work = operation.work(At::first(stage));
         let framework = &self.problem.framework;
-        if framework.is_own() {
-            return (self.taken(&work), 1.0);
-        }
         match operation {
-            Operation::Gemm(op) if self.problem.rates.casts() && !op.of_logits(stage) => self.narrow_product(&work),
-            Operation::Gemm(op) if self.logits_are_unaligned(stage, op) => self.unaligned_product(&work),
+            Operation::Gemm(op) => self.product(stage, op, &work),
+            _ if framework.is_own() => (self.taken(&work), 1.0),
             Operation::Attention(_) | Operation::AttentionBackward(_)
                 if framework.attention == AttentionKernel::Stored =>
             {
@@ -88,16 +85,31 @@ impl NativeMachine<'_> {
         }
     }
 
-    /// A product with the cast of its left operand.
-    fn narrow_product(&self, work: &Work) -> (Taken, f64) {
+    /// A product, with the cast of its left operand where operands are narrow. What it adds to it reads and writes: weight gradients
+    /// add to the sums of microbatches.
+    fn product(&self, stage: &StageProgram, op: &kind::Gemm, work: &Work) -> (Taken, f64) {
         let Computation::Product { pass, product, groups } = work.computation else { return (self.taken(work), 1.0) };
-        let kernels = if pass == GemmPass::WeightGradient { 1.0 } else { 2.0 };
-        (self.problem.rates.narrow_products(pass, product.each(groups), groups as f64), kernels)
+        let (rates, framework) = (&self.problem.rates, &self.problem.framework);
+        let (shape, count) = (product.each(groups), groups as f64);
+        let adds = op.write != Write::Overwrite && !self.adds_nothing;
+        let output = match (adds, pass) {
+            (false, _) => framework.activation_bytes,
+            (true, GemmPass::WeightGradient) => 2 * framework.summed_gradient_bytes(),
+            (true, GemmPass::Forward | GemmPass::InputGradient) => 2 * framework.activation_bytes,
+        } as f64;
+        match () {
+            () if rates.casts() && !op.of_logits(stage) => {
+                let kernels = if pass == GemmPass::WeightGradient { 1.0 } else { 2.0 };
+                (rates.narrow_products(pass, shape, count, output), kernels)
+            }
+            () if self.logits_are_unaligned(stage, op) => (rates.unaligned_products(shape, count, output), 1.0),
+            () => (rates.products(shape, count, output), 1.0),
+        }
     }
 
     /// Whether a product of logits takes rows that begin anywhere, of a vocabulary that nobody has padded.
     fn logits_are_unaligned(&self, stage: &StageProgram, op: &kind::Gemm) -> bool {
-        if !op.of_logits(stage) {
+        if self.problem.framework.is_own() || !op.of_logits(stage) {
             return false;
         }
         let logits = [op.left, op.right, op.output].into_iter().find(|value| stage.format(*value) == Format::Logits);
@@ -105,12 +117,6 @@ impl NativeMachine<'_> {
             let ranks: usize = logits.sharding.cols.iter().map(|axis| stage.grid().size(*axis)).product();
             !(logits.cols as u64 / ranks as u64 * self.problem.framework.activation_bytes).is_multiple_of(ROW_ALIGNMENT)
         })
-    }
-
-    /// A product whose operands do not begin where tensor cores take them at full speed.
-    fn unaligned_product(&self, work: &Work) -> (Taken, f64) {
-        let Computation::Product { product, groups, .. } = work.computation else { return (self.taken(work), 1.0) };
-        (self.problem.rates.unaligned_products(product.each(groups), groups as f64), 1.0)
     }
 
     /// FLOPs of products and attention in an operation.
@@ -168,9 +174,14 @@ impl NativeMachine<'_> {
         let bytes = scores * framework.activation_bytes as f64;
         let mut taken = rates.swept(scores * SCORE_ARITHMETIC, moved * bytes);
         taken.launch *= kernels;
+        let element = framework.activation_bytes as f64;
         let aligned = !sizes[1..3].iter().any(|columns| framework.begins_between(*columns));
         for shape in products {
-            taken += if aligned { rates.products(*shape, heads) } else { rates.vector_products(*shape, heads) };
+            taken += if aligned {
+                rates.products(*shape, heads, element)
+            } else {
+                rates.vector_products(*shape, heads, element)
+            };
             kernels += 1.0;
         }
         if stage.model.dropout > 0.0 {

@@ -308,6 +308,11 @@ impl Framework {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::QUADRILLE, Self::MEGATRON, Self::MEGATRON_STORED, Self::FSDP];
 
+    /// Bytes of an element of the sums of gradients: what a framework holds of them beyond that is the last microbatch's gradient.
+    pub(super) fn summed_gradient_bytes(&self) -> u64 {
+        self.states.gradient.min(self.activation_bytes.max(4))
+    }
+
     /// Whether it is this program's engine.
     pub fn is_own(&self) -> bool {
         self.name == Self::QUADRILLE.name

@@ -26,6 +26,8 @@ pub struct NativeMachine<'a> {
     pub(super) problem: &'a Problem,
     candidate: Candidate,
     placement: Placement,
+    /// Whether gradients of weights are taken to be added to none: a ZeRO stage may have them scattered instead.
+    pub(super) adds_nothing: bool,
 }
 
 impl<'a> NativeMachine<'a> {
@@ -36,7 +38,12 @@ impl<'a> NativeMachine<'a> {
 
     /// A machine for the programs of a candidate.
     pub(super) fn of(problem: &'a Problem, candidate: Candidate) -> Self {
-        Self { problem, candidate, placement: Placement::of(&problem.network, &candidate) }
+        Self { problem, candidate, placement: Placement::of(&problem.network, &candidate), adds_nothing: false }
+    }
+
+    /// The same for the least that any ZeRO stage does.
+    pub(super) fn of_any_zero(self) -> Self {
+        Self { adds_nothing: true, ..self }
     }
 
     /// The links of a group over `axes`.
@@ -105,7 +112,9 @@ impl<'a> NativeMachine<'a> {
         let rates = &self.problem.rates;
         match work.computation {
             Computation::None => rates.traffic(work.moved as f64),
-            Computation::Product { product, groups, .. } => rates.products(product.each(groups), groups as f64),
+            Computation::Product { product, groups, .. } => {
+                rates.products(product.each(groups), groups as f64, rates.element_bytes)
+            }
             Computation::Attention { backward, causal, seq_len, head_dim, value_dim, heads, outputs } => {
                 let shape = [seq_len, head_dim, heads].map(|size| size as f64);
                 // As many as heads whose values are as wide as queries would have for the same work.

@@ -73,7 +73,7 @@ mod tests {
         device.attention = table(attention, both / (peak * forward_and_backward));
         let rates = Rates::new(&device, &Framework::QUADRILLE);
         let close = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 1e-12, "{a} is not {b}");
-        close(rates.products(product, 1.0).seconds(), product_seconds + 3e-6);
+        close(rates.products(product, 1.0, rates.element_bytes).seconds(), product_seconds + 3e-6);
         let of = |backward| rates.attention(backward, true, attention, outputs, 0.0).seconds();
         close(of(false) + of(true), forward_and_backward + 6e-6);
         // Forward and backward, 4 and 10 of 14 parts.
@@ -82,7 +82,8 @@ mod tests {
         device.peak.half = 2.0 * peak;
         device.half_products = Some(table(product, product_flops(product) / (2.0 * peak * 1e-7)));
         let seconds = |device: &Device, dtype: ElementType| {
-            Rates::new(device, &Framework::own(dtype, ElementType::F32)).products(product, 1.0).seconds() - 3e-6
+            let rates = Rates::new(device, &Framework::own(dtype, ElementType::F32));
+            rates.products(product, 1.0, rates.element_bytes).seconds() - 3e-6
         };
         close(seconds(&device, ElementType::Bf16), 1e-7);
         close(seconds(&device, ElementType::F16), product_seconds);

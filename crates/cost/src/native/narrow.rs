@@ -5,7 +5,7 @@
 //! which is not priced: of a parameter six bytes, beside some thirty of its update. Nor are the narrow copies of weights counted
 //! that a framework keeps beside them, if it does: with parameters stored in 8 bits alone there are none.
 
-use quadrille_spec::{Peaks, named};
+use quadrille_spec::{Device, Peaks, SpecError, named};
 
 /// What operands of products are cast to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -68,12 +68,25 @@ impl NarrowFormat {
         }
     }
 
-    /// The field of a device that has to say it.
-    pub(super) fn peak_field(self) -> &'static str {
-        match self {
+    /// Makes sure that a device has products of such operands.
+    ///
+    /// # Errors
+    /// It says nothing of them.
+    pub fn check_on(self, device: &Device) -> Result<(), SpecError> {
+        if self.peak(&device.peak).is_some() {
+            return Ok(());
+        }
+        let field = match self {
             Self::Fp8 | Self::Fp8Block => "peak.fp8",
             Self::Mxfp8 | Self::Nvfp4 => "peak.fp4",
-        }
+        };
+        let rule = format!("{} says nothing of products of operands in {self}", device.name);
+        Err(SpecError::invalid(
+            field,
+            "none",
+            rule,
+            "name a device that has them, or leave products in the type of values",
+        ))
     }
 }
 

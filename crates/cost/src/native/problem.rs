@@ -1,7 +1,7 @@
 //! What does not vary while layouts are compared.
 
 use quadrille_spec::{
-    Axis, Block, Cluster, Device, Experts, Imbalance, Layout, Model, Normalization, Rotary, RotaryScaling, SpecError,
+    Axis, Block, Cluster, Experts, Imbalance, Layout, Model, Normalization, Rotary, RotaryScaling, SpecError,
 };
 
 use super::network::{Network, Placement};
@@ -58,7 +58,7 @@ impl Problem {
                 return Err(SpecError::invalid(field, 0, "it must be at least 1", "give a positive number"));
             }
         }
-        check_narrow(device, &framework)?;
+        framework.numbers.products.map_or(Ok(()), |narrow| narrow.check_on(device))?;
         check_counts(model, &framework, global_batch, seq_len)?;
         Ok(Self {
             model: model.clone(),
@@ -150,18 +150,6 @@ impl Problem {
             Some(values) => (4.0 + 6.0) * values as f64 * h,
         };
         global_batch as f64 * s * (blocks + ends)
-    }
-}
-
-/// Makes sure that the device has products of the operands that the framework casts to.
-fn check_narrow(device: &Device, framework: &Framework) -> Result<(), SpecError> {
-    match framework.numbers.products {
-        Some(narrow) if narrow.peak(&device.peak).is_none() => {
-            let rule = format!("{} says nothing of products of operands in {narrow}", device.name);
-            let remedy = "name a device that has them, or leave products in the type of values";
-            Err(SpecError::invalid(narrow.peak_field(), "none", rule, remedy))
-        }
-        _ => Ok(()),
     }
 }
 

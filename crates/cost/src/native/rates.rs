@@ -27,7 +27,8 @@ pub(super) struct Rates {
     /// Of what `attention` says, what the framework's kernel reaches.
     attention_rate: f64,
     /// Bytes of the operands of products.
-    element_bytes: f64,
+    /// Of an activation.
+    pub element_bytes: f64,
     narrow: Option<NarrowRates>,
 }
 
@@ -102,34 +103,35 @@ impl Rates {
         Taken { compute, memory: (bytes * self.byte - compute).max(0.0), launch: self.launch }
     }
 
-    /// So many products `[m, k] [k, n]` beside each other, their shape as `[m, n, k]`.
-    pub fn products(&self, shape: [f64; 3], count: f64) -> Taken {
-        self.products_at(self.product, shape, count)
+    /// So many products `[m, k] [k, n]` beside each other, their shape as `[m, n, k]`; `output`: bytes that each moves of an
+    /// element of its result.
+    pub fn products(&self, shape: [f64; 3], count: f64, output: f64) -> Taken {
+        self.products_at(self.product, shape, count, output)
     }
 
     /// The same without tensor cores: on the units for vectors, which reach as much of their peak.
-    pub fn vector_products(&self, shape: [f64; 3], count: f64) -> Taken {
-        self.products_at(self.vector, shape, count)
+    pub fn vector_products(&self, shape: [f64; 3], count: f64, output: f64) -> Taken {
+        self.products_at(self.vector, shape, count, output)
     }
 
     /// The same where rows of logits begin anywhere: tensor cores take them, but are fed slowly.
-    pub fn unaligned_products(&self, shape: [f64; 3], count: f64) -> Taken {
-        self.products_at(self.product / self.unaligned_rate, shape, count)
+    pub fn unaligned_products(&self, shape: [f64; 3], count: f64, output: f64) -> Taken {
+        self.products_at(self.product / self.unaligned_rate, shape, count, output)
     }
 
-    fn products_at(&self, flop: f64, [m, n, k]: [f64; 3], count: f64) -> Taken {
+    fn products_at(&self, flop: f64, [m, n, k]: [f64; 3], count: f64, output: f64) -> Taken {
         let rate = self.product_rate * self.products.at([m, n, k]);
         let compute = count * product_flops([m, n, k]) * flop / rate;
-        self.taken(compute, count * (m * k + k * n + m * n) * self.element_bytes)
+        self.taken(compute, count * ((m * k + k * n) * self.element_bytes + m * n * output))
     }
 
     /// The same of operands that are cast to fewer bits, the left one for this product.
-    pub fn narrow_products(&self, pass: GemmPass, [m, n, k]: [f64; 3], count: f64) -> Taken {
-        let Some(narrow) = &self.narrow else { return self.products([m, n, k], count) };
+    pub fn narrow_products(&self, pass: GemmPass, [m, n, k]: [f64; 3], count: f64, output: f64) -> Taken {
+        let Some(narrow) = &self.narrow else { return self.products([m, n, k], count, output) };
         let rate = self.product_rate * narrow.products.at([m, n, k]);
         let compute = count * product_flops([m, n, k]) * narrow.product / rate;
         let operands = (m * k + k * n) * narrow.format.operand_bytes();
-        let mut taken = self.taken(compute, count * (operands + m * n * self.element_bytes));
+        let mut taken = self.taken(compute, count * (operands + m * n * output));
         if pass != GemmPass::WeightGradient {
             taken += self.traffic(count * m * k * narrow.format.cast_bytes(self.element_bytes));
         }

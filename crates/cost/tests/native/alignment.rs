@@ -1,6 +1,6 @@
 //! Where operands begin, in what they are gathered and how often their gradients are summed: what frameworks do differently.
 
-use quadrille_cost::native::{Framework, NarrowFormat, Numbers, Price, Problem};
+use quadrille_cost::native::{Framework, NarrowFormat, Numbers, Price, Problem, StateBytes};
 use quadrille_spec::{Activation, Activations, Axis, Cluster, CollectiveKind, Layout, LayoutRequest, Model};
 use quadrille_step::predict_rank;
 
@@ -78,6 +78,32 @@ fn logits_of_a_vocabulary_that_nobody_pads_are_slow() {
     let shortest = flops / 989.4e12 * (1.0 / FLASH.unaligned_rate - 1.0);
     let more = anywhere - padded;
     assert!(more > shortest && more < 2.0 * shortest, "{more} {shortest}");
+}
+
+/// Products of weight gradients read and write the sums of microbatches, under which few tokens cannot hide.
+#[test]
+fn weight_gradients_are_added_to_sums() {
+    let model = Model::gpt(4, 1024, 16, 32_000, TOKENS);
+    let mut cluster = Cluster::preset("dgx-h100").unwrap();
+    let passes = |cluster: &Cluster, gradient| {
+        let states = StateBytes { gradient, ..FLASH.states };
+        let problem = Problem::new(&model, cluster, Framework { states, ..FLASH }, BATCH, TOKENS).unwrap();
+        let parts = problem.price_layout(&layout(&model, "data=2", Activations::Scattered)).unwrap().parts;
+        parts.compute + parts.memory_bound
+    };
+    let bandwidth = cluster.device.as_ref().unwrap().memory_bandwidth;
+    let mut slower = |factor: f64| {
+        let device = cluster.device.as_mut().unwrap();
+        device.memory_bandwidth = bandwidth / factor;
+        let more = passes(&cluster, 4) - passes(&cluster, 2);
+        more * cluster.device.as_ref().unwrap().memory_bandwidth * cluster.device.as_ref().unwrap().memory_efficiency
+    };
+    // Of every matrix and the head, in each of four microbatches: two bytes more are read and written, where all products wait.
+    let elements = 4 * 12 * 1024 * 1024 + 32_000 * 1024;
+    let wanted = (BATCH / 2 * elements * (2 + 2)) as f64;
+    let found = slower(100.0);
+    assert!((found / wanted - 1.0).abs() < 1e-6, "{found} {wanted}");
+    assert_eq!(slower(0.01), 0.0, "products that wait for nothing have room for them");
 }
 
 /// What libraries reach of the rate of products slows these alone, in 16 and in 8 bits.

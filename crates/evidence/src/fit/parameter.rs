@@ -1,6 +1,6 @@
 //! The numbers that are fitted: efficiencies of devices and networks, constants of frameworks.
 
-use quadrille_spec::{Device, Efficiency};
+use quadrille_spec::{Axis, Device, Efficiency};
 
 use crate::run::Run;
 
@@ -49,7 +49,8 @@ impl Parameter {
                 if *rate < 1.0 { Some(rate) } else { None }
             }),
             Self::new("unaligned_rate", [0.1, 0.4, 1.0], |run| {
-                (run.framework.vocab_multiple == 1).then_some(&mut run.framework.unaligned_rate)
+                let columns = run.model.vocab / run.candidate.size(Axis::X);
+                (!columns.is_multiple_of(4)).then_some(&mut run.framework.unaligned_rate)
             }),
             Self::new("compute_share of fsdp", [0.5, 0.8, 1.0], |run| {
                 run.framework.gathers_blocks.then_some(&mut run.framework.compute_share)

@@ -24,7 +24,7 @@ pub(super) fn export(model: &Classic, layout: &Layout, target: &Target) -> Resul
     let y_inner = y_inner(layout, sizes);
     let [inner, outer] = if y_inner { [Axis::Y, Axis::X] } else { [Axis::X, Axis::Y] };
     gaps.check_order(&[inner, outer, Axis::Z, Axis::Pipe, Axis::Data]);
-    gaps.unpadded();
+    gaps.unpadded(model.vocab);
     layout_gaps(layout, sizes, &mut gaps);
     let checked = "axonn-ai/axonn, documentation of 2024 (commit 1f9e54be15b6)";
     let each = if nodes == 1 { "one node".to_owned() } else { format!("each of {nodes} nodes") };

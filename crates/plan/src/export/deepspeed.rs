@@ -41,7 +41,7 @@ pub(super) fn export(model: &Classic, layout: &Layout, target: &Target) -> Resul
         );
         gaps.add(format!("train_batch_size = {}", layout.global_batch), instead);
     }
-    gaps.unpadded();
+    gaps.unpadded(model.vocab);
     let stage = stage(layout, sizes, &mut gaps);
     pipeline_gaps(layout, sizes, stage, &mut gaps);
     gaps.check_order(&[Axis::X, Axis::Y, Axis::Context, Axis::Z, Axis::Data, Axis::Pipe]);

@@ -52,9 +52,12 @@ impl<'a> Gaps<'a> {
     }
 
     /// Says so where the vocabulary is padded, of a framework that takes the model's as it is.
-    pub fn unpadded(&mut self) {
-        if self.layout.vocab_multiple > 1 {
-            self.lacks(Field::VocabMultiple, "the vocabulary is the model's: give it a padded one");
+    pub fn unpadded(&mut self, vocab: usize) {
+        let parts = self.sizes.x * self.sizes.y;
+        let padded = vocab.next_multiple_of(parts * self.layout.vocab_multiple);
+        if padded > vocab.next_multiple_of(parts) {
+            let instead = format!("the vocabulary of {vocab} is taken as it is: give the model one of {padded}");
+            self.lacks(Field::VocabMultiple, instead);
         }
     }
 

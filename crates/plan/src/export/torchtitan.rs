@@ -67,7 +67,7 @@ pub(super) fn export(described: &Described, layout: &Layout, target: &Target) ->
     if name == QWEN3 && sizes.pipe > 1 {
         gaps.add(format!("pipe={}", sizes.pipe), "torchtitan's Qwen3 has no function that cuts it into stages");
     }
-    gaps.unpadded();
+    gaps.unpadded(model.vocab);
     weights_gaps(layout, sizes, tensor, &mut gaps);
     gaps.check_order(&[Axis::X, Axis::Y, Axis::Context, Axis::Z, Axis::Data, Axis::Pipe]);
     let schedule = schedule(layout, sizes, &mut gaps);

@@ -6,6 +6,7 @@ use std::process::Command;
 use serde_json::{Map, Value, json as value};
 
 use crate::common::{json, run};
+use crate::refusals::refused;
 
 const COUNTS: [&str; 3] = ["calls", "payload_bytes", "wire_bytes"];
 
@@ -30,6 +31,16 @@ fn text(line: &str) -> String {
     let output = run(folder.path(), line);
     assert!(output.status.success() && output.stderr.is_empty(), "{line}: {output:?}");
     String::from_utf8(output.stdout).unwrap()
+}
+
+/// Programs and ledgers are of products that a named device has.
+#[test]
+fn products_that_a_named_device_has_not_are_refused() {
+    let of = |more: &str| format!("explain --model gpt-tiny --grid x=2 --framework megatron {more}");
+    for told in ["--ledger", "--program", ""] {
+        refused(&of(&format!("--products nvfp4 --cluster dgx-a100 {told}")), &["peak.fp4", "a100-80 says nothing"]);
+        assert!(!text(&of(&format!("--products nvfp4 {told}"))).is_empty(), "of no machine in particular");
+    }
 }
 
 #[test]

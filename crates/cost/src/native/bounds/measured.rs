@@ -80,6 +80,7 @@ impl Template {
         of_any_zero: bool,
     ) -> Result<Measured, PriceError> {
         let machine = NativeMachine::of(problem, *c);
+        let machine = if of_any_zero { machine.of_any_zero() } else { machine };
         let known = match self.known.take() {
             Some(known) if known.is_of(c, of_any_zero) => known,
             _ => self.size(problem, c, of_any_zero, &machine)?,

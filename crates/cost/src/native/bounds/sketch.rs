@@ -95,7 +95,7 @@ impl Sketch {
     /// # Errors
     /// Sizes that are no grid.
     pub fn seconds(&mut self, problem: &Problem, c: &Candidate) -> Result<f64, PriceError> {
-        let machine = NativeMachine::of(problem, *c);
+        let machine = NativeMachine::of(problem, *c).of_any_zero();
         // Data and pipe change nothing.
         let mut sizes = c.sizes;
         (sizes[Axis::Data as usize], sizes[Axis::Pipe as usize]) = (1, 1);

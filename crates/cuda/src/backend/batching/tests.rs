@@ -1,5 +1,7 @@
 //! What is collected, when it is sent, and what of it is run as graphs.
 
+use std::time::Duration;
+
 use super::*;
 use crate::array::{Array, Element};
 use crate::emulator::{Emulator, GraphTally, GraphTrouble};
@@ -212,6 +214,7 @@ fn streams_are_waited_for_beside_graphs_that_are_made() {
         });
         while !makes.is_finished() {
             bench.driver.synchronize(bench.compute).unwrap();
+            std::thread::sleep(Duration::from_micros(50));
         }
         makes.join().unwrap();
     });
