@@ -133,7 +133,7 @@ fn a_fused_softmax_moves_what_its_mask_leaves() {
         stored_on_x_4(Framework { mask_bytes, ..base }, 1024, 1, |m| m.dropout = 0.1).parts.memory_bound
     });
     let more = stored - drawn_again;
-    assert!(more >= 2.0 * scores * byte, "{more}");
+    assert!(more >= 2.0 * scores * byte * (1.0 - 1e-9), "{more}");
 }
 
 /// A model of two blocks and sixteen heads on four ranks of one node.

@@ -65,7 +65,7 @@ impl Evaluation<'_> {
 /// Predicts every row. A row that tells the seconds of the same run as an earlier one in another unit counts once.
 ///
 /// # Errors
-/// A cluster that does not describe its device and networks.
+/// A program that cannot be simulated.
 pub fn evaluate(rows: &[Row]) -> Result<Evaluation<'_>, PriceError> {
     let mut told = HashSet::new();
     let (mut entries, mut unmapped) = (Vec::new(), Vec::new());
@@ -76,7 +76,7 @@ pub fn evaluate(rows: &[Row]) -> Result<Evaluation<'_>, PriceError> {
             }
             Ok(run) => match run.price() {
                 Ok(price) => entries.push(Entry { row, price, run }),
-                Err(PriceError::Step(_)) => unmapped.push((row, Unmapped::Layout)),
+                Err(PriceError::Step(_) | PriceError::Spec(_)) => unmapped.push((row, Unmapped::Layout)),
                 Err(error) => return Err(error),
             },
             Err(reason) => unmapped.push((row, reason)),

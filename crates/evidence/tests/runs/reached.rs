@@ -1,7 +1,7 @@
 //! How well the built-in rows are met, and that what is said of it is of this program.
 
 use quadrille_cost::native::Framework;
-use quadrille_evidence::{BUILT_IN, Fitted, Known, Summary, Times, evaluate, read};
+use quadrille_evidence::{BUILT_IN, Fitted, Known, Summary, Times, Unmapped, evaluate, read};
 
 #[test]
 fn as_many_built_in_rows_are_predicted_as_said() {
@@ -20,6 +20,16 @@ fn as_many_built_in_rows_are_predicted_as_said() {
         let now = pair.predicted / pair.measured;
         assert!((known.built_in / now - 1.0).abs() < 2e-3, "line {}: {} then, {now} now", known.line, known.built_in);
     }
+}
+
+/// A row of sizes that cannot be counted is one that is not predicted.
+#[test]
+fn a_row_that_is_too_large_hides_no_other() {
+    let mut rows = read(BUILT_IN).unwrap();
+    rows.truncate(2);
+    rows[1].sizes.seq_len = Some(1 << 24);
+    let evaluation = evaluate(&rows).unwrap();
+    assert_eq!((evaluation.entries.len(), evaluation.unmapped[0].1), (1, Unmapped::Layout));
 }
 
 /// What is reached, with a little room. A change that makes the model worse fails here; one that makes it better should
