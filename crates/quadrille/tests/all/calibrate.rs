@@ -125,6 +125,12 @@ fn logs_and_a_step_are_read_into_a_cluster() {
     let factor = document["steps"]["factor"].as_f64().unwrap();
     let products = |cluster: &Cluster| cluster.device.as_ref().unwrap().products.largest();
     assert!((products(&read("three.toml")) / products(&two) / factor - 1.0).abs() < 1e-9);
+    // The step that was read is the one that is priced, its vocabulary padded as the framework pads.
+    let line =
+        "explain --price --model gpt3-1.3b --framework megatron --cluster three.toml --layout layout.toml --json";
+    let priced: Value = serde_json::from_slice(&run(folder.path(), line).stdout).unwrap();
+    let ratio = priced["plan"]["time_s"].as_f64().unwrap() / step["seconds"].as_f64().unwrap();
+    assert!((ratio - 1.0).abs() < 1e-6, "{ratio}");
     // What a layout was planned for ran its step, where nobody says otherwise.
     let planned = fs::read_to_string(folder.path().join("layout.toml")).unwrap() + "\n[planned]\nframework = 'fsdp'\n";
     fs::write(folder.path().join("planned.toml"), planned).unwrap();

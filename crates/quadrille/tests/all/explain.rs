@@ -33,6 +33,21 @@ fn text(line: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// A run is told as it is, and priced for another framework as that pads.
+#[test]
+fn a_run_is_priced_with_the_padding_of_a_framework() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(run(folder.path(), "train --model gpt-tiny --set vocab=256 --ranks 1 --steps 1 --out run").status.success());
+    let multiple = |more: &str| {
+        let output = run(folder.path(), &format!("explain --price --from run --cluster dgx-a100 --json {more}"));
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        document["plan"]["layout"]["vocab_multiple"].clone()
+    };
+    for (more, padded) in [("", 1), ("--framework megatron", 128), ("--framework megatron --vocab-multiple 64", 64)] {
+        assert_eq!(multiple(more), padded, "{more}");
+    }
+}
+
 /// Programs and ledgers are of products that a named device has.
 #[test]
 fn products_that_a_named_device_has_not_are_refused() {
