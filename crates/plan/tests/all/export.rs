@@ -60,15 +60,20 @@ fn snapshots(name: &str, model: &str, request: &LayoutRequest) {
     }
 }
 
-/// Megatron-LM and Megatron Bridge pad for each rank of tensor parallelism; the others take the model's vocabulary.
+/// Megatron-LM and Megatron Bridge pad for each rank of tensor parallelism; the others take the model's vocabulary, which is told
+/// where padding changes it: 128,256 rows are two multiples of 128.
 #[test]
 fn a_padded_vocabulary_is_said_or_named() {
-    let padded = LayoutRequest { vocab_multiple: 128, ..request("x=2,data=2", 16) };
     for (name, framework) in Framework::ALL {
-        let Export { text, cannot_express } = of(framework, "llama3-8b", &padded);
-        let said = ["--make-vocab-size-divisible-by 128", "make_vocab_size_divisible_by: 128"];
-        let named = cannot_express.iter().any(|gap| gap.starts_with("vocab-multiple = 128: "));
-        assert!(said.iter().any(|said| text.contains(said)) != named, "{name}: {cannot_express:?}");
+        for (multiple, changes) in [(128, false), (1000, true)] {
+            let padded = LayoutRequest { vocab_multiple: multiple, ..request("x=2,data=2", 16) };
+            let Export { text, cannot_express } = of(framework, "llama3-8b", &padded);
+            let said = ["--make-vocab-size-divisible-by", "make_vocab_size_divisible_by:"];
+            let said = said.iter().any(|said| text.contains(&format!("{said} {multiple}")));
+            let named = cannot_express.iter().any(|gap| gap.starts_with(&format!("vocab-multiple = {multiple}: ")));
+            assert_eq!(named, changes && !said, "{name}: {cannot_express:?}");
+            assert_eq!(said, framework.vocab_multiple() > 1, "{name}: {text}");
+        }
     }
 }
 

@@ -37,7 +37,9 @@ fn text(line: &str) -> String {
 #[test]
 fn a_run_is_priced_with_the_padding_of_a_framework() {
     let folder = tempfile::tempdir().unwrap();
-    assert!(run(folder.path(), "train --model gpt-tiny --set vocab=256 --ranks 1 --steps 1 --out run").status.success());
+    assert!(
+        run(folder.path(), "train --model gpt-tiny --set vocab=256 --ranks 1 --steps 1 --out run").status.success()
+    );
     let multiple = |more: &str| {
         let output = run(folder.path(), &format!("explain --price --from run --cluster dgx-a100 --json {more}"));
         let document: Value = serde_json::from_slice(&output.stdout).unwrap();
