@@ -129,7 +129,7 @@ fn switches_change_no_bit_but_biases_in_bf16() {
     if env::var("QUADRILLE_TEST_DEVICE").is_ok() {
         return;
     }
-    for dtype in ["f32", "bf16"] {
+    for dtype in ["f64", "f32", "bf16"] {
         for grid in ["data=2", "x=2,z=2"] {
             let run = |recompute: &str| format!("{dtype} {grid} {recompute}");
             let apart = told("bias=off,squares=off,staging=off", &run("none"));

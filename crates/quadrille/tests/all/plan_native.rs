@@ -183,6 +183,7 @@ fn layouts_are_those_that_the_framework_runs() {
     let runs = found("");
     assert!(!runs.is_empty() && runs.iter().all(|plan| !has(plan, "y=") && !has(plan, "z=")), "{runs:?}");
     assert!(found("--fix y=2").iter().all(|plan| has(plan, "y=")));
+    assert!(found("--any-layout --min z=2").iter().all(|plan| has(plan, "z=")));
     let legal = |more: &str| json(&line(&format!("{more} --top 1")))["counts"]["legal"].as_u64().unwrap();
     assert!(legal("--any-layout") > 2 * legal(""));
     assert!(found("--framework fsdp").iter().any(|plan| has(plan, "z=")));
