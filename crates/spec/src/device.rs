@@ -43,8 +43,9 @@ pub struct Device {
     /// The same for operands of 8 and of 4 bits; `None`: it does not differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub narrow_products: Option<Efficiency>,
-    /// Fraction of the peak that flash-style attention reaches, by its shape: `m` the sequence, `n` the width of a head,
-    /// `k` the heads of all sequences of the pass.
+    /// Fraction of the peak that flash-style attention reaches, by its shape: `m` the tokens of a sequence, `n` the width of a
+    /// head, `k` of a curve the rows of queries of all heads and sequences on the rank, of an entry the heads whose rows are `m`
+    /// tokens. See [`Efficiency::of_attention`].
     pub attention: Efficiency,
     /// The same of attention whose operands have 16 bits, as a fraction of `peak.half`; `None`: its kernel reaches the same fraction,
     /// or, of this program, computes in f32.
@@ -123,14 +124,30 @@ pub struct MeasuredRate {
 
 impl Efficiency {
     /// The fraction of the peak that a shape of positive sizes reaches.
-    pub fn at(&self, [m, n, k]: [f64; 3]) -> f64 {
+    pub fn at(&self, shape: [f64; 3]) -> f64 {
+        self.nearest(shape, |entry| [entry.m, entry.n, entry.k])
+    }
+
+    /// The fraction of the peak that attention reaches whose queries see the keys of sequences of so many `tokens`, in heads of so
+    /// many columns, with so many `rows` of queries of all heads and sequences: these are what a kernel divides among the
+    /// processors of a device. A rank that holds a part of each sequence has rows of that part alone, however many its heads are.
+    /// Entries of a table were measured on whole sequences: `k` heads have `m` rows each.
+    pub fn of_attention(&self, [tokens, width, rows]: [f64; 3]) -> f64 {
+        self.nearest([tokens, width, rows], |entry| [entry.m, entry.n, entry.m * entry.k])
+    }
+
+    /// The fraction of a shape; of a table, that of the entry whose `sizes` are nearest.
+    fn nearest(&self, shape: [f64; 3], sizes: impl Fn(&MeasuredRate) -> [usize; 3]) -> f64 {
         match self {
             Self::Constant { fraction } => *fraction,
-            Self::Curve { ceiling, half_m, half_n, half_k } => ceiling / (1.0 + half_m / m + half_n / n + half_k / k),
+            Self::Curve { ceiling, half_m, half_n, half_k } => {
+                let [m, n, k] = shape;
+                ceiling / (1.0 + half_m / m + half_n / n + half_k / k)
+            }
             Self::Table { entries } => {
                 let distance = |entry: &MeasuredRate| -> f64 {
-                    let pairs = [(entry.m, m), (entry.n, n), (entry.k, k)];
-                    pairs.into_iter().map(|(known, wanted)| (known as f64 / wanted).ln().powi(2)).sum()
+                    let pairs = sizes(entry).into_iter().zip(shape);
+                    pairs.map(|(known, wanted)| (known as f64 / wanted).ln().powi(2)).sum()
                 };
                 let nearest = entries.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)));
                 nearest.map_or(1.0, |entry| entry.fraction)
@@ -274,6 +291,19 @@ pub(crate) fn check_fraction(field: &str, fraction: f64) -> Result<(), SpecError
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What a rank computes of a sequence that several ranks share is as wide as what it would compute of fewer whole ones.
+    #[test]
+    fn attention_follows_rows_of_queries() {
+        let curve = Efficiency::Curve { ceiling: 0.6, half_m: 1000.0, half_n: 0.0, half_k: 16384.0 };
+        let of = |rows: f64| curve.of_attention([8192.0, 128.0, rows]);
+        assert_eq!(of(16384.0), 0.6 / (1.0 + 1000.0 / 8192.0 + 1.0));
+        assert!(of(32.0 * 8192.0) > of(32.0 * 1024.0));
+        let rate = |k, fraction| MeasuredRate { m: 512, n: 64, k, fraction };
+        let table = Efficiency::Table { entries: vec![rate(1, 0.2), rate(8, 0.5)] };
+        // Eight heads of whole sequences, and of a quarter of each.
+        assert_eq!([8.0 * 512.0, 8.0 * 128.0].map(|rows| table.of_attention([512.0, 64.0, rows])), [0.5, 0.2]);
+    }
 
     #[test]
     fn efficiency_follows_the_shape() {

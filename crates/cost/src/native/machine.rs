@@ -115,8 +115,8 @@ impl<'a> NativeMachine<'a> {
             Computation::Product { product, groups, .. } => {
                 rates.products(product.each(groups), groups as f64, rates.element_bytes)
             }
-            Computation::Attention { backward, causal, seq_len, head_dim, value_dim, heads, outputs } => {
-                let shape = [seq_len, head_dim, heads].map(|size| size as f64);
+            Computation::Attention { backward, causal, seq_len, head_dim, value_dim, outputs, .. } => {
+                let shape = [seq_len, head_dim, outputs / value_dim].map(|size| size as f64);
                 // As many as heads whose values are as wide as queries would have for the same work.
                 let alike = outputs as f64 * ((head_dim + value_dim) as f64 / (2 * value_dim) as f64);
                 rates.attention(backward, causal, shape, alike, work.moved as f64)

@@ -138,18 +138,18 @@ impl Rates {
         taken
     }
 
-    /// Flash-style attention over `outputs` elements of its output, with heads of so many columns, `heads` of them in all
-    /// sequences.
+    /// Flash-style attention over `outputs` elements of its output, with heads of so many columns and so many `rows` of queries
+    /// of all heads and sequences.
     pub fn attention(
         &self,
         backward: bool,
         causal: bool,
-        [seq_len, head_dim, heads]: [f64; 3],
+        [seq_len, head_dim, rows]: [f64; 3],
         outputs: f64,
         bytes: f64,
     ) -> Taken {
         let flops = attention_flops(backward, causal, seq_len, outputs);
-        let efficiency = self.attention_rate * self.attention.at([seq_len, head_dim, heads]);
+        let efficiency = self.attention_rate * self.attention.of_attention([seq_len, head_dim, rows]);
         self.taken(flops * self.product / efficiency, bytes)
     }
 
