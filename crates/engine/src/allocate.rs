@@ -34,7 +34,9 @@ impl<'a, B: Backend> RankEngine<'a, B> {
         let own = Practice::of(&program.layout).formats;
         let is_exact = |practice: &Practice| {
             let Practice { pads_shards, gates_apart, sparsity, imbalance, .. } = practice;
-            !pads_shards && !gates_apart && sparsity.is_none() && *imbalance == 1.0
+            let Practice { reserves_expert_rows, weighs_activations, .. } = practice;
+            let experts = *reserves_expert_rows && !weighs_activations;
+            !pads_shards && !gates_apart && sparsity.is_none() && *imbalance == 1.0 && experts
         };
         let runs = |practice: &Practice| is_exact(practice) && practice.formats.run_as(&own);
         if !program.stages.iter().all(|stage| runs(&stage.practice)) || !stores_as::<B>(program.layout.dtype) {

@@ -113,7 +113,7 @@ impl<'a> Builder<'a> {
         let storage = StorageId(self.storages.len());
         let id = self.view(name, shape, sharding, storage)?;
         self.values[id.0].chunk = None;
-        let elements = self.values[id.0].room(self.layout);
+        let elements = self.values[id.0].allocated(self.layout, &self.practice);
         let Home { class, format } = home;
         let element_bytes = self.practice.formats.bytes(format);
         let persistent = matches!(class, MemoryClass::Parameters | MemoryClass::Gradients);
@@ -348,7 +348,7 @@ impl<'a> Builder<'a> {
     pub fn pad(&mut self, storage: StorageId, shard: ValueId) {
         let sized = Sized::ByShards(shard);
         let info = &mut self.storages[storage.0];
-        (info.sized, info.elements) = (sized, sized.elements(&self.values, self.layout));
+        (info.sized, info.elements) = (sized, sized.elements(&self.values, self.layout, &self.practice));
     }
 
     /// The parameter's value for its use in the forward pass. Under ZeRO the first use of a step waits for the

@@ -43,6 +43,12 @@ pub struct Practice {
     /// How many times the rows that equal loads bring come to this rank's experts that drop nothing, as far as tokens can choose
     /// it so often: at least 1. More than 1 is the fullest rank of others that have fewer: of use to prices, and no engine runs it.
     pub imbalance: f64,
+    /// True if buffers of experts that drop nothing are reserved for the most rows that tokens may choose, as far as
+    /// [`Layout::expert_rows`] lets them; else they have the rows that are routed: those of equal loads, times [`Self::imbalance`].
+    pub reserves_expert_rows: bool,
+    /// True if the weights of a router scale the results of the experts' activation function, so that nothing needs the results of
+    /// their last product for the backward pass; else these are scaled, and kept. Used by prices alone: no engine runs it.
+    pub weighs_activations: bool,
 }
 
 /// Bytes of an element, by what numbers are for; of what is not kept at all 0.
@@ -166,6 +172,8 @@ impl Practice {
             sums_whole: None,
             sparsity: None,
             imbalance: 1.0,
+            reserves_expert_rows: true,
+            weighs_activations: false,
         }
     }
 }

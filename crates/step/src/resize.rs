@@ -6,7 +6,7 @@
 use quadrille_spec::{Axis, Layout};
 
 use crate::value::Sized;
-use crate::{StageProgram, Value};
+use crate::{Practice, StageProgram, Value};
 
 impl Value {
     /// Sets the sizes that follow from its extents and sharding in a layout that may cut it so.
@@ -23,9 +23,9 @@ impl Value {
 
 impl Sized {
     /// Elements of a storage that is as large.
-    pub(crate) fn elements(self, values: &[Value], layout: &Layout) -> usize {
+    pub(crate) fn elements(self, values: &[Value], layout: &Layout, practice: &Practice) -> usize {
         match self {
-            Self::By(value) => values[value.0].room(layout),
+            Self::By(value) => values[value.0].allocated(layout, practice),
             Self::ByShards(shard) => {
                 let Value { local_elements, sharding, .. } = &values[shard.0];
                 let over = sharding.flat.iter().copied().filter(|axis| *axis != Axis::Z).collect();
@@ -45,7 +45,7 @@ impl StageProgram {
         let imbalance = self.practice.imbalance;
         self.values.iter_mut().for_each(|value| value.resize(layout, imbalance));
         for info in &mut self.storages {
-            info.elements = info.sized.elements(&self.values, layout);
+            info.elements = info.sized.elements(&self.values, layout, &self.practice);
         }
     }
 }

@@ -3,7 +3,7 @@
 use quadrille_spec::{Axis, AxisSet, Grid, Layout, MemoryClass};
 use serde::{Deserialize, Serialize};
 
-use crate::{Extent, Kept, Sharding, queues};
+use crate::{Extent, Kept, Practice, Sharding, queues};
 
 /// The number of a value in its program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -67,12 +67,17 @@ impl Value {
         self.local_elements = self.sharding.flat_share(self.local_rows * self.local_cols, self.pruned, grid);
     }
 
-    /// Elements that its memory has room for: those that it has, or where they are rows of queues, more.
+    /// Elements that the layout has room for: those that it has, or where they are rows of queues, more.
     pub(crate) fn room(&self, layout: &Layout) -> usize {
         if self.counts.is_none() {
             return self.local_elements;
         }
         times(self.equal_rows(&layout.grid), queues::room(self, layout)) * self.local_cols
+    }
+
+    /// Elements of the memory that a practice allocates for it: of rows of queues those that there is room for, or that it has.
+    pub(crate) fn allocated(&self, layout: &Layout, practice: &Practice) -> usize {
+        if practice.reserves_expert_rows { self.room(layout) } else { self.local_elements }
     }
 
     /// Gives a value whose rows are queues as many as the fullest rank has.

@@ -70,6 +70,12 @@ pub struct Framework {
     /// Whether ZeRO's ranks own whole parameters and send the updated ones to the others, one rank after the other; else each has
     /// its part of every parameter, and they are gathered.
     pub broadcasts_updates: bool,
+    /// True if buffers of experts that drop nothing are reserved for the most rows that tokens may choose; else they have the rows
+    /// that are routed.
+    pub reserves_expert_rows: bool,
+    /// True if the weights of a router scale the results of the experts' activation function, so that the results of their last
+    /// product are not kept for the backward pass; else these are scaled, and kept.
+    pub weighs_activations: bool,
     /// Bytes of gradients that are reduced over data at once; `None`: every parameter by itself.
     pub gradient_bucket: Option<u64>,
     /// Whether collectives of different groups run beside each other, each group's in the order of their issue; else all of
@@ -235,6 +241,8 @@ impl Framework {
         gathers_under_forward: Hiding::Always,
         sums_whole: None,
         broadcasts_updates: false,
+        reserves_expert_rows: true,
+        weighs_activations: false,
         gradient_bucket: None,
         streams_by_group: false,
         host_seconds: 0.0,
@@ -248,7 +256,9 @@ impl Framework {
     /// Megatron-LM in mixed precision: weights in 16 bits, gradients in f32, master weights and two moments in f32
     /// (Narayanan et al. 2021; Korthikanti et al. 2022), with flash attention. Gradients are reduced in f32, in buckets
     /// of 40 million numbers (Megatron-Core's default). Sequence parallelism keeps the scattered inputs and gathers
-    /// again. The loss holds the logits in 16 bits and in f32.
+    /// again. The loss holds the logits in 16 bits and in f32. Experts are given the rows that are routed
+    /// (`moe/token_dispatcher.py`, `MoEAlltoAllTokenDispatcher`), whose activation function multiplies with the router's weights
+    /// (`fusions/fused_bias_swiglu.py`, `weighted_bias_swiglu_impl`).
     pub const MEGATRON: Self = Self {
         name: "megatron",
         dtype: ElementType::Bf16,
@@ -277,6 +287,8 @@ impl Framework {
         gathers_under_forward: Hiding::Switched,
         sums_whole: None,
         broadcasts_updates: false,
+        reserves_expert_rows: false,
+        weighs_activations: true,
         gradient_bucket: Some(160_000_000),
         streams_by_group: true,
         host_seconds: EAGER_HOST_SECONDS,
@@ -293,12 +305,14 @@ impl Framework {
 
     /// PyTorch's FSDP2 with a mixed-precision policy: f32 parameters, gradients and moments, sharded over z; gathered
     /// and reduced in bf16, block by block. The loss holds the logits in 16 bits and in f32, their log-softmax, its gradient
-    /// and that in 16 bits: 2 + 4 + 4 + 4 + 2 bytes.
+    /// and that in 16 bits: 2 + 4 + 4 + 4 + 2 bytes. Experts are given the rows that are routed; torchtitan weighs their results
+    /// (`models/moe`, `score_before_experts` off, as in DeepSeek-V3) and keeps these.
     pub const FSDP: Self = Self {
         name: "fsdp",
         states: StateBytes { weight: 4, gradient: 4, optimizer: 8, gathered_weight: 2, sent_gradient: 2 },
         gathers_blocks: true,
         compute_share: SHARE_BESIDE_GATHERS,
+        weighs_activations: false,
         gradient_bucket: None,
         loss_bytes: 16,
         vocab_multiple: 1,

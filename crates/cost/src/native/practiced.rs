@@ -106,6 +106,8 @@ impl Framework {
             sums_whole: self.sums_whole,
             sparsity: None,
             imbalance: 1.0,
+            reserves_expert_rows: self.reserves_expert_rows,
+            weighs_activations: self.weighs_activations,
         }
     }
 

@@ -4,6 +4,7 @@ mod alignment;
 mod bounds;
 mod case;
 mod expert;
+mod expert_buffers;
 mod fit;
 mod imbalance;
 mod program;

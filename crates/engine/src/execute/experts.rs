@@ -6,9 +6,9 @@ use quadrille_tensor::{RouterLosses, RouterRule, RouterShape, Slots, SpreadShape
 
 use super::Done;
 use crate::backend::{View, ViewMut};
-use crate::{Backend, RankEngine};
+use crate::{Backend, EngineError, RankEngine};
 
-type Swept = Result<usize, crate::EngineError>;
+type Swept = Result<usize, EngineError>;
 
 /// How the logits of these experts become weights.
 fn rule(experts: &Experts) -> RouterRule {
@@ -208,6 +208,7 @@ impl<B: Backend> RankEngine<'_, B> {
 
     pub(super) fn combine_backward(&mut self, op: &kind::CombineBackward) -> Swept {
         let kind::CombineBackward { block, gradient, input, routes, output, weights } = *op;
+        let input = input.ok_or(EngineError::Formats { dtype: self.program.layout.dtype })?;
         self.write(weights, |rank, dweights| {
             rank.write(output, |rank, placed| {
                 let starts = rank.queue_starts(input);

@@ -28,6 +28,8 @@ fn practices() -> impl Strategy<Value = Practice> {
             sums_whole,
             sparsity: None,
             imbalance: 1.0,
+            reserves_expert_rows: true,
+            weighs_activations: false,
         }
     })
 }
@@ -83,6 +85,17 @@ fn gates_that_are_apart_are_refused() {
     let program = program(|practice| practice.gates_apart = true);
     let error = prove(&program, 1).unwrap_err();
     assert!(error.to_string().contains("StepProgram::new"), "{error}");
+}
+
+/// Nor experts whose weights scale what they activate, or whose buffers grow with the rows that are routed.
+#[test]
+fn buffers_of_experts_that_other_frameworks_have_are_refused() {
+    let changes: [fn(&mut Practice); 2] =
+        [|practice| practice.weighs_activations = true, |practice| practice.reserves_expert_rows = false];
+    for change in changes {
+        let error = prove(&program(change), 1).unwrap_err();
+        assert!(error.to_string().contains("StepProgram::new"), "{error}");
+    }
 }
 
 /// A reduction that began a microbatch early would miss the last gradients.

@@ -18,10 +18,11 @@ pub(super) fn combine(
     let cut = *b.sharding(gradient);
     let complete = Sharding::new(&cut.rows, &[]);
     let partial = complete.partial(cut.cols.into_iter().collect());
-    let [rows, kept] = b.shape(routes);
-    let shape = [rows, (kept.of(b.layout) / 3).into()];
+    let [rows, choices] = b.shape(routes);
+    let shape = [rows, (choices.of(b.layout) / 3).into()];
     let weights = b.value("d routes", shape, partial, Home::buffer(Format::Sums))?;
-    b.push(kind::CombineBackward { block, gradient, input, routes, output: results, weights });
+    let kept = (!b.practice.weighs_activations).then_some(input);
+    b.push(kind::CombineBackward { block, gradient, input: kept, routes, output: results, weights });
     let weights = b.transition(weights, &complete)?;
     known.of.insert(routes, weights);
     b.contribute(known, input, results)

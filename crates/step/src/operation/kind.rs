@@ -111,10 +111,11 @@ kinds! {
         reads { input: ValueId, routes: ValueId } writes { output: ValueId },
         work |op, at| at.touches(op.input, at.chosen_rows(op.block, op.output), 2.0);
 
-    /// The gradients of experts' results, and of the weights, `[rows, k]`.
+    /// The gradients of experts' results, and of the weights, `[rows, k]`; without `input`, the results, where the weights scaled
+    /// what the products of the results were given ([`weighs_activations`](crate::Practice::weighs_activations)).
     CombineBackward ["combine-backward"] ElementWise { block: BlockKind }
-        reads { gradient: ValueId, input: ValueId, routes: ValueId } writes { output: ValueId, weights: ValueId },
-        work |op, at| at.sweeps(op, op.input, 3.0);
+        reads { gradient: ValueId, input: Option<ValueId>, routes: ValueId } writes { output: ValueId, weights: ValueId },
+        work |op, at| at.sweeps(op, op.output, 3.0);
 
     /// The sum of the gradients of a token's copies.
     DispatchBackward ["dispatch-backward"] ElementWise { block: BlockKind }
