@@ -307,9 +307,11 @@ pub(crate) fn linear(b: &mut Builder, name: &str, input: ValueId, weight: Parame
     let stored = *b.sharding(b.parameters[weight.0].value);
     let rows: AxisList = b.rows().into_iter().filter(|axis| !stored.blocks.contains(axis)).collect();
     let cut = Sharding::new(&rows, &stored.rows).blocks(&stored.blocks);
-    let input = b.reshard(input, &cut)?;
-    let output = product(b, name, input, weight)?;
-    b.record(Node::Linear { weight, input, output });
+    let whole = b.reshard(input, &cut)?;
+    let output = product(b, name, whole, weight)?;
+    let is_gathered_again = whole != input && b.practice.gathers_inputs_again;
+    let copy = if is_gathered_again { None } else { b.hold("kept operand", Format::KeptOperands, whole, None)? };
+    b.record(Node::Linear { weight, input: whole, kept: copy.unwrap_or(whole), output });
     let of_experts = b.values[b.parameters[weight.0].value.0].blocks > 1;
     let dropped = |axis: &Axis| of_experts && *axis == Axis::X && b.layout.scatters_places();
     let scattered = stored.rows.into_iter().filter(|axis| b.layout.scatters_rows() || dropped(axis));
@@ -347,7 +349,7 @@ fn summa_linear(b: &mut Builder, name: &str, input: ValueId, weight: ParameterId
     let sharding = Sharding::new(&b.rows_with(rows), &[columns]);
     let output = b.value(name, [Extent::Tokens, outputs], sharding, Home::ACTIVATIONS)?;
     b.summa_forward(input, gathered, output)?;
-    b.record(Node::Linear { weight, input, output });
+    b.record(Node::Linear { weight, input, kept: input, output });
     Ok(output)
 }
 

@@ -63,7 +63,7 @@ fn shared(b: &mut Builder, index: usize, layer: InputLayer, normed: ValueId) -> 
 fn narrowed(b: &mut Builder, index: usize, layer: InputLayer, normed: ValueId) -> Built<ValueId> {
     let (name, weight) = weight(b, index, layer)?;
     let output = product(b, &name, normed, weight)?;
-    b.record(Node::Linear { weight, input: normed, output });
+    b.record(Node::Linear { weight, input: normed, kept: normed, output });
     Ok(output)
 }
 

@@ -92,6 +92,9 @@ pub struct Formats {
     pub norms: u64,
     /// What a gated activation function keeps beside its operands, by elements of its result.
     pub gates: u64,
+    /// Copy of the input of a block's product that is kept for the weight gradient, where ranks have the input itself and did not
+    /// gather it; 0: the input is kept.
+    pub kept_operands: u64,
 }
 
 impl Formats {
@@ -120,6 +123,7 @@ impl Formats {
             scores_meanwhile: 0,
             norms: 0,
             gates: 0,
+            kept_operands: 0,
         }
     }
 
@@ -150,6 +154,7 @@ impl Formats {
             Format::ScoresMeanwhile => self.scores_meanwhile,
             Format::Norms => self.norms,
             Format::Gates => self.gates,
+            Format::KeptOperands => self.kept_operands,
         }
     }
 }

@@ -137,6 +137,8 @@ pub enum Format {
     Norms,
     /// What a gated activation function keeps beside its operands.
     Gates,
+    /// Copies of products' inputs that are kept for weight gradients.
+    KeptOperands,
 }
 
 /// What a storage is counted as, and what its numbers are for.

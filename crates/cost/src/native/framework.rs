@@ -70,6 +70,8 @@ pub struct Framework {
     /// Whether ZeRO's ranks own whole parameters and send the updated ones to the others, one rank after the other; else each has
     /// its part of every parameter, and they are gathered.
     pub broadcasts_updates: bool,
+    /// True if inputs of products that are cast to fewer bits are kept for weight gradients as they were cast; else as they were.
+    pub keeps_cast_operands: bool,
     /// True if buffers of experts that drop nothing are reserved for the most rows that tokens may choose; else they have the rows
     /// that are routed.
     pub reserves_expert_rows: bool,
@@ -241,6 +243,7 @@ impl Framework {
         gathers_under_forward: Hiding::Always,
         sums_whole: None,
         broadcasts_updates: false,
+        keeps_cast_operands: false,
         reserves_expert_rows: true,
         weighs_activations: false,
         gradient_bucket: None,
@@ -258,7 +261,8 @@ impl Framework {
     /// of 40 million numbers (Megatron-Core's default). Sequence parallelism keeps the scattered inputs and gathers
     /// again. The loss holds the logits in 16 bits and in f32. Experts are given the rows that are routed
     /// (`moe/token_dispatcher.py`, `MoEAlltoAllTokenDispatcher`), whose activation function multiplies with the router's weights
-    /// (`fusions/fused_bias_swiglu.py`, `weighted_bias_swiglu_impl`).
+    /// (`fusions/fused_bias_swiglu.py`, `weighted_bias_swiglu_impl`). Transformer Engine keeps the inputs of products as it has cast
+    /// them (`pytorch/module/linear.py`, `save_original_input` off).
     pub const MEGATRON: Self = Self {
         name: "megatron",
         dtype: ElementType::Bf16,
@@ -287,6 +291,7 @@ impl Framework {
         gathers_under_forward: Hiding::Switched,
         sums_whole: None,
         broadcasts_updates: false,
+        keeps_cast_operands: true,
         reserves_expert_rows: false,
         weighs_activations: true,
         gradient_bucket: Some(160_000_000),
@@ -306,12 +311,14 @@ impl Framework {
     /// PyTorch's FSDP2 with a mixed-precision policy: f32 parameters, gradients and moments, sharded over z; gathered
     /// and reduced in bf16, block by block. The loss holds the logits in 16 bits and in f32, their log-softmax, its gradient
     /// and that in 16 bits: 2 + 4 + 4 + 4 + 2 bytes. Experts are given the rows that are routed; torchtitan weighs their results
-    /// (`models/moe`, `score_before_experts` off, as in DeepSeek-V3) and keeps these.
+    /// (`models/moe`, `score_before_experts` off, as in DeepSeek-V3) and keeps these. torchao keeps the inputs of products in 8 bits
+    /// as they were (`float8/float8_linear.py`).
     pub const FSDP: Self = Self {
         name: "fsdp",
         states: StateBytes { weight: 4, gradient: 4, optimizer: 8, gathered_weight: 2, sent_gradient: 2 },
         gathers_blocks: true,
         compute_share: SHARE_BESIDE_GATHERS,
+        keeps_cast_operands: false,
         weighs_activations: false,
         gradient_bucket: None,
         loss_bytes: 16,

@@ -49,6 +49,11 @@ impl NarrowFormat {
         }
     }
 
+    /// Bytes of an element of an operand that is kept as it was cast; scales are left out, and 4 bits count as a byte.
+    pub(super) fn kept_bytes(self) -> u64 {
+        self.operand_bytes().floor().max(1.0) as u64
+    }
+
     /// Bytes that the cast of an element of `stored` bytes moves: it is read, before that once more where the scale is the whole
     /// tensor's, and written in both orders.
     pub(super) fn cast_bytes(self, stored: f64) -> f64 {

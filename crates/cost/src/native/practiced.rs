@@ -120,6 +120,7 @@ impl Framework {
         let softmax = if self.eager.scores { 3 } else { 1 };
         let kept = (softmax + u64::from(drops)) * values + if drops { self.mask_bytes } else { 0 };
         let again = self.makes_scores_again(layout.recompute);
+        let operands_kept = self.numbers.products.map_or(0, NarrowFormat::kept_bytes);
         let [operands, operand_gradients] = self.numbers.products.map_or([values; 2], NarrowFormat::gathered_bytes);
         Formats {
             values,
@@ -141,6 +142,7 @@ impl Framework {
             scores_meanwhile: if stored { values + if again { kept } else { 0 } } else { 0 },
             norms: if self.eager.norms { EAGER_NORM * values } else { 0 },
             gates: if self.eager.pointwise { values } else { 0 },
+            kept_operands: if self.keeps_cast_operands { operands_kept } else { 0 },
         }
     }
 }

@@ -147,9 +147,9 @@ fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), Ste
             Ok(())
         }
         Node::Loss { predictions, gradient } => b.contribute(known, predictions, gradient),
-        Node::Head { weight, input, logits } => linear(b, known, weight, input, logits, HEAD),
-        Node::Linear { weight, input, output } => linear(b, known, weight, input, output, LINEAR),
-        Node::PatchHead { weight, input, output } => linear(b, known, weight, input, output, WHOLE),
+        Node::Head { weight, input, logits } => linear(b, known, weight, [input; 2], logits, HEAD),
+        Node::Linear { weight, input, kept, output } => linear(b, known, weight, [input, kept], output, LINEAR),
+        Node::PatchHead { weight, input, output } => linear(b, known, weight, [input; 2], output, WHOLE),
         // Nobody asks for the gradient of data.
         Node::PatchEmbedding { weight, input, output } => {
             let gradient = known.of[&output];

@@ -28,12 +28,12 @@ pub(super) const HEAD: Products = Products { input_gradient: GemmStorage::Nn, tr
 pub(super) const WHOLE: Products =
     Products { input_gradient: GemmStorage::Nt, transposed_weight: false, panels: false };
 
-/// Input gradient first, so that its reduction can run under the weight gradient.
+/// Input gradient first, so that its reduction can run under the weight gradient, which is made of what is kept of the input.
 pub(super) fn linear(
     b: &mut Builder,
     known: &mut Gradients,
     weight: ParameterId,
-    input: ValueId,
+    [input, kept]: [ValueId; 2],
     output: ValueId,
     products: Products,
 ) -> Result<(), StepError> {
@@ -70,7 +70,7 @@ pub(super) fn linear(
             b.contribute(known, input, input_gradient)?;
         }
     }
-    weight_gradient(b, known, weight, input, gradient, products)
+    weight_gradient(b, known, weight, kept, gradient, products)
 }
 
 /// Whether a gated perceptron's halves give their input gradients apart: of rows that are neither scattered nor experts'.

@@ -23,9 +23,11 @@ pub(crate) enum Node {
         output: ValueId,
     },
     Norm(NormNode),
+    /// `kept`: what the weight gradient is made of: the input, or a copy.
     Linear {
         weight: ParameterId,
         input: ValueId,
+        kept: ValueId,
         output: ValueId,
     },
     Bias {
