@@ -4,7 +4,7 @@
 //! communication stream, and a link to every stage that it sends to:
 //! - operations run in the order of the program on the compute stream;
 //! - collectives run one after the other in the order of their issue, whatever their axes, as the communicator runs them; a
-//!   wait stops the compute stream until it is done;
+//!   wait stops the compute stream until it is done, and counts for the collectives that run meanwhile;
 //! - a pass begins when its messages have arrived and sends when it ends; messages of a link travel one after the other;
 //!   a release waits until the message has arrived and its receive is posted;
 //! - a collective over several stages (the loss, the gradient norm, the two gradients of a tied table) begins when the

@@ -94,8 +94,8 @@ pub struct PassSpan {
 pub struct StageTimes {
     /// It computes.
     pub busy_s: f64,
-    /// It waits for collectives, or computes more slowly beside them by so much, by their axes: where
-    /// several are under way, of the one that ends last.
+    /// It waits for collectives, or computes more slowly beside them by so much, by the axes of those that run meanwhile: while one
+    /// waits for its stream, of those before it there; beside several streams, of the one that is busy longest.
     pub waiting_on_collectives_s: BTreeMap<AxisSet, f64>,
     /// It waits for copies to and from the memory of its host.
     pub waiting_on_host_s: f64,

@@ -257,8 +257,8 @@ impl<'a> Stage<'a> {
     }
 
     /// When an operation of so many seconds is done that begins now. What it takes longer since collectives run beside it is
-    /// counted as waiting for the one that ends last.
-    fn computed(&mut self, seconds: f64) -> f64 {
+    /// counted as waiting for them, of several streams for those of the one that is busy longest.
+    fn computed(&mut self, seconds: f64, exchange: &Exchange) -> f64 {
         let alone = self.host.max(self.now + seconds);
         self.record.times.busy_s += alone - self.now;
         let share = self.machine.share_beside_collectives();
@@ -266,10 +266,19 @@ impl<'a> Stage<'a> {
             return alone;
         }
         let (busy, axes) = self.streams.busy_until();
-        let lost = (1.0 - share) * (busy - self.now).max(0.0).min(seconds / share);
-        let end = alone.max(self.now + seconds + lost);
+        let beside = (busy - self.now).max(0.0).min(seconds / share);
+        let end = alone.max(self.now + seconds + (1.0 - share) * beside);
         if end > alone {
-            *entry(&mut self.record.times.waiting_on_collectives_s, axes, 0.0) += end - alone;
+            // The host may be late by a part of it.
+            let lost = (end - alone) / beside;
+            let waiting = &mut self.record.times.waiting_on_collectives_s;
+            let mut left = end - alone;
+            self.streams.each_running(axes, [self.now, self.now + beside], exchange, |axes, span| {
+                let part = (lost * (span.end - span.start)).min(left);
+                *entry(waiting, axes, 0.0) += part;
+                left -= part;
+            });
+            *entry(waiting, axes, 0.0) += left;
         }
         end
     }
@@ -280,7 +289,7 @@ impl<'a> Stage<'a> {
         match task.kind {
             TaskKind::Compute { seconds, kernels } => {
                 self.launch(task, kernels, action);
-                let span = Taken { start: self.now, end: self.computed(seconds * running.slowdown) };
+                let span = Taken { start: self.now, end: self.computed(seconds * running.slowdown, exchange) };
                 self.now = span.end;
                 self.event(Lane::Compute, task, begun, span);
             }
@@ -313,7 +322,8 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// The first step has no gathers of an update before it.
+    /// Waits for a collective. As long as it waits for its stream, which runs others, that is waiting for these. The first step has
+    /// no gathers of an update before it.
     fn wait(
         &mut self,
         flight: Option<Flight>,
@@ -331,13 +341,28 @@ impl<'a> Stage<'a> {
         };
         if let Flight::Common(_, begun) = flight {
             self.event(Lane::Axes(axes), task, begun, span);
-            if span.start > self.now {
-                self.idle(span.start, running);
-            }
         }
-        let waited = (span.end - self.now).max(0.0);
-        *entry(&mut self.record.times.waiting_on_collectives_s, axes, 0.0) += waited;
-        self.now = self.now.max(span.end);
+        if span.end <= self.now {
+            return Ok(());
+        }
+        if span.start <= self.now {
+            *entry(&mut self.record.times.waiting_on_collectives_s, axes, 0.0) += span.end - self.now;
+            self.now = span.end;
+            return Ok(());
+        }
+        let mut waits = Vec::new();
+        self.streams.each_running(axes, [self.now, span.end], exchange, |axes, part| waits.push((axes, part)));
+        for (axes, part) in waits {
+            if part.start > self.now {
+                self.idle(part.start, running);
+            }
+            *entry(&mut self.record.times.waiting_on_collectives_s, axes, 0.0) += part.end - self.now;
+            self.now = part.end;
+        }
+        // For other stages, where the collective itself takes no time.
+        if span.end > self.now {
+            self.idle(span.end, running);
+        }
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! The communication streams of a stage's rank and the collectives under way on them: one after the other in the order of
 //! their issue, as the communicator runs them; of all groups on one stream, or each group's on its own.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use quadrille_spec::AxisSet;
 
@@ -37,6 +37,8 @@ pub(super) struct Streams {
     by_group: bool,
     /// The last collective of each stream: there are few.
     last: Vec<(AxisSet, Flight)>,
+    /// The collectives of each stream that may not have ended, with their axes, in the order in which they run.
+    queued: Vec<(AxisSet, VecDeque<(AxisSet, Flight)>)>,
     /// The end of the collective of this stage alone that ends last, and its axes.
     busy: (f64, AxisSet),
     flights: Flights,
@@ -81,6 +83,26 @@ impl Streams {
         self.busy
     }
 
+    /// Calls `part` with the collectives that run on the stream of a group between two times, in order: their axes, and how much of
+    /// each lies between. They follow each other but where one waits for other stages.
+    pub fn each_running(
+        &self,
+        axes: AxisSet,
+        [from, to]: [f64; 2],
+        exchange: &Exchange,
+        mut part: impl FnMut(AxisSet, Taken),
+    ) {
+        let stream = self.of(axes);
+        let queued = self.queued.iter().find(|(known, _)| *known == stream);
+        for (axes, flight) in queued.into_iter().flat_map(|(_, queued)| queued) {
+            let Some(Taken { start, end }) = flight.taken(exchange) else { return };
+            let (start, end) = (start.max(from), end.min(to));
+            if end > start {
+                part(*axes, Taken { start, end });
+            }
+        }
+    }
+
     /// Puts a collective at the end of the stream.
     pub fn issue(
         &mut self,
@@ -111,6 +133,12 @@ impl Streams {
         };
         let stream = self.of(axes);
         *entry(&mut self.last, stream, flight) = flight;
+        let queued = entry(&mut self.queued, stream, VecDeque::new());
+        let has_ended = |(_, flight): &(AxisSet, Flight)| flight.taken(exchange).is_some_and(|it| it.end <= at);
+        while queued.front().is_some_and(has_ended) {
+            queued.pop_front();
+        }
+        queued.push_back((axes, flight));
         self.flights.insert(id, flight);
         flight
     }

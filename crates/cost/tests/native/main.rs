@@ -7,6 +7,7 @@ mod expert;
 mod expert_buffers;
 mod fit;
 mod imbalance;
+mod parts;
 mod program;
 mod properties;
 mod refusals;

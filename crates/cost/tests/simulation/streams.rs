@@ -110,16 +110,17 @@ fn products_are_slower_beside_collectives() {
     let on = |ops: &[&Op]| {
         let Simulation { step_seconds, stages, .. } = parts.simulate_on(&Shared, ops);
         assert_eq!(stages[0].busy_s, 10.0 * ops.iter().filter(|op| **op == product).count() as f64);
-        (step_seconds, stages[0].waiting_on_collectives_s[&Axis::X.only()])
+        let [x, y] = [Axis::X, Axis::Y].map(|axis| stages[0].waiting_on_collectives_s.get(&axis.only()).copied());
+        (step_seconds, x.unwrap_or(0.0), y.unwrap_or(0.0))
     };
     // In 4 seconds two seconds of work are done.
-    assert_eq!(on(&[issue, product, wait]), (12.0, 2.0));
-    assert_eq!(on(&[issue, product, product, wait]), (22.0, 2.0));
-    assert_eq!(on(&[issue, wait, product]), (14.0, 4.0));
-    assert_eq!(on(&[product, issue, wait]), (14.0, 4.0));
-    // Two before it and this one follow each other: in 12 seconds 6 are done.
+    assert_eq!(on(&[issue, product, wait]), (12.0, 2.0, 0.0));
+    assert_eq!(on(&[issue, product, product, wait]), (22.0, 2.0, 0.0));
+    assert_eq!(on(&[issue, wait, product]), (14.0, 4.0, 0.0));
+    assert_eq!(on(&[product, issue, wait]), (14.0, 4.0, 0.0));
+    // Two before it and this one follow each other: in 12 seconds 6 are done, in 8 of them beside those before it.
     let ([issue_a, wait_a], [issue_b, wait_b]) = (&parts.collective(Axis::Y, 0), &parts.collective(Axis::Y, 1));
-    assert_eq!(on(&[issue_a, issue_b, issue, product, wait_a, wait_b, wait]), (16.0, 6.0));
+    assert_eq!(on(&[issue_a, issue_b, issue, product, wait_a, wait_b, wait]), (16.0, 2.0, 4.0));
 }
 
 #[test]
@@ -131,6 +132,27 @@ fn collectives_follow_each_other_whatever_their_axes() {
     assert_eq!(parts.simulate(&[issue_a, issue_x, wait_a, wait_x]).step_seconds, 8.0);
     // Behind a product of 10 s the second one is hidden as well.
     assert_eq!(parts.simulate(&[issue_a, issue_b, &parts.product, wait_a, wait_b]).step_seconds, 10.0);
+}
+
+/// What waits for a collective that waits for its stream waits for those that run there.
+#[test]
+fn waiting_counts_for_the_collective_that_runs() {
+    let parts = Parts::new();
+    let ([issue_a, wait_a], [issue_b, wait_b]) = (&parts.collective(Axis::Y, 0), &parts.collective(Axis::Y, 1));
+    let ([issue, wait], product) = (&parts.collective(Axis::X, 0), &parts.product);
+    let on = |ops: &[&Op]| {
+        let Simulation { stages, .. } = parts.simulate(ops);
+        assert!(close(
+            stages[0].total_s(),
+            stages[0].busy_s + stages[0].waiting_on_collectives_s.values().sum::<f64>()
+        ));
+        [Axis::X, Axis::Y].map(|axis| stages[0].waiting_on_collectives_s.get(&axis.only()).copied().unwrap_or(0.0))
+    };
+    assert_eq!(on(&[issue_a, issue_b, issue, wait, wait_a, wait_b]), [4.0, 8.0]);
+    assert_eq!(on(&[issue_a, issue, issue_b, wait, wait_a, wait_b]), [4.0, 8.0]);
+    // Under a product of 10 s lie two of them and a half of the third.
+    assert_eq!(on(&[issue_a, issue_b, issue, product, wait, wait_a, wait_b]), [2.0, 0.0]);
+    assert_eq!(on(&[issue, issue_a, issue_b, product, wait_b, wait_a, wait]), [0.0, 2.0]);
 }
 
 #[test]
