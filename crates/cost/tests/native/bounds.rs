@@ -353,3 +353,29 @@ fn assert_medians<'a>(name: &str, found: impl Iterator<Item = &'a Found>, second
     let medians = [3, 6].map(|which| median(&all, which));
     assert!(medians[0] > seconds && medians[1] > bytes, "{name}: {medians:?} of {}", all.len());
 }
+
+/// Experts that no two ranks share have states of their own under ZeRO, so that the bound of a rank's bytes is near the price: of
+/// 18 bytes a parameter none is taken for shared. The rank of stage 1 has 12 of 94
+/// blocks, 16 of whose 128 experts (8 ranks share them): 12 * 16 * 3 * 4096 * 1536 parameters of 18 bytes.
+#[test]
+fn states_of_experts_are_shared_by_the_ranks_that_have_copies_alone() {
+    let (model, cluster) = (Model::preset("qwen3-235b-a22b").unwrap(), Cluster::preset("dgx-h100").unwrap());
+    let problem = Problem::new(&model, &cluster, Framework::MEGATRON, 256, model.seq_len).unwrap();
+    let spread: AxisSet = [Axis::X, Axis::Expert].into_iter().collect();
+    let request = LayoutRequest {
+        zero: Zero::Optimizer,
+        recompute: Recompute::Full { every: 1 },
+        experts_over: Some(spread),
+        microbatch: Some(1),
+        vocab_multiple: Framework::MEGATRON.vocab_multiple,
+        ..LayoutRequest::new("x=4,expert=2,pipe=8".parse().unwrap(), 256)
+    };
+    let layout = Layout::new(&model, &request).unwrap();
+    let (candidate, price) = (problem.candidate(&layout), problem.price_layout(&layout).unwrap());
+    let mut bounds = Bounds::new(&problem);
+    let pieces = bounds.pieces(&candidate).unwrap();
+    let bytes = bounds.bytes(&candidate, &pieces);
+    assert!(bytes > 12 * 16 * 3 * 4096 * 1536 * 18, "{bytes} of the experts alone");
+    let ratio = bytes as f64 / price.memory.total() as f64;
+    assert!((0.98..=1.0).contains(&ratio), "{ratio}");
+}

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use quadrille_spec::{Axis, EvenPieces, Recompute, Schedule, Zero};
+use quadrille_spec::{Axis, AxisSet, EvenPieces, Recompute, Schedule, Zero};
 use quadrille_step::INDEX_BYTES;
 use quadrille_step::schedule::{Action, Pass};
 
@@ -92,8 +92,12 @@ impl Bounds<'_> {
     /// Bytes of parameters, their gradients and the optimizer's states. ZeRO's shards are no smaller than this, being equally
     /// long.
     fn states(&self, c: &Candidate, elements: [f64; Elements::ALL.len()]) -> f64 {
-        let [of_products, others, pruned, kept, untrained] = elements;
-        let replicas = (c.batch_shares() * c.size(Axis::Context)) as f64;
+        let [of_products, of_experts, others, pruned, kept, untrained] = elements;
+        let copies = |spread: AxisSet| {
+            let axes = Axis::BATCH.into_iter().chain([Axis::Context]).filter(|axis| !spread.contains(*axis));
+            axes.map(|axis| c.size(axis)).product::<usize>() as f64
+        };
+        let replicas = copies(AxisSet::EMPTY);
         let framework = &self.problem.framework;
         // Of states in the host's memory a few are on the device.
         let on_device = |states: StateBytes| if c.bucket.is_some() { states.without_optimizer() } else { states };
@@ -101,11 +105,17 @@ impl Bounds<'_> {
         let matrix = |shares| states.held(c.zero, replicas, shares);
         // Tables of positions are among the others, vectors are most of them.
         let other = matrix(false).min(vectors.held(c.zero, replicas, false));
+        let expert = states.held(c.zero, copies(c.experts_over), true);
         let weight = states.weight as f64;
         // Of what is kept a rank knows the places, too.
         let of_kept = matrix(true) - weight + INDEX_BYTES as f64;
         let followed = vectors.without_optimizer().held(c.zero, replicas, false);
-        of_products * matrix(true) + others * other + pruned * weight + kept * of_kept + untrained * followed
+        of_products * matrix(true)
+            + of_experts * expert
+            + others * other
+            + pruned * weight
+            + kept * of_kept
+            + untrained * followed
     }
 }
 

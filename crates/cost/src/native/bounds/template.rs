@@ -59,6 +59,8 @@ pub(super) struct Piece {
 pub(super) enum Elements {
     /// Those whose gradients products give.
     OfProducts,
+    /// The same of experts, of which fewer ranks have copies.
+    OfExperts,
     /// Vectors and tables of positions.
     Others,
     /// Those of pruned weights, of which there is nothing else.
@@ -70,7 +72,8 @@ pub(super) enum Elements {
 }
 
 impl Elements {
-    pub const ALL: [Self; 5] = [Self::OfProducts, Self::Others, Self::Pruned, Self::Kept, Self::Untrained];
+    pub const ALL: [Self; 6] =
+        [Self::OfProducts, Self::OfExperts, Self::Others, Self::Pruned, Self::Kept, Self::Untrained];
 }
 
 /// Shapes of parameters with the class of each.
@@ -203,12 +206,13 @@ impl Telling {
     fn parameters(&mut self, stage: &StageProgram, alike: &mut Alike) {
         let [mut block, mut ends] = [Parameters::new(), Parameters::new()];
         for parameter in &stage.parameters {
-            let by_product = stage.value(parameter.value).sharding.is_of_tiles();
+            let sharding = &stage.value(parameter.value).sharding;
             let list = if matches!(parameter.layer, Layer::Block(_)) { &mut block } else { &mut ends };
             let elements = match parameter.compressed {
                 Some(_) => Elements::Pruned,
                 None if !parameter.is_trained() => Elements::Untrained,
-                None if by_product => Elements::OfProducts,
+                None if !sharding.blocks.is_empty() => Elements::OfExperts,
+                None if sharding.is_of_tiles() => Elements::OfProducts,
                 None => Elements::Others,
             };
             list.push((self.shapes.value(stage, parameter.value), elements));
