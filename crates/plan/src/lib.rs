@@ -2,7 +2,8 @@
 //!
 //! [`native`] searches every layout that the rules of layouts allow and ranks them by the seconds of a step in the native
 //! model ([`quadrille_cost::native`]), with memory, fronts, and why a layout is as fast as it is. [`best`] chooses the grid of
-//! a run that leaves it open, by the same prices; [`Grids`] are all of a number of ranks. [`export`] writes layouts as other frameworks' flags and configurations.
+//! a run that leaves it open, by the same prices; [`Grids`] are all of a number of ranks. [`export`] writes layouts as other frameworks' flags and configurations, by
+//! the table of [`frameworks`] of their options.
 //! [`goodput`] says how much of a long training failures leave.
 //! [`local`] holds prices against runs of this machine, by the [`statistics`] of predictions and measurements.
 //!
@@ -21,6 +22,7 @@
 
 mod best;
 pub mod export;
+pub mod frameworks;
 pub mod goodput;
 mod grids;
 pub mod local;

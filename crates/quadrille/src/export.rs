@@ -1,10 +1,10 @@
 //! `quadrille export`: a layout as another framework's flags or configuration.
 
 use clap::{Args, ValueEnum};
-use quadrille_cost::native::Numbers;
+use quadrille_cost::native::{self, Numbers};
 use quadrille_plan::export::{Export, Framework, Precision, Target, export};
 use quadrille_run::{LayoutDefaults, SaidLayout};
-use quadrille_spec::{ElementType, Field, LayoutRequest};
+use quadrille_spec::{ElementType, Field, Layout, LayoutFile, LayoutRequest, Planned};
 use serde_json::json;
 
 use crate::arguments::ModelArguments;
@@ -35,9 +35,9 @@ pub struct ExportArguments {
     /// Devices of a node [default: ranks that share a node in the layout; where neither it nor a --cluster says, at most 8]
     #[arg(long, value_name = "N", value_parser = whole::<usize>(..))]
     pub gpus_per_node: Option<usize>,
-    /// The type to train in; that of the layout is for runs on this machine
-    #[arg(long, value_enum, value_name = "TYPE", default_value_t = ExportType::Bf16)]
-    pub dtype: ExportType,
+    /// Type to train in [default: bf16; of a layout file that was planned for quadrille, or names a dtype, that type]
+    #[arg(long, value_enum, value_name = "TYPE")]
+    pub dtype: Option<ExportType>,
     #[command(flatten)]
     pub numbers: NumberArguments,
     /// Fail (exit code 1) if a part of the layout cannot be expressed, instead of warning
@@ -63,6 +63,30 @@ fn gradients(said: &SaidLayout) -> Result<Option<ElementType>, Failure> {
     }
 }
 
+/// The framework that a layout file was planned for, with the types of its numbers.
+fn planned(file: &LayoutFile, layout: &Layout) -> Result<Option<native::Framework>, Failure> {
+    let framework = |planned: &Planned| {
+        let framework = native::Framework::by_name(&planned.framework)?;
+        Ok(framework.in_formats(Numbers::planned(planned)?).in_types_of(layout))
+    };
+    file.planned().map(framework).transpose()
+}
+
+/// The type to train in.
+fn precision(
+    typed: Option<ExportType>,
+    file: &LayoutFile,
+    layout: &Layout,
+    planned: Option<&native::Framework>,
+) -> Precision {
+    let is_said = file.get(Field::Dtype).is_some() || planned.is_some_and(native::Framework::is_own);
+    match typed {
+        Some(ExportType::F32) => Precision::F32,
+        None if is_said => Precision::of(layout.dtype),
+        Some(ExportType::Bf16) | None => Precision::Bf16,
+    }
+}
+
 /// Devices of a node where nothing says how many: most machines have as many.
 const USUAL_NODE: usize = 8;
 
@@ -75,6 +99,7 @@ fn usual_node(ranks: usize) -> usize {
 pub fn run(arguments: &ExportArguments) -> Result<(), Failure> {
     let model = arguments.model.described(MODEL)?;
     let said = arguments.layout.said(None);
+    let file = said.read()?;
     let numbers = Numbers { gradients: gradients(&said)?, ..arguments.numbers.said() };
     let said = SaidLayout { choices: said.choices.without(Field::Gradients), ..said };
     let usual = LayoutDefaults { vocab_multiple: arguments.to.vocab_multiple(), ..LayoutDefaults::USUAL };
@@ -85,11 +110,9 @@ pub fn run(arguments: &ExportArguments) -> Result<(), Failure> {
     let ranks = layout.grid.ranks();
     let assumed = (arguments.gpus_per_node.is_none() && !says_nodes && ranks > USUAL_NODE).then(|| usual_node(ranks));
     let gpus_per_node = arguments.gpus_per_node.or(assumed).unwrap_or(layout.per_node);
-    let precision = match arguments.dtype {
-        ExportType::Bf16 => Precision::Bf16,
-        ExportType::F32 => Precision::F32,
-    };
-    let target = Target { gpus_per_node, precision, numbers };
+    let planned = planned(&file, &layout)?;
+    let precision = precision(arguments.dtype, &file, &layout, planned.as_ref());
+    let target = Target { gpus_per_node, precision, numbers, planned };
     let Export { text, cannot_express } = export(arguments.to, &model, &layout, &target)?;
     if arguments.strict && !cannot_express.is_empty() {
         let parts = cannot_express.join("\n  ");
@@ -99,6 +122,12 @@ pub fn run(arguments: &ExportArguments) -> Result<(), Failure> {
         remark(
             "note",
             &format!("{devices} devices of a node are assumed; --gpus-per-node or --cluster says how many there are"),
+        );
+    }
+    if let Some(planned) = planned.filter(|planned| !arguments.to.is_priced_as(planned)) {
+        remark(
+            "note",
+            &format!("the layout was planned for {}; its time and memory are other ones here", planned.name),
         );
     }
     for part in &cannot_express {

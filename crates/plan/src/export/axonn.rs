@@ -10,11 +10,12 @@ use quadrille_spec::{
 };
 
 use super::gaps::{Gaps, even_pieces};
-use super::{Export, Precision, Sizes, Target, comments, nodes, numbers};
+use super::numbers::Types;
+use super::{Export, Framework, Precision, Sizes, Target, comments, nodes};
 
 pub(super) fn export(model: &Classic, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
     let (nodes, per_node) = nodes(layout, target)?;
-    numbers::check_none("AxoNN", target)?;
+    let types = Types::new(Framework::Axonn, layout, target, false)?;
     let sizes = Sizes::of(layout);
     if sizes.context > 1 {
         let rule = "AxoNN has no axis that cuts sequences, so its grid has fewer ranks";
@@ -26,6 +27,7 @@ pub(super) fn export(model: &Classic, layout: &Layout, target: &Target) -> Resul
     gaps.check_order(&[inner, outer, Axis::Z, Axis::Pipe, Axis::Data]);
     gaps.unpadded(model.vocab);
     layout_gaps(layout, sizes, &mut gaps);
+    gaps.lines.extend(types.gaps);
     let checked = "axonn-ai/axonn, documentation of 2024 (commit 1f9e54be15b6)";
     let each = if nodes == 1 { "one node".to_owned() } else { format!("each of {nodes} nodes") };
     let left = format!("mpirun -n {} with {} on {each}; the model is yours", sizes.ranks(), counted(per_node, "rank"));

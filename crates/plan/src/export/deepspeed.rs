@@ -12,11 +12,11 @@
 use quadrille_spec::{Activations, Axis, Classic, Field, KeepWeights, Layout, Recompute, Schedule, SpecError};
 
 use super::gaps::{Gaps, even_pieces};
-use super::{Export, Precision, Sizes, Target, nodes, numbers};
+use super::numbers::{self, Types};
+use super::{Export, Framework, Precision, Sizes, Target, nodes};
 
 pub(super) fn export(model: &Classic, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
     nodes(layout, target)?;
-    let gradients = numbers::of_deepspeed(target)?;
     let sizes = Sizes::of(layout);
     let Sizes { z, context, data, pipe, .. } = sizes;
     let mut gaps = Gaps::new("DeepSpeed", layout);
@@ -43,6 +43,7 @@ pub(super) fn export(model: &Classic, layout: &Layout, target: &Target) -> Resul
     }
     gaps.unpadded(model.vocab);
     let stage = stage(layout, sizes, &mut gaps);
+    let types = Types::new(Framework::DeepSpeed, layout, target, stage > 0)?;
     pipeline_gaps(layout, sizes, stage, &mut gaps);
     gaps.check_order(&[Axis::X, Axis::Y, Axis::Context, Axis::Z, Axis::Data, Axis::Pipe]);
     if layout.activations == Activations::Scattered && tensor > 1 {
@@ -57,6 +58,10 @@ pub(super) fn export(model: &Classic, layout: &Layout, target: &Target) -> Resul
     if !layout.overlap.all_reduce && tensor > 1 {
         gaps.add("overlap without oar", "AutoTP decides where reductions of input gradients run");
     }
+    if stage == 0 && layout.overlap.reduce_scatter && z * data * context > 1 {
+        gaps.add("overlap ors", "without ZeRO gradients are all-reduced after the backward pass");
+    }
+    gaps.lines.extend(types.gaps);
     let mut lines = Vec::new();
     if configured {
         lines.push(format!("\"train_batch_size\": {}", layout.global_batch));
@@ -77,7 +82,7 @@ pub(super) fn export(model: &Classic, layout: &Layout, target: &Target) -> Resul
         lines.push(format!("\"sequence_parallel_size\": {context}"));
     }
     lines.push(format!("\"bf16\": {{ \"enabled\": {} }}", target.precision == Precision::Bf16));
-    lines.extend(gradients);
+    lines.extend(numbers::of_deepspeed(types.numbers));
     Ok(Export { text: format!("{{\n  {}\n}}\n", lines.join(",\n  ")), cannot_express: gaps.lines })
 }
 

@@ -14,8 +14,9 @@ use super::experts::{self, Degrees};
 use super::fields::{Fields, Setting, list_expression};
 use super::gaps::{Gaps, even_pieces};
 use super::model::Described;
+use super::numbers::{self, Types};
 use super::properties::Properties;
-use super::{Export, Precision, Sizes, Target, attention, check_language_model, comments, nodes, numbers};
+use super::{Export, Framework, Precision, Sizes, Target, attention, check_language_model, comments, nodes};
 
 /// How data parallelism shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +54,8 @@ pub(super) struct Choices {
 }
 
 impl Choices {
-    pub fn new(framework: &'static str, described: &Described, layout: &Layout) -> Result<Self, SpecError> {
+    pub fn new(framework: Framework, described: &Described, layout: &Layout) -> Result<Self, SpecError> {
+        let framework = framework.title();
         let model = &described.sizes;
         check_language_model(model, framework)?;
         let sizes = Sizes::of(layout);
@@ -209,10 +211,12 @@ pub(super) fn described(model: &Model) -> Result<Described, SpecError> {
 pub(super) fn export(described: &Described, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
     let (nodes, per_node) = nodes(layout, target)?;
     let model = &described.sizes;
-    let choices = Choices::new("Megatron-LM", described, layout)?;
+    let choices = Choices::new(Framework::Megatron, described, layout)?;
+    let types = Types::new(Framework::Megatron, layout, target, choices.sharding != Sharding::None)?;
+    let gaps = [choices.gaps.clone(), types.gaps].concat();
     let checked = "Flags of pretrain_gpt.py, held against megatron-core 0.17.1, 0.18.2, 0.19.0 and 0.19.2";
     let left = format!("To be added: data, a tokenizer of {} tokens, the optimizer's constants", model.vocab);
-    let mut text = comments(model, layout, checked, &left, &choices.gaps);
+    let mut text = comments(model, layout, checked, &left, &gaps);
     text += match choices.sharding {
         // Megatron-FSDP refuses the one queue that overlapped tensor parallelism needs before Blackwell.
         Sharding::Fsdp { .. } => "unset CUDA_DEVICE_MAX_CONNECTIONS\n",
@@ -224,12 +228,13 @@ pub(super) fn export(described: &Described, layout: &Layout, target: &Target) ->
     field_flags(&mut flags, &choices.experts);
     layout_flags(&mut flags, layout, &choices);
     flags.on("--bf16", target.precision == Precision::Bf16);
-    field_flags(&mut flags, &numbers::of_megatron(target, choices.sharding != Sharding::None)?);
+    field_flags(&mut flags, &numbers::of_megatron(types.numbers));
+    flags.maybe("--attention-backend", types.stores_scores.then_some("unfused"));
     text += &format!("torchrun --nnodes {nodes} --nproc-per-node {per_node} pretrain_gpt.py");
     for flag in &flags.0 {
         text += &format!(" \\\n  {flag}");
     }
-    Ok(Export { text: text + "\n", cannot_express: choices.gaps })
+    Ok(Export { text: text + "\n", cannot_express: gaps })
 }
 
 fn model_flags(flags: &mut Flags, described: &Described, layout: &Layout, choices: &Choices) {

@@ -20,7 +20,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use quadrille_cost::native::{self, Numbers};
-use quadrille_spec::{Axis, Classic, Layout, Model, SpecError};
+use quadrille_spec::{Axis, Classic, ElementType, Layout, Model, SpecError};
 
 /// A framework that layouts are exported to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -85,15 +85,44 @@ pub enum Precision {
     F32,
 }
 
+impl Precision {
+    /// The precision in which values of a type are exported.
+    pub fn of(dtype: ElementType) -> Self {
+        match dtype {
+            ElementType::Bf16 | ElementType::F16 => Self::Bf16,
+            ElementType::F32 | ElementType::F64 => Self::F32,
+        }
+    }
+}
+
+impl fmt::Display for Precision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Bf16 => "bf16",
+            Self::F32 => "f32",
+        })
+    }
+}
+
 /// What a layout leaves open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Target {
     /// Devices of a node, each with a rank.
     pub gpus_per_node: usize,
     /// The type of numbers.
     pub precision: Precision,
-    /// What is said of gradients, moments and operands of products beside it.
+    /// Types of gradients, moments and operands of products that were asked for: those that a framework lacks are errors.
     pub numbers: Numbers,
+    /// The framework that the layout was planned for, with the types of its numbers: those that the exported framework lacks
+    /// are named.
+    pub planned: Option<native::Framework>,
+}
+
+impl Target {
+    /// True if the layout was planned with attention that stores its scores.
+    fn stores_scores(&self) -> bool {
+        self.planned.is_some_and(|planned| planned.attention == native::AttentionKernel::Stored)
+    }
 }
 
 /// A layout in a framework's words.

@@ -6,13 +6,15 @@
 
 use std::fmt::Display;
 
-use quadrille_spec::{Activation, Layout, Model, Norm, Recompute, SpecError};
+use quadrille_cost::native::Numbers;
+use quadrille_spec::{Activation, ElementType, Layout, Model, Norm, Recompute, SpecError};
 
 use super::fields::{Fields, Setting};
 use super::megatron::{Choices, Sharding};
 use super::model::Described;
+use super::numbers::{self, Types};
 use super::properties::Properties;
-use super::{Export, Target, comments, nodes, numbers};
+use super::{Export, Framework, Target, comments, nodes};
 
 /// The lines of one section.
 struct Section(String);
@@ -41,25 +43,20 @@ pub(super) fn described(model: &Model) -> Result<Described, SpecError> {
 pub(super) fn export(described: &Described, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
     let (nodes, per_node) = nodes(layout, target)?;
     let model = &described.sizes;
-    let choices = Choices::new("Megatron Bridge", described, layout)?;
+    let choices = Choices::new(Framework::Nemo, described, layout)?;
+    let types = Types::new(Framework::Nemo, layout, target, choices.sharding != Sharding::None)?;
+    let gaps = [choices.gaps.clone(), types.gaps].concat();
     let checked = "Overrides of a Megatron Bridge recipe, checked against its documentation, commit 167ba2ad3210";
     let left = format!(
         "torchrun --nnodes {nodes} --nproc-per-node {per_node}; to be added: data, a tokenizer of {} tokens, the \
          optimizer's constants",
         model.vocab
     );
-    let recipe = numbers::recipe_of_bridge(target)?;
-    let mut gaps = choices.gaps.clone();
-    if let (Some(format), Some((_, besides))) =
-        (target.numbers.products, recipe.filter(|(_, besides)| !besides.is_empty()))
-    {
-        gaps.push(format!("products = {format}: {besides}"));
-    }
     let mut text = comments(model, layout, checked, &left, &gaps);
     for section in [
         model_section(described, layout, &choices),
         batch_section(layout, &choices),
-        ddp_section(&choices),
+        ddp_section(&choices, types.numbers),
         Section(format!("dataset:\n  seq_length: {}\n", layout.seq_len)),
     ] {
         text += &section.0;
@@ -74,9 +71,11 @@ pub(super) fn export(described: &Described, layout: &Layout, target: &Target) ->
     if is_fsdp {
         text += "checkpoint:\n  ckpt_format: fsdp_dtensor\n";
     }
-    if let Some((recipe, _)) = recipe {
-        text += &format!("mixed_precision: {recipe}\n");
-    }
+    let of_numbers = [
+        numbers::optimizer_of_bridge(types.numbers),
+        numbers::mixed_precision_of_bridge(target.precision, types.numbers),
+    ];
+    text.extend(of_numbers.into_iter().flatten());
     Ok(Export { text, cannot_express: gaps })
 }
 
@@ -168,11 +167,12 @@ fn batch_section(layout: &Layout, choices: &Choices) -> Section {
     section
 }
 
-fn ddp_section(choices: &Choices) -> Section {
+fn ddp_section(choices: &Choices, numbers: Numbers) -> Section {
     let mut section = Section::new("ddp");
     section.set("use_distributed_optimizer", choices.sharding != Sharding::None);
     section.set("overlap_grad_reduce", choices.overlap_grad_reduce);
     section.set("overlap_param_gather", choices.overlap_param_gather);
+    section.maybe("grad_reduce_in_fp32", (numbers.gradients == Some(ElementType::Bf16)).then_some(false));
     if let Sharding::Fsdp { strategy, replicas } = choices.sharding {
         section.set("use_megatron_fsdp", true);
         section.set("data_parallel_sharding_strategy", strategy);

@@ -1,137 +1,236 @@
 //! Types of gradients, moments and operands of products in other frameworks' words.
 //!
-//! Megatron Core: `fp8`, `fp4` and their recipes, `grad_reduce_in_bf16` and the precision-aware optimizer, of the distributed one.
-//! Megatron Bridge: recipes of `training/mixed_precision.py`, of 2026. torchtitan 0.2: `components/quantization`. DeepSpeed 0.19.8:
-//! `data_types`.
+//! The table of [`crate::frameworks`] says which of them each framework has, and by which option.
+
+use std::fmt::Display;
 
 use quadrille_cost::native::{Moments, NarrowFormat, Numbers};
-use quadrille_spec::{ElementType, SpecError};
+use quadrille_spec::{ElementType, Layout, SpecError};
 
 use super::fields::Fields;
-use super::{Precision, Target};
+use super::{Framework, Precision, Target};
+use crate::frameworks::{Capability, Support};
 
-/// What Megatron-LM is told; `sharded`: whether states of the optimizer are.
-pub(super) fn of_megatron(target: &Target, sharded: bool) -> Result<Fields, SpecError> {
-    check_sixteen_bits("Megatron-LM", target)?;
-    let Numbers { gradients, moments, products } = target.numbers;
+/// Types that an export writes, and those that its framework lacks.
+pub(super) struct Types {
+    /// Types that are written.
+    pub numbers: Numbers,
+    /// True if attention is to store its scores.
+    pub stores_scores: bool,
+    /// Types with which the layout was planned that are not written, and operands that are cast in another way.
+    pub gaps: Vec<String>,
+}
+
+/// A type that a framework lacks.
+struct Lack {
+    rule: String,
+    remedy: &'static str,
+}
+
+/// A framework with what its types depend on.
+struct Writer {
+    framework: Framework,
+    precision: Precision,
+    /// True if the optimizer's states are sharded.
+    shards: bool,
+}
+
+impl Types {
+    /// Types that were asked for, and where nothing was asked for those with which the layout was planned. `shards`: the
+    /// optimizer's states are sharded.
+    ///
+    /// # Errors
+    /// A type that was asked for and that the framework lacks.
+    pub fn new(framework: Framework, layout: &Layout, target: &Target, shards: bool) -> Result<Self, SpecError> {
+        let writer = Writer { framework, precision: target.precision, shards };
+        let (asked, planned) = (target.numbers, planned(layout, target));
+        let mut gaps = Vec::new();
+        let products =
+            settled("products", asked.products, planned.products, |it| writer.lack_of_products(it), &mut gaps)?;
+        let moments = settled("moments", asked.moments, planned.moments, |it| writer.lack_of_moments(it), &mut gaps)?;
+        let gradients =
+            settled("gradients", asked.gradients, planned.gradients, |it| writer.lack_of_gradients(it), &mut gaps)?;
+        let cast = products.map(|format| (format, framework.support(Capability::Products(format))));
+        if let Some((format, Support::Partial(instead))) = cast {
+            gaps.push(format!("products = {format}: {instead}"));
+        }
+        if [ElementType::F64, ElementType::F16].contains(&layout.dtype) {
+            gaps.push(format!("dtype = {}: {} trains in {}", layout.dtype, framework.title(), target.precision));
+        }
+        let stores_scores = target.stores_scores();
+        if let (true, Support::Absent(instead)) = (stores_scores, framework.support(Capability::StoredScores)) {
+            gaps.push(format!("attention = stored scores: {instead}"));
+        }
+        Ok(Self { numbers: Numbers { gradients, moments, products }, stores_scores, gaps })
+    }
+}
+
+/// The types with which a layout was planned; those of gradients may be the layout's own.
+fn planned(layout: &Layout, target: &Target) -> Numbers {
+    let own = (layout.gradients != layout.dtype.real().into()).then_some(layout.gradients);
+    match target.planned.filter(|planned| !planned.is_own()) {
+        Some(planned) => Numbers { gradients: own.or(Some(planned.gradients)), ..planned.numbers },
+        None => Numbers { gradients: own, ..Numbers::default() },
+    }
+}
+
+/// The asked type, an error if the framework lacks it; else the planned one, a gap if the framework lacks it.
+fn settled<T: Copy + Display>(
+    field: &str,
+    asked: Option<T>,
+    planned: Option<T>,
+    lack: impl Fn(T) -> Option<Lack>,
+    gaps: &mut Vec<String>,
+) -> Result<Option<T>, SpecError> {
+    let Some(value) = asked.or(planned) else { return Ok(None) };
+    match (lack(value), asked) {
+        (None, _) => Ok(Some(value)),
+        (Some(Lack { rule, remedy }), Some(_)) => Err(SpecError::invalid(field, value, rule, remedy)),
+        (Some(Lack { rule, .. }), None) => {
+            gaps.push(format!("{field} = {value}: {rule}"));
+            Ok(None)
+        }
+    }
+}
+
+impl Writer {
+    fn lack_of_products(&self, format: NarrowFormat) -> Option<Lack> {
+        self.lack_of_sixteen_bits().or_else(|| self.absent(Capability::Products(format)))
+    }
+
+    fn lack_of_gradients(&self, gradients: ElementType) -> Option<Lack> {
+        let Self { framework, precision, shards } = *self;
+        let title = framework.title();
+        match gradients {
+            ElementType::Bf16 => self.lack_of_sixteen_bits().or_else(|| self.absent(Capability::NarrowGradients)),
+            // Without ZeRO gradients have the type of the weights (engine.py, _do_optimizer_sanity_check).
+            ElementType::F32 if framework == Framework::DeepSpeed && precision == Precision::Bf16 && !shards => {
+                let rule = "DeepSpeed sums gradients in the type of the weights where ZeRO is off".to_owned();
+                Some(Lack { rule, remedy: "shard states, e.g. --zero 1, or export in f32" })
+            }
+            ElementType::F32 => None,
+            ElementType::F64 | ElementType::F16 => {
+                let rule = format!("{title} sums gradients in f32 or bf16");
+                Some(Lack { rule, remedy: "use one of them" })
+            }
+        }
+    }
+
+    fn lack_of_moments(&self, moments: Moments) -> Option<Lack> {
+        if moments == Moments::F32 {
+            return None;
+        }
+        let of_megatron = [Framework::Megatron, Framework::Nemo].contains(&self.framework);
+        if of_megatron && !self.shards {
+            let rule = format!("{} has such moments in its distributed optimizer", self.framework.title());
+            return Some(Lack { rule, remedy: "shard states: --zero 1, with data above 1" });
+        }
+        self.absent(Capability::Moments(moments))
+    }
+
+    /// Narrow products and gradients go with weights of 16 bits.
+    fn lack_of_sixteen_bits(&self) -> Option<Lack> {
+        let rule = || format!("{} has them beside weights and activations of 16 bits", self.framework.title());
+        (self.precision == Precision::F32).then(|| Lack { rule: rule(), remedy: "export in bf16" })
+    }
+
+    fn absent(&self, capability: Capability) -> Option<Lack> {
+        match self.framework.support(capability) {
+            Support::Absent(instead) => {
+                let rule = format!("not in {}: {instead}", self.framework.title());
+                Some(Lack { rule, remedy: "leave it out, or export to megatron" })
+            }
+            Support::Whole | Support::Partial(_) => None,
+        }
+    }
+}
+
+/// Range and recipe of Transformer Engine's narrow products, by whether they are of 8 or of 4 bits.
+fn of_transformer_engine(format: NarrowFormat) -> (&'static str, &'static str, &'static str) {
+    match format {
+        NarrowFormat::Fp8 => ("fp8", "hybrid", "tensorwise"),
+        NarrowFormat::Fp8Block => ("fp8", "e4m3", "blockwise"),
+        NarrowFormat::Mxfp8 => ("fp8", "e4m3", "mxfp8"),
+        NarrowFormat::Nvfp4 => ("fp4", "e2m1", "nvfp4"),
+    }
+}
+
+/// Fields of Megatron-LM.
+pub(super) fn of_megatron(numbers: Numbers) -> Fields {
     let mut fields = Fields::default();
-    if let Some(format) = products {
-        let (kind, range, recipe) = match format {
-            NarrowFormat::Fp8 => ("fp8", "hybrid", "tensorwise"),
-            NarrowFormat::Fp8Block => ("fp8", "e4m3", "blockwise"),
-            NarrowFormat::Mxfp8 => ("fp8", "e4m3", "mxfp8"),
-            NarrowFormat::Nvfp4 => ("fp4", "e2m1", "nvfp4"),
-        };
+    if let Some(format) = numbers.products {
+        let (kind, range, recipe) = of_transformer_engine(format);
         let [range_field, recipe_field] =
             if kind == "fp8" { ["fp8_format", "fp8_recipe"] } else { ["fp4_format", "fp4_recipe"] };
         fields.say(range_field, range);
         fields.say(recipe_field, recipe);
     }
-    fields.switch("grad_reduce_in_bf16", gradients == Some(ElementType::Bf16));
-    let narrow = match moments {
-        None | Some(Moments::F32) => return Ok(fields),
-        Some(Moments::Bf16) => "bf16",
-        Some(Moments::Fp8) => "fp8",
-    };
-    if !sharded {
-        let rule = "Megatron-LM has such moments in its distributed optimizer";
-        return Err(SpecError::invalid("moments", narrow, rule, "shard states: --zero 1, with data above 1"));
+    fields.switch("grad_reduce_in_bf16", numbers.gradients == Some(ElementType::Bf16));
+    let narrow = numbers.moments.filter(|moments| *moments != Moments::F32);
+    fields.switch("use_precision_aware_optimizer", narrow.is_some());
+    if let Some(moments) = narrow {
+        fields.say("exp_avg_dtype", moments);
+        fields.say("exp_avg_sq_dtype", moments);
     }
-    fields.switch("use_precision_aware_optimizer", true);
-    fields.say("exp_avg_dtype", narrow);
-    fields.say("exp_avg_sq_dtype", narrow);
-    Ok(fields)
+    fields
 }
 
-/// The recipe of Megatron Bridge, and what it does besides; `None`: f32 throughout. A recipe says what gradients are summed in,
-/// whatever other sections say.
-pub(super) fn recipe_of_bridge(target: &Target) -> Result<Option<(&'static str, &'static str)>, SpecError> {
-    check_sixteen_bits("Megatron Bridge", target)?;
-    check_gradients("Megatron Bridge", target)?;
-    check_moments("Megatron Bridge", target)?;
-    Ok(match (target.precision, target.numbers.products) {
-        (Precision::F32, _) => None,
-        (Precision::Bf16, None) => Some(("bf16_mixed", "")),
-        (Precision::Bf16, Some(NarrowFormat::Fp8)) => Some((
-            "bf16_with_fp8_current_scaling_mixed",
-            "the first and the last block multiply in 16 bits, and weights are stored and gathered in 8",
-        )),
-        (Precision::Bf16, Some(NarrowFormat::Fp8Block)) => Some(("bf16_with_fp8_subchannel_scaling_mixed", "")),
-        (Precision::Bf16, Some(NarrowFormat::Mxfp8)) => {
-            Some(("bf16_with_mxfp8_mixed", "weights are stored and gathered in 8 bits"))
-        }
-        (Precision::Bf16, Some(NarrowFormat::Nvfp4)) => Some(("bf16_with_nvfp4_mixed", "")),
-    })
+/// `mixed_precision` of Megatron Bridge: a recipe, which decides what gradients are summed in whatever the section `ddp` says,
+/// or where no recipe has them the fields of one; nothing in f32.
+pub(super) fn mixed_precision_of_bridge(precision: Precision, numbers: Numbers) -> Option<String> {
+    if precision == Precision::F32 {
+        return None;
+    }
+    if numbers.gradients != Some(ElementType::Bf16) {
+        let recipe = match numbers.products {
+            None => "bf16_mixed",
+            Some(NarrowFormat::Fp8) => "bf16_with_fp8_current_scaling_mixed",
+            Some(NarrowFormat::Fp8Block) => "bf16_with_fp8_subchannel_scaling_mixed",
+            Some(NarrowFormat::Mxfp8) => "bf16_with_mxfp8_mixed",
+            Some(NarrowFormat::Nvfp4) => "bf16_with_nvfp4_mixed",
+        };
+        return Some(format!("mixed_precision: {recipe}\n"));
+    }
+    let bf16 = "{ _target_: torch.bfloat16, _call_: false }";
+    let mut text = format!(
+        "mixed_precision:\n  _target_: megatron.bridge.training.mixed_precision.MixedPrecisionConfig\n  bf16: true\n  \
+         params_dtype: {bf16}\n  pipeline_dtype: {bf16}\n  grad_reduce_in_fp32: false\n"
+    );
+    if let Some(format) = numbers.products {
+        let (kind, range, recipe) = of_transformer_engine(format);
+        text += &format!("  {kind}: {range}\n  {kind}_recipe: {recipe}\n");
+    }
+    Some(text)
 }
 
-/// A key of torchtitan's section `model`, and a section of its own.
-pub(super) fn of_torchtitan(target: &Target) -> Result<(String, String), SpecError> {
-    check_sixteen_bits("torchtitan", target)?;
-    check_moments("torchtitan", target)?;
-    check_gradients("torchtitan", target)?;
-    let (name, recipe) = match target.numbers.products {
-        None => return Ok(Default::default()),
-        Some(NarrowFormat::Fp8) => ("float8", "tensorwise"),
-        Some(NarrowFormat::Mxfp8) => ("mx", "mxfp8_cublas"),
-        Some(format @ (NarrowFormat::Fp8Block | NarrowFormat::Nvfp4)) => {
-            let rule = "torchtitan casts to 8 bits with a scale for a tensor (fp8), or for 32 elements (mxfp8)";
-            return Err(SpecError::invalid("products", format, rule, "use one of them, or export to megatron"));
-        }
+/// The section `optimizer` of Megatron Bridge, where moments are narrow.
+pub(super) fn optimizer_of_bridge(numbers: Numbers) -> Option<String> {
+    let dtype = match numbers.moments? {
+        Moments::F32 => return None,
+        Moments::Bf16 => "torch.bfloat16",
+        Moments::Fp8 => "torch.uint8",
     };
-    let converters = format!("converters = [\"quantize.linear.{name}\"]\n");
-    // The head multiplies in 16 bits.
-    Ok((converters, format!("\n[quantize.linear.{name}]\nrecipe_name = {recipe:?}\nfilter_fqns = [\"output\"]\n")))
+    Some(format!(
+        "optimizer:\n  use_precision_aware_optimizer: true\n  exp_avg_dtype: {dtype}\n  exp_avg_sq_dtype: {dtype}\n"
+    ))
 }
 
-/// Lines of DeepSpeed's configuration.
-pub(super) fn of_deepspeed(target: &Target) -> Result<Option<String>, SpecError> {
-    check_products("DeepSpeed", target)?;
-    check_moments("DeepSpeed", target)?;
+/// A key of torchtitan's section `model`, and a section of its own. The head multiplies in 16 bits.
+pub(super) fn of_torchtitan(numbers: Numbers) -> (String, String) {
+    let converter = match numbers.products {
+        Some(NarrowFormat::Fp8) => Some(("float8", "tensorwise")),
+        Some(NarrowFormat::Mxfp8) => Some(("mx", "mxfp8_cublas")),
+        _ => None,
+    };
+    let Some((name, recipe)) = converter else { return Default::default() };
+    (
+        format!("converters = [\"quantize.linear.{name}\"]\n"),
+        format!("\n[quantize.linear.{name}]\nrecipe_name = {recipe:?}\nfilter_fqns = [\"output\"]\n"),
+    )
+}
+
+/// A line of DeepSpeed's configuration.
+pub(super) fn of_deepspeed(numbers: Numbers) -> Option<String> {
     let name = |gradients| if gradients == ElementType::Bf16 { "bf16" } else { "fp32" };
-    Ok(target.numbers.gradients.map(|it| format!("\"data_types\": {{ \"grad_accum_dtype\": {:?} }}", name(it))))
-}
-
-/// Refuses whatever is said.
-pub(super) fn check_none(who: &str, target: &Target) -> Result<(), SpecError> {
-    check_products(who, target)?;
-    check_gradients(who, target)?;
-    check_moments(who, target)
-}
-
-/// Narrow products and gradients go with weights of 16 bits.
-fn check_sixteen_bits(who: &str, target: &Target) -> Result<(), SpecError> {
-    let Numbers { gradients, products, .. } = target.numbers;
-    let narrow = products.map(|format| ("products", format.to_string()));
-    let narrow = narrow.or(gradients.filter(|it| *it == ElementType::Bf16).map(|it| ("gradients", it.to_string())));
-    match narrow.filter(|_| target.precision == Precision::F32) {
-        Some((field, value)) => {
-            let rule = format!("{who} has them beside weights and activations of 16 bits");
-            Err(SpecError::invalid(field, value, rule, "export in bf16"))
-        }
-        None => Ok(()),
-    }
-}
-
-fn check_products(who: &str, target: &Target) -> Result<(), SpecError> {
-    refuse("products", target.numbers.products, who, "multiplies in the type of the weights")
-}
-
-fn check_gradients(who: &str, target: &Target) -> Result<(), SpecError> {
-    let narrow = target.numbers.gradients.filter(|gradients| *gradients != ElementType::F32);
-    refuse("gradients", narrow, who, "sums gradients in f32, or as its code says")
-}
-
-fn check_moments(who: &str, target: &Target) -> Result<(), SpecError> {
-    let narrow = match target.numbers.moments {
-        None | Some(Moments::F32) => None,
-        Some(Moments::Bf16) => Some("bf16"),
-        Some(Moments::Fp8) => Some("fp8"),
-    };
-    refuse("moments", narrow, who, "has no word for what moments are stored in")
-}
-
-fn refuse(field: &str, said: Option<impl std::fmt::Display>, who: &str, rule: &str) -> Result<(), SpecError> {
-    said.map_or(Ok(()), |said| {
-        Err(SpecError::invalid(field, said, format!("{who} {rule}"), "leave it out, or export to megatron"))
-    })
+    numbers.gradients.map(|it| format!("\"data_types\": {{ \"grad_accum_dtype\": {:?} }}", name(it)))
 }

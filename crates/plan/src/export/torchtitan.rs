@@ -17,8 +17,9 @@ use super::experts::{self, Degrees};
 use super::fields::list_expression;
 use super::gaps::Gaps;
 use super::model::{Described, Mixture};
+use super::numbers::{self, Types};
 use super::properties::Properties;
-use super::{Export, Precision, Sizes, Target, check_language_model, comments, nodes, numbers};
+use super::{Export, Framework, Precision, Sizes, Target, check_language_model, comments, nodes};
 
 /// Llama 3 as torchtitan knows it: flavour, layers, hidden, heads, heads of keys and values, perceptron.
 const FLAVOURS: [(&str, [usize; 5]); 3] =
@@ -54,13 +55,14 @@ pub(super) fn export(described: &Described, layout: &Layout, target: &Target) ->
     check_language_model(model, "torchtitan")?;
     let (nodes, per_node) = nodes(layout, target)?;
     let sizes = Sizes::of(layout);
+    let types = Types::new(Framework::Torchtitan, layout, target, sizes.z > 1)?;
     let mut gaps = Gaps::new("torchtitan", layout);
     let tensor = gaps.tensor_parallel(model)?;
     let (name, flavour) = flavour(described, &mut gaps);
     if let Some(mixture) = &described.mixture {
         check_groups(&mixture.experts)?;
         expert_gaps(mixture, name == QWEN3, layout, tensor, &mut gaps);
-        if let Some(format) = target.numbers.products {
+        if let Some(format) = types.numbers.products {
             gaps.add(format!("products = {format}"), "those of experts, in groups, keep operands of 16 bits");
         }
     }
@@ -74,17 +76,20 @@ pub(super) fn export(described: &Described, layout: &Layout, target: &Target) ->
     if layout.activations == Activations::Replicated && tensor > 1 {
         gaps.lacks(Field::Activations, "tensor parallelism cuts the residual stream's rows, too (scattered)");
     }
-    if !(layout.overlap.reduce_scatter && layout.overlap.all_gather) && sizes.z > 1 {
-        gaps.add("overlap", "FSDP always gathers ahead and reduces behind");
+    let shards = sizes.z * sizes.context * sizes.spread_data > 1;
+    let waits = !layout.overlap.reduce_scatter && (shards || sizes.data > 1);
+    if waits || !layout.overlap.all_gather && (shards || sizes.data > 1 && layout.zero != Zero::Off) {
+        gaps.add("overlap", "FSDP always gathers ahead and reduces behind, as DDP reduces");
     }
     let checkpoint = activation_checkpoint(layout.recompute, &mut gaps);
+    gaps.lines.extend(types.gaps);
     let checked =
         "A TOML configuration of torchtitan, held against releases 0.2.1 and 0.2.2 (0.3.0 takes Python functions)";
     let left = format!(
         "torchrun --nnodes {nodes} --nproc_per_node {per_node} -m torchtitan.train --job.config_file THIS_FILE; to be \
          added: data, tokenizer, the optimizer's constants"
     );
-    let (converters, converter) = numbers::of_torchtitan(target)?;
+    let (converters, converter) = numbers::of_torchtitan(types.numbers);
     let mut text = comments(model, layout, checked, &left, &gaps.lines);
     text += &format!("\n[model]\nname = {name:?}\nflavor = {flavour:?}\n{converters}");
     text += &training(layout, sizes, target.precision);

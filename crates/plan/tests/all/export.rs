@@ -12,6 +12,7 @@ pub(crate) const TARGET: Target = Target {
     gpus_per_node: 8,
     precision: Precision::Bf16,
     numbers: Numbers { gradients: None, moments: None, products: None },
+    planned: None,
 };
 
 fn request(grid: &str, global_batch: usize) -> LayoutRequest {

@@ -206,6 +206,14 @@ fn types_of_numbers_are_said() {
     {
         assert!(megatron.contains(flag), "{flag} in {megatron}");
     }
+    let nemo = text(Framework::Nemo, states);
+    for part in [
+        "ddp:\n  use_distributed_optimizer: true",
+        "  grad_reduce_in_fp32: false\n",
+        "optimizer:\n  use_precision_aware_optimizer: true\n  exp_avg_dtype: torch.bfloat16\n",
+    ] {
+        assert!(nemo.contains(part), "{part} in {nemo}");
+    }
     let gradients = with(Numbers { gradients: Some(ElementType::Bf16), ..Numbers::default() });
     assert!(text(Framework::DeepSpeed, gradients).contains("\"data_types\": { \"grad_accum_dtype\": \"bf16\" }"));
     for (format, parts) in [
@@ -239,8 +247,6 @@ fn types_that_a_framework_lacks_are_refused() {
         (Framework::Torchtitan, of_products(NarrowFormat::Fp8Block), "products = fp8-block"),
         (Framework::Torchtitan, gradients, "gradients = bf16"),
         (Framework::Torchtitan, moments, "moments = fp8"),
-        (Framework::Nemo, moments, "moments = fp8"),
-        (Framework::Nemo, gradients, "gradients = bf16"),
         (Framework::DeepSpeed, of_products(NarrowFormat::Fp8), "products = fp8"),
         (Framework::DeepSpeed, moments, "moments = fp8"),
         (Framework::Axonn, gradients, "gradients = bf16"),

@@ -6,6 +6,8 @@ mod export;
 mod export_expert_gaps;
 mod export_experts;
 mod export_families;
+mod export_fields;
+mod export_numbers;
 mod feasible;
 mod learned;
 mod native;

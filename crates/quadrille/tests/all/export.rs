@@ -103,6 +103,66 @@ fn vocabularies_are_padded_as_they_were_priced() {
     assert!(bare["plan"]["time_s"].as_f64() > usual["plan"]["time_s"].as_f64(), "rows that begin anywhere are slow");
 }
 
+/// A plan in 8 bits with narrow gradients and moments is exported as it was planned, by the way that the front page shows.
+#[test]
+fn types_of_a_plan_go_through_its_layout_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = |line: &str| {
+        let output = run(folder.path(), line);
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let plan = "plan --model gpt2-124m --gpus 4 --cluster dgx-h100 --products fp8 --gradients bf16 --moments bf16 \
+                --fix data=4,zero=1 --out layout.toml";
+    assert_eq!(said(plan).0, Some(0));
+    let export =
+        |to: &str, more: &str| said(&format!("export --to {to} --model gpt2-124m --layout layout.toml {more}"));
+    let (code, text, notes) = export("megatron", "--strict");
+    assert_eq!((code, notes.as_str()), (Some(0), ""));
+    for flag in ["--fp8-recipe tensorwise", "--grad-reduce-in-bf16", "--exp-avg-dtype bf16", "--exp-avg-sq-dtype bf16"]
+    {
+        assert!(text.contains(flag), "{flag} in {text}");
+    }
+    let (_, text, _) = export("nemo", "");
+    for part in ["  fp8_recipe: tensorwise", "  grad_reduce_in_fp32: false", "  exp_avg_dtype: torch.bfloat16"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    let (code, text, notes) = export("deepspeed", "");
+    assert!(code == Some(0) && text.contains("\"grad_accum_dtype\": \"bf16\""), "{text}");
+    for part in ["products = fp8: ", "moments = bf16: "] {
+        assert!(notes.contains(&format!("warning: deepspeed cannot express {part}")), "{notes}");
+    }
+    assert!(notes.contains("note: the layout was planned for megatron"), "{notes}");
+    assert_eq!(export("deepspeed", "--strict").0, Some(1));
+    // What is typed wins, and is an error where a framework lacks it.
+    assert!(export("megatron", "--products mxfp8").1.contains("--fp8-recipe mxfp8"));
+    let (code, _, error) = export("deepspeed", "--products fp8");
+    assert!(code == Some(2) && error.contains("products = fp8: not in DeepSpeed: "), "{error}");
+}
+
+/// This program's engine has types of its own: those of a layout file are exported, or named.
+#[test]
+fn types_of_layouts_of_this_engine_are_exported_or_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let exported = |file: &str, to: &str, more: &str| {
+        std::fs::write(folder.path().join("layout.toml"), format!("grid = \"data=2\"\n{file}")).unwrap();
+        let output = run(folder.path(), &format!("export --to {to} --model llama-tiny --layout layout.toml {more}"));
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (text(output.stdout), text(output.stderr))
+    };
+    let planned = "[planned]\nframework = \"quadrille\"\n";
+    assert!(!exported(planned, "megatron", "").0.contains("--bf16"), "planned in f32");
+    assert!(exported(planned, "megatron", "--dtype bf16").0.contains("--bf16"));
+    assert!(exported("", "megatron", "").0.contains("--bf16"));
+    assert!(!exported("dtype = \"f32\"\n", "megatron", "").0.contains("--bf16"));
+    let (text, notes) = exported("dtype = \"bf16\"\ngradients = \"bf16\"\n", "megatron", "");
+    assert!(text.contains("--bf16") && text.contains("--grad-reduce-in-bf16") && notes.is_empty(), "{notes}");
+    for dtype in ["f16", "f64"] {
+        let (_, notes) = exported(&format!("dtype = \"{dtype}\"\n"), "torchtitan", "");
+        assert!(notes.contains(&format!("warning: torchtitan cannot express dtype = {dtype}: ")), "{notes}");
+    }
+}
+
 #[test]
 fn what_cannot_be_exported_is_refused() {
     for (line, words) in [

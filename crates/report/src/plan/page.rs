@@ -1,6 +1,6 @@
 //! What the page of a plan shows.
 
-use quadrille_cost::native::PriceError;
+use quadrille_cost::native::{Numbers, PriceError};
 use quadrille_plan::export::{Export, Framework, Precision, Target, export};
 use quadrille_plan::native::{Answer, Cancel, Ranked, Setting};
 use quadrille_spec::{Axis, Layout, SpecError};
@@ -95,8 +95,9 @@ fn capital(sentence: &str) -> String {
 /// The advised layout as each framework says it, or why it cannot.
 fn exports(answer: &Answer) -> Result<Value, SpecError> {
     let layout = answer.question.layout(&answer.advised)?;
-    let precision = if answer.question.framework.is_own() { Precision::F32 } else { Precision::Bf16 };
-    let target = Target { gpus_per_node: layout.per_node, precision, numbers: answer.question.framework.numbers };
+    let precision = Precision::of(answer.question.framework.dtype);
+    let planned = Some(answer.question.framework);
+    let target = Target { gpus_per_node: layout.per_node, precision, numbers: Numbers::default(), planned };
     let of = |(name, framework)| match export(framework, &answer.question.model, &layout, &target) {
         Ok(Export { text, cannot_express }) => json!({
             "framework": name,
