@@ -307,16 +307,34 @@ pub(crate) fn linear(b: &mut Builder, name: &str, input: ValueId, weight: Parame
     let stored = *b.sharding(b.parameters[weight.0].value);
     let rows: AxisList = b.rows().into_iter().filter(|axis| !stored.blocks.contains(axis)).collect();
     let cut = Sharding::new(&rows, &stored.rows).blocks(&stored.blocks);
-    let whole = b.reshard(input, &cut)?;
-    let output = product(b, name, whole, weight)?;
-    let is_gathered_again = whole != input && b.practice.gathers_inputs_again;
-    let copy = if is_gathered_again { None } else { b.hold("kept operand", Format::KeptOperands, whole, None)? };
-    b.record(Node::Linear { weight, input: whole, kept: copy.unwrap_or(whole), output });
+    let [input, kept] = operands(b, input, &cut)?;
+    let output = product(b, name, input, weight)?;
+    b.record(Node::Linear { weight, input, kept, output });
     let of_experts = b.values[b.parameters[weight.0].value.0].blocks > 1;
     let dropped = |axis: &Axis| of_experts && *axis == Axis::X && b.layout.scatters_places();
     let scattered = stored.rows.into_iter().filter(|axis| b.layout.scatters_rows() || dropped(axis));
     let rows: AxisList = rows.into_iter().chain(scattered).collect();
     b.reshard(output, &Sharding::new(&rows, &stored.cols).blocks(&stored.blocks))
+}
+
+/// The input of a product in the sharding `to`, and what is kept of it for the weight gradient: itself, or a copy of other numbers if
+/// the practice keeps such. Rows that are gathered, and will be again, are gathered from that copy; of experts' rows, and where columns
+/// are gathered, from the input.
+fn operands(b: &mut Builder, input: ValueId, to: &Sharding) -> Built<[ValueId; 2]> {
+    let from = *b.sharding(input);
+    let is_gathered =
+        |from: &AxisList, to: &AxisList| from.iter().any(|axis| !to.contains(axis) && b.layout.grid.size(*axis) > 1);
+    let [rows, cols] = [is_gathered(&from.rows, &to.rows), is_gathered(&from.cols, &to.cols)];
+    if !(b.practice.gathers_inputs_again && (rows || cols)) {
+        let whole = b.reshard(input, to)?;
+        let copy = b.hold("kept operand", Format::KeptOperands, whole, None)?;
+        return Ok([whole, copy.unwrap_or(whole)]);
+    }
+    let has_copy = !cols && b.shape(input)[0].blocks() == 1;
+    let copy = if has_copy { b.hold("kept operand", Format::KeptOperands, input, None)? } else { None };
+    let whole = b.transition(copy.unwrap_or(input), to)?;
+    b.record(Node::Reshard { input, output: whole });
+    Ok([whole; 2])
 }
 
 /// The product of an input, as it lies, with a weight whose inputs are cut like the input's columns: a partial sum over

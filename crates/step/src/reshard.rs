@@ -184,7 +184,7 @@ impl Builder<'_> {
         let is_operand = matches!(axis, Axis::X | Axis::Y)
             && matches!(self.layer, Layer::Block(_))
             && self.layout.scatters_rows()
-            && home.format == Format::Values
+            && matches!(home.format, Format::Values | Format::KeptOperands)
             && self.shape(input)[0].blocks() == 1;
         let format = match (is_operand, self.of_gradients) {
             (false, _) => home.format,
