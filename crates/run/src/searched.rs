@@ -109,7 +109,7 @@ impl SearchSpec {
             seq_len: request.seq_len.unwrap_or(model.seq_len),
             global_batch: request.global_batch,
             space,
-            framework,
+            framework: framework.on_devices(devices),
             imbalance: self.imbalance.as_deref().map_or(Ok(Imbalance::EQUAL), imbalance)?,
             per_node,
             reserve,

@@ -1,5 +1,5 @@
 //! What runs take of a device beside their tensors. It differs from run to run, so it is a distribution: normal, with the mean and
-//! the deviation of a [`Framework`].
+//! the deviation of a [`Framework`], on a single device less ([`Framework::on_devices`]).
 
 use super::{Framework, Memory};
 
@@ -71,6 +71,23 @@ mod tests {
             assert!((normal_below(x) - part).abs() < 2e-7, "{x}: {}", normal_below(x));
             assert!((deviations(part) - x).abs() < 3e-5, "{part}: {}", deviations(part));
         }
+    }
+
+    /// FSDP's own, and fewer bytes where there is nobody to communicate with; this program's engine has none.
+    #[test]
+    fn each_framework_has_its_own_and_a_single_device_less() {
+        let [megatron, fsdp] = [Framework::MEGATRON, Framework::FSDP].map(|framework| {
+            let on = |devices| framework.on_devices(devices).reserved_on(Some(80 << 30));
+            assert_eq!(on(2), framework.reserved_on(Some(80 << 30)));
+            assert!(on(1) < on(2) && on(1) > 1_500_000_000, "{}", framework.name);
+            on(8)
+        });
+        assert!(fsdp < megatron, "{fsdp} and {megatron}");
+        // What llm-foundry's runs left on devices of 40 GiB.
+        let least = (5.4 * f64::from(1u32 << 30)) as u64;
+        let device = 40 << 30;
+        assert!(Framework::FSDP.reserved_on(Some(device)) + Framework::FSDP.reserve_of_runs(0.95, device) < least);
+        assert_eq!(Framework::QUADRILLE.on_devices(1), Framework::QUADRILLE);
     }
 
     #[test]

@@ -213,6 +213,14 @@ const SHARE_BESIDE_GATHERS: f64 = 0.77;
 /// less: [`Framework::reserved_on`].
 const BESIDE_TENSORS: [u64; 2] = [14_000_000_000, 6_000_000_000];
 
+/// The same of PyTorch's FSDP: the driver's context, NCCL's buffers of one group, workspaces; PyTorch's allocator gives back what it
+/// caches before it fails. Assumed: llm-foundry's 91 runs, whose microbatches are as large as they could be, left 5.4 GiB of 40 GiB and
+/// 9 GiB of 80 GiB to it, see `quadrille validate published`.
+const BESIDE_FSDP: [u64; 2] = [4_000_000_000, 2_000_000_000];
+
+/// The same on a single device, which has no communicators: the context, of 1.5 GB in BigScience's log, and workspaces. Assumed.
+const BESIDE_ALONE: [u64; 2] = [2_500_000_000, 1_000_000_000];
+
 impl Framework {
     /// This program's engine in f32: weights and gradients of 4 bytes, two moments. In other types: [`Framework::own`].
     pub const QUADRILLE: Self = Self {
@@ -322,6 +330,8 @@ impl Framework {
         weighs_activations: false,
         gradient_bucket: None,
         loss_bytes: 16,
+        reserved_bytes: BESIDE_FSDP[0],
+        reserved_deviation: BESIDE_FSDP[1],
         vocab_multiple: 1,
         ..Self::MEGATRON
     };
@@ -332,6 +342,17 @@ impl Framework {
     /// Bytes of an element of the sums of gradients: what a framework holds of them beyond that is the last microbatch's gradient.
     pub(super) fn summed_gradient_bytes(&self) -> u64 {
         self.states.gradient.min(self.activation_bytes.max(4))
+    }
+
+    /// The framework on so many devices: on a single one runs take less beside their tensors, of frameworks whose runs differ in it.
+    #[must_use]
+    pub fn on_devices(self, devices: usize) -> Self {
+        if devices > 1 || self.reserved_deviation == 0 {
+            return self;
+        }
+        let [bytes, deviation] = BESIDE_ALONE;
+        let reserved_bytes = self.reserved_bytes.min(bytes);
+        Self { reserved_bytes, reserved_deviation: self.reserved_deviation.min(deviation), ..self }
     }
 
     /// Whether it is this program's engine.

@@ -120,6 +120,9 @@ impl Reserve {
     /// that ran too large, `quadrille validate published` tells.
     pub const USUAL_RUNS: f64 = 0.65;
 
+    /// The part of runs that fit of a layout which is recommended where nobody says another part, if there is such a layout.
+    pub const SAFE_RUNS: f64 = 0.95;
+
     /// Where nobody says: [`Self::USUAL_RUNS`], or, of a framework whose runs are not known to differ, a twentieth.
     pub fn usual(framework: &Framework) -> Self {
         if framework.reserved_deviation > 0 { Self::Runs(Self::USUAL_RUNS) } else { Self::Fraction(0.05) }
@@ -184,7 +187,7 @@ impl Question {
             seq_len: model.seq_len,
             model,
             cluster,
-            framework,
+            framework: framework.on_devices(devices),
             imbalance: Imbalance::EQUAL,
             devices,
             global_batch,
@@ -232,6 +235,14 @@ impl Question {
     /// More than a device has ([`Reserve::of`]).
     pub fn reserved(&self) -> Result<u64, SpecError> {
         self.cluster.device_memory.map_or(Ok(0), |memory| self.reserve.of(memory, &self.framework))
+    }
+
+    /// Bytes of a device within which [`Reserve::SAFE_RUNS`] of runs fit; `None` where another reserve was asked for, or runs are
+    /// not known to differ.
+    pub fn safe_capacity(&self) -> Option<u64> {
+        let is_usual = self.reserve == Reserve::Runs(Reserve::USUAL_RUNS);
+        let memory = self.cluster.device_memory.filter(|_| is_usual)?;
+        memory.checked_sub(self.framework.reserve_of_runs(Reserve::SAFE_RUNS, memory))
     }
 
     /// What layouts are compared for.
