@@ -20,6 +20,10 @@ const DEVICES: [(&str, &str, &str); 10] = [
     ("V100-16GB", "v100-16", "summit"),
 ];
 
+/// How the column `gpu` begins of a device with more memory than the one that it is taken for, and its bytes, as torchtitan's page of
+/// results has them.
+const WIDE: (&str, u64) = ("H100-96GB", 95 << 30);
+
 /// A network between nodes.
 struct Between {
     /// What a source says of it.
@@ -70,7 +74,7 @@ pub fn cluster(row: &Row, facts: &Facts) -> Result<Cluster, Unmapped> {
         DEVICES.iter().find(|(prefix, ..)| row.gpu.starts_with(prefix)).ok_or(Unmapped::Device)?;
     let mut cluster = Cluster::preset(cluster).map_err(|_| Unmapped::Device)?;
     let device = Device::preset(device).map_err(|_| Unmapped::Device)?;
-    cluster.device_memory = Some(device.memory);
+    cluster.device_memory = Some(if row.gpu.starts_with(WIDE.0) { WIDE.1 } else { device.memory });
     cluster.device = Some(device);
     let node = row.sizes.gpus_per_node.ok_or(Unmapped::Missing("gpus_per_node"))?;
     let devices = row.sizes.n_gpus.ok_or(Unmapped::Missing("n_gpus"))?;

@@ -1,6 +1,7 @@
 //! A row as a problem and a layout of the native model, and what was measured of it.
 
-use quadrille_cost::native::{Candidate, Framework, NarrowFormat, Numbers, Price, PriceError, Problem};
+use quadrille_cost::native::{Candidate, Framework, Memory, NarrowFormat, Numbers, Price, PriceError, Problem};
+use quadrille_plan::native::Reserve;
 use quadrille_spec::{Cluster, Model};
 use quadrille_step::FoldedProgram;
 
@@ -29,6 +30,8 @@ pub struct Run {
     pub seq_len: usize,
     /// Bytes of libraries' workspaces that count among the allocated.
     pub workspace: u64,
+    /// The part of blocks whose activations wait in the host's memory.
+    pub offloaded: f64,
     /// What was measured.
     pub measured: Measured,
 }
@@ -82,7 +85,11 @@ impl Run {
         Ok(Self {
             source,
             candidate,
-            framework: facts.framework.in_formats(Numbers { products: narrow, ..Numbers::default() }),
+            framework: facts
+                .framework
+                .in_formats(Numbers { products: narrow, ..Numbers::default() })
+                .on_devices(candidate.devices()),
+            offloaded: facts.offloaded as f64 / model.layers() as f64,
             global_batch: size("global_batch", row.sizes.global_batch)?,
             seq_len: size("seq_len", row.sizes.seq_len)?,
             workspace: facts.workspace,
@@ -117,15 +124,20 @@ impl Run {
         let on_last = matches!(self.measured, Measured::RestBytes(_) | Measured::PeakBytes(_, Reading::Allocated));
         let mut program = self.program()?;
         let price = problem.price_program(&mut program)?;
-        Ok(match problem.memories(&mut program).pop().filter(|_| on_last) {
-            Some(memory) => Price { memory, ..price },
-            None => price,
-        })
+        let memory = problem.memories(&mut program).pop().filter(|_| on_last).unwrap_or(price.memory);
+        let activations = ((1.0 - self.offloaded) * memory.activations as f64) as u64;
+        Ok(Price { memory: Memory { activations, ..memory }, ..price })
     }
 
     /// Whether a price fits into the device.
     pub fn fits(&self, price: &Price) -> bool {
         self.cluster.device_memory.is_none_or(|memory| price.memory.total() <= memory)
+    }
+
+    /// True if a plan that lets the usual part of runs fit ([`Reserve::USUAL_RUNS`]) calls a price too large for the device.
+    pub fn is_called_too_large(&self, price: &Price) -> bool {
+        let usual = |memory| self.framework.reserve_of_runs(Reserve::USUAL_RUNS, memory);
+        self.cluster.device_memory.is_some_and(|memory| price.memory.total() + usual(memory) > memory)
     }
 
     /// What the price says about what was measured, in its unit; `None` of a run out of memory.

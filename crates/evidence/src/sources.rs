@@ -56,6 +56,8 @@ pub struct Facts {
     pub recompute_instead: Option<Recomputed>,
     /// The experts of its blocks, if they have some.
     pub experts: Option<Mixture>,
+    /// Blocks whose activations wait in the host's memory between the passes.
+    pub offloaded: usize,
 }
 
 /// How a source reads the memory of a device.
@@ -97,6 +99,7 @@ impl Facts {
             recompute: None,
             recompute_instead: None,
             experts: None,
+            offloaded: 0,
         }
     }
 }
@@ -214,6 +217,14 @@ impl Source {
 /// accumulates in f32.
 const HALF_GRADIENTS: StateBytes =
     StateBytes { weight: 2, gradient: 2, optimizer: 12, gathered_weight: 2, sent_gradient: 2 };
+
+/// Bytes of a logit in Transformer Engine's fused loss, which Megatron-Bridge's recipes have (`cross_entropy_fusion_impl = "te"`): 16
+/// bits, whose place the gradient takes.
+const FUSED_LOSS: u64 = 2;
+
+/// The same in that of flash attention's library, which llm-foundry has unless it is told otherwise (`loss_fn: fused_crossentropy`): 16
+/// bits, and as many of the gradient.
+const FLASH_LOSS: u64 = 4;
 
 /// What flash attention of version 2 reaches on H100 of the rate of kernels made for it: 35 % of the peak against 75 %
 /// (Shah et al. 2024).
@@ -371,7 +382,8 @@ fn internevo(row: &Row) -> Result<Facts, Unmapped> {
 /// of PyTorch 2.0.1 with CUDA 11.8, the first that knew them, and of 2.1 with 12.1.
 fn llm_foundry(row: &Row) -> Result<Facts, Unmapped> {
     let sent_gradient = if row.dtype.contains("PURE") { 2 } else { 4 };
-    let framework = Framework { states: StateBytes { sent_gradient, ..Framework::FSDP.states }, ..Framework::FSDP };
+    let states = StateBytes { sent_gradient, ..Framework::FSDP.states };
+    let framework = Framework { states, loss_bytes: FLASH_LOSS, ..Framework::FSDP };
     let framework = match row.gpu.starts_with("A100") {
         true => Framework { attention_rate: TRITON, ..framework },
         false => Framework { attention_rate: flash_2(row), product_rate: FIRST_ON_HOPPER, ..framework },
@@ -416,7 +428,8 @@ fn nemo(_: &Row) -> Result<Facts, Unmapped> {
 }
 
 /// Megatron-Bridge's recipes (`scripts/performance`): all communication overlapped, nothing computed again, gradients summed and
-/// sent in bf16. Of dense models those with ZeRO 3 are Megatron-FSDP's. Mixtures: [`experts::bridge`].
+/// sent in bf16. Of dense models those with ZeRO 3 are Megatron-FSDP's, with products by Transformer Engine and, on GB200 and GB300,
+/// activations of some blocks in the host's memory (`cpu_offloading_num_layers`). Mixtures: [`experts::bridge`].
 fn bridge(row: &Row) -> Result<Facts, Unmapped> {
     if row.notes.contains("LoRA") {
         return Err(Unmapped::Architecture("adapters alone are trained"));
@@ -428,11 +441,19 @@ fn bridge(row: &Row) -> Result<Facts, Unmapped> {
         return Err(Unmapped::Source);
     }
     let framework = match row.sizes.zero_stage {
-        Some(3) => Framework { loss_bytes: Framework::MEGATRON.loss_bytes, ..Framework::FSDP },
-        _ => Framework { states: HALF_GRADIENTS, ..Framework::MEGATRON },
+        Some(3) => Framework { loss_bytes: FUSED_LOSS, keeps_cast_operands: true, ..Framework::FSDP },
+        _ => Framework { states: HALF_GRADIENTS, loss_bytes: FUSED_LOSS, ..Framework::MEGATRON },
     };
-    Ok(Facts { overlap: Overlap::ALL, recompute: Some(Recomputed::None), ..Facts::of(framework) })
+    let is_sharded = row.sizes.zero_stage == Some(3);
+    let offloaded = OFFLOADED.iter().find(|(model, gpu, _)| row.model_name == *model && row.gpu.starts_with(gpu));
+    let offloaded = offloaded.filter(|_| is_sharded).map_or(0, |(.., blocks)| *blocks);
+    Ok(Facts { overlap: Overlap::ALL, recompute: Some(Recomputed::None), offloaded, ..Facts::of(framework) })
 }
+
+/// Model, beginning of the column `gpu`, and blocks whose activations Megatron-Bridge's recipes of Megatron-FSDP in 8 bits keep in the
+/// host's memory (`configs/llama`, `cpu_offloading_num_layers`).
+const OFFLOADED: [(&str, &str, usize); 3] =
+    [("Llama-3-70B", "GB300", 20), ("Llama-3-70B", "GB200", 40), ("Llama-3.1-405B", "GB200", 92)];
 
 /// Megatron-DeepSpeed: the microbatch is nowhere said.
 fn mt_nlg(_: &Row) -> Result<Facts, Unmapped> {

@@ -3,7 +3,7 @@
 use quadrille_cost::native::Framework;
 use quadrille_spec::Overlap;
 
-use super::{Facts, HALF_GRADIENTS};
+use super::{FUSED_LOSS, Facts, HALF_GRADIENTS};
 use crate::row::{Metric, Recomputed, Row};
 use crate::unmapped::Unmapped;
 
@@ -31,8 +31,8 @@ pub fn grok(_: &Row) -> Result<Facts, Unmapped> {
     Ok(Facts { overlap: Overlap::ALL, experts: Some(experts), ..Facts::of(framework) })
 }
 
-/// Megatron-Bridge's recipes (`scripts/performance`). Qwen3: eight of 128 experts, loads forced to be equal, nothing computed
-/// again; on Blackwell attention and routers in CUDA graphs, so that the host is never late. What other models of experts have,
+/// Megatron-Bridge's recipes (`scripts/performance`). Qwen3 (`set_qwen3_common_configs`): eight of 128 experts, loads forced to be
+/// equal, nothing computed again, gradients summed and sent in bf16 (`grad_reduce_in_fp32` off); on Blackwell attention and routers in CUDA graphs, so that the host is never late. What other models of experts have,
 /// rows do not tell, or blocks here do not have.
 pub fn bridge(row: &Row) -> Result<Facts, Unmapped> {
     match row.model_name.as_str() {
@@ -40,7 +40,8 @@ pub fn bridge(row: &Row) -> Result<Facts, Unmapped> {
             let experts = Mixture { count: 128, per_token: 8, capacity: None, cut: false };
             let graphs = !row.gpu.starts_with("H100");
             let host_seconds = if graphs { 0.0 } else { Framework::MEGATRON.host_seconds };
-            let framework = Framework { host_seconds, ..Framework::MEGATRON };
+            let framework =
+                Framework { states: HALF_GRADIENTS, loss_bytes: FUSED_LOSS, host_seconds, ..Framework::MEGATRON };
             let recompute = Some(Recomputed::None);
             Ok(Facts { overlap: Overlap::ALL, recompute, experts: Some(experts), ..Facts::of(framework) })
         }
