@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use quadrille_plan::statistics::{Errors, Pair, kendall_tau, regret};
 
 use crate::evaluate::{Entry, Evaluation};
+use crate::oversized::Oversized;
 use crate::reserve::Judged;
 use crate::run::Measured;
 use crate::sources::{SOURCES, Source};
@@ -22,6 +23,8 @@ pub struct Summary {
     pub fits: Fits,
     /// The same by distributions that were fitted without the table in question.
     pub judged: Judged,
+    /// Runs that ran, and those that a plan calls too large, by device and kind of framework.
+    pub oversized: Vec<Oversized>,
 }
 
 /// How much of a set parameters were fitted on.
@@ -133,6 +136,7 @@ impl Summary {
             memory: errors(entries, Source::is_fitted_on_memory, |entry| !entry.is_time()),
             fits: Fits::of(entries),
             judged: Judged::of(entries),
+            oversized: Oversized::of(entries),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The native model beside what others have measured: errors by source, order of layouts, every row.
 
-use quadrille_evidence::{Entry, Evaluation, Fitted, Judged, Known, Measured, Order, Summary, Times};
+use quadrille_evidence::{Entry, Evaluation, Fitted, Judged, Known, Measured, Order, Oversized, Summary, Times};
 use quadrille_plan::native::Reserve;
 use quadrille_plan::statistics::{Errors, Pair};
 use quadrille_run::units::percent;
@@ -153,6 +153,10 @@ pub fn text(evaluation: &Evaluation, summary: &Summary) -> Text {
         100.0 * Reserve::USUAL_RUNS,
     );
     text += headed(
+        "runs that ran, and those that a plan calls too large (by what it keeps free where nobody says otherwise)",
+        oversized_table(&summary.oversized),
+    );
+    text += headed(
         "order of the layouts of one model on one machine (tau: 1 is the measured order; regret: the chosen layout's time \
          over the best, less 1)",
         order_table(summary.ranking.sources.iter().chain(&summary.ranking.all)),
@@ -183,6 +187,13 @@ fn errors_table(times: &[Times]) -> Table {
         })
         .collect();
     table(&["source", "rows", "mean error", "bias", "largest"], &rows)
+}
+
+fn oversized_table(oversized: &[Oversized]) -> Table {
+    let row = |Oversized { device, framework, ran, called_too_large }: &Oversized| {
+        vec![device.clone(), framework.clone(), ran.to_string(), called_too_large.to_string()]
+    };
+    table(&["device", "framework", "ran", "called too large"], &oversized.iter().map(row).collect::<Vec<_>>())
 }
 
 fn order_table<'a>(orders: impl Iterator<Item = &'a Order>) -> Table {

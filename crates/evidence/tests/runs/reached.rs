@@ -1,7 +1,7 @@
 //! How well the built-in rows are met, and that what is said of it is of this program.
 
 use quadrille_cost::native::Framework;
-use quadrille_evidence::{BUILT_IN, Fitted, Known, Summary, Times, Unmapped, evaluate, read};
+use quadrille_evidence::{BUILT_IN, Entry, Fitted, Known, Oversized, Summary, Times, Unmapped, evaluate, read};
 
 #[test]
 fn as_many_built_in_rows_are_predicted_as_said() {
@@ -20,6 +20,36 @@ fn as_many_built_in_rows_are_predicted_as_said() {
         let now = pair.predicted / pair.measured;
         assert!((known.built_in / now - 1.0).abs() < 2e-3, "line {}: {} then, {now} now", known.line, known.built_in);
     }
+}
+
+/// The table that plans tell of is of these rows and of this program's numbers: `UPDATE_DATA=1` writes it anew. Megatron-Bridge's recipes
+/// of mixtures ran, and so did those of dense models.
+#[test]
+fn few_published_runs_are_called_too_large() {
+    let rows = read(BUILT_IN).unwrap();
+    let evaluation = evaluate(&rows).unwrap();
+    let counted = Oversized::of(&evaluation.entries);
+    if std::env::var_os("UPDATE_DATA").is_some() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/data/oversized.csv");
+        std::fs::write(path, Oversized::to_csv(&counted)).unwrap();
+    } else {
+        assert_eq!(Oversized::all(), counted, "make it anew with UPDATE_DATA=1");
+    }
+    let of = |is_wanted: &dyn Fn(&Entry) -> bool| {
+        let ran: Vec<&Entry> = evaluation.entries.iter().filter(|it| it.is_time() && is_wanted(it)).collect();
+        (ran.iter().filter(|entry| entry.run.is_called_too_large(&entry.price)).count(), ran.len())
+    };
+    let (too_large, mixtures) =
+        of(&|entry| entry.run.source.name == "Megatron-Bridge" && entry.run.model.has_experts());
+    assert_eq!(mixtures, 28);
+    assert!(10 * too_large <= mixtures, "{too_large} of {mixtures} mixtures");
+    let bounds = [("GB200", 0.2), ("GB300", 0.05), ("H100", 0.15)];
+    for (device, most) in bounds {
+        let (too_large, ran) = of(&|entry| entry.row.gpu.starts_with(device));
+        assert!(ran > 20 && too_large as f64 <= most * ran as f64, "{too_large} of {ran} on {device}");
+    }
+    let (too_large, ran) = of(&|entry| entry.run.source.name == "llm-foundry");
+    assert!(ran == 91 && 20 * too_large <= ran, "{too_large} of {ran} by FSDP");
 }
 
 /// A row of sizes that cannot be counted is one that is not predicted.
