@@ -98,7 +98,7 @@ impl ImportSpec {
         if file.get(Field::VocabMultiple).is_none() && model.patch_values.is_none() {
             request.vocab_multiple = framework.vocab_multiple;
         }
-        request.per_node = request.per_node.or(Some(cluster.per_node(request.grid.ranks())));
+        request.per_node = request.per_node.or(Some(cluster.ranks_of_node(request.grid.ranks())));
         let layout = Layout::new(&model, &request).map_err(wrong)?;
         Ok((Step { name, model, layout, seconds }, framework))
     }

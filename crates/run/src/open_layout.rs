@@ -4,8 +4,8 @@ use quadrille_cost::native::Candidate;
 use quadrille_plan::best;
 use quadrille_plan::local::machine;
 use quadrille_spec::{
-    Change, Cluster, ElementType, Field, FieldValue, Grid, Layout, LayoutFile, LayoutRequest, Model, Recompute, Remedy,
-    SpecError,
+    Change, Cluster, ElementType, Field, FieldValue, Grid, Layout, LayoutFile, LayoutRequest, Model,
+    Recompute, Remedy, SpecError,
 };
 use quadrille_step::least_interval;
 
@@ -73,7 +73,7 @@ pub(crate) fn check_node(
     ranks: usize,
     works: impl FnOnce(usize) -> String,
 ) -> Result<(), SpecError> {
-    match (per_node, cluster.fast_domain()) {
+    match (per_node, cluster.node_devices()) {
         (Some(said), Some(devices)) if said.min(ranks) > devices => {
             let rule = format!("a node of {} has {devices} devices", cluster.name);
             Err(SpecError::invalid("per-node", said, rule, format!("use `layout.per_node` {}", works(devices))))
@@ -178,7 +178,7 @@ impl OpenLayout {
 
     /// The same refusal without remedies of more ranks in a node than the cluster's have devices.
     fn in_nodes(&self, error: SpecError) -> SpecError {
-        let (SpecError::Refused(mut refusal), Some(devices)) = (error.clone(), self.cluster.fast_domain()) else {
+        let (SpecError::Refused(mut refusal), Some(devices)) = (error.clone(), self.cluster.node_devices()) else {
             return error;
         };
         let exists = |remedy: &Remedy| match remedy.change {
@@ -207,17 +207,19 @@ impl OpenLayout {
             ..other.clone()
         };
         // Nodes that nobody has asked for hide no other fault.
-        Layout::completed(model, request, with_batch)?;
+        Layout::completed(model, request, with_batch).map_err(|error| self.in_nodes(error))?;
         let on_cluster = Layout::completed(model, request, |other| LayoutRequest {
-            per_node: other.per_node.or_else(|| Some(cluster.per_node(other.grid.ranks()))),
+            per_node: other.per_node.or_else(|| Some(cluster.ranks_of_node(other.grid.ranks()))),
             ..with_batch(other)
         });
         Ok(on_cluster.map_err(|error| self.in_nodes(error))?)
     }
 
     fn best(&self, model: &Model) -> Result<Layout, RunError> {
-        let (request, cluster) = (&self.request_of(model), &self.cluster);
+        let cluster = &self.cluster;
+        let mut request = self.request_of(model);
         let ranks = request.grid.ranks();
+        request.per_node = request.per_node.or(Some(cluster.ranks_of_node(ranks)));
         let (described, _) = machine::described(cluster.clone(), ranks, 1, processors());
         if described.device.is_none() || described.tiers.is_empty() {
             let rule = format!(
@@ -227,7 +229,7 @@ impl OpenLayout {
             let refusal = Refusal::of(Setting::Cluster).text(rule).name(Setting::Grid);
             return Err(refusal.text(", or describe them (see calibrate)").into());
         }
-        Ok(best(model, &described, ranks, request)?.0)
+        Ok(best(model, &described, ranks, &request)?.0)
     }
 
     /// The layout of a run, which knows what nobody has said and so follows from the rest, and the name of the cluster.

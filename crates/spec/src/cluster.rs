@@ -18,7 +18,10 @@ pub struct Cluster {
     pub tiers: Vec<Tier>,
     /// Memory of a device in bytes; `None`: not bounded by a device.
     pub device_memory: Option<u64>,
-    /// The nodes and what joins them; `None`: all devices share one node.
+    /// Devices of a node, that is of a host, where the file says it; see [`Self::node_devices`]. Domains of tiers may be smaller
+    /// (Frontier: two of the eight dies of a node) and larger (NVL72: 18 nodes of four devices).
+    pub devices_per_node: Option<usize>,
+    /// The two levels of AxoNN's model, a domain of the fast networks and what joins them; `None`: all devices share one.
     pub network: Option<Network>,
     /// Bandwidth in bytes per second inside a node, where `group_bandwidths` says nothing else.
     pub intra_node_bandwidth: f64,
@@ -67,10 +70,10 @@ impl Tier {
     }
 }
 
-/// Nodes of equal size, every pair of them joined by equal bandwidth.
+/// AxoNN's two levels: domains of equal size, every pair of them joined by equal bandwidth.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Network {
-    /// Devices that share a node: AxoNN's `G_node`.
+    /// Devices of a domain, in most clusters a node: AxoNN's `G_node`.
     pub devices_per_node: usize,
     /// Peer-to-peer bidirectional bandwidth between two nodes in bytes per second: AxoNN's `beta_inter`.
     pub bandwidth: f64,
@@ -107,12 +110,43 @@ impl Cluster {
         }
     }
 
-    /// Devices of a domain of the innermost tier, which is a node or a rack of them; `None` where no tier says it, or one joins all.
+    /// Devices of a domain of the innermost tier: a part of a node, a node or a rack of them; `None` where no tier says it, or one
+    /// joins all.
     pub fn fast_domain(&self) -> Option<usize> {
         self.tiers.first().and_then(|tier| tier.devices)
     }
 
-    /// How many of `ranks` ranks share a node.
+    /// Devices of a node: those of the file, else those of a domain of the innermost tier; `None`: any number.
+    pub fn node_devices(&self) -> Option<usize> {
+        self.devices_per_node.or_else(|| self.fast_domain())
+    }
+
+    /// Ranks of a job of `ranks` ranks that share a node, where they fill nodes.
+    pub fn ranks_of_node(&self, ranks: usize) -> usize {
+        self.node_devices().map_or(ranks, |devices| devices.min(ranks))
+    }
+
+    /// The cluster of which jobs use `per_node` devices of every node: domains that nodes consist of share these evenly, and domains
+    /// of several nodes have as many of each. Unchanged where a node has no more devices.
+    pub fn with_used(&self, per_node: usize) -> Self {
+        let Some(node) = self.node_devices().filter(|node| (1..*node).contains(&per_node)) else {
+            return self.clone();
+        };
+        let mut used = Self { devices_per_node: Some(per_node), ..self.clone() };
+        for devices in used.tiers.iter_mut().filter_map(|tier| tier.devices.as_mut()) {
+            *devices = used_of_domain(*devices, node, per_node);
+        }
+        used
+    }
+
+    /// Devices of a domain of the innermost tier that jobs use, at most `per_node` of every node; `None`: any number.
+    pub fn used_domain(&self, per_node: Option<usize>) -> Option<usize> {
+        let domain = self.fast_domain()?;
+        let node = self.node_devices().unwrap_or(domain);
+        Some(per_node.map_or(domain, |per_node| used_of_domain(domain, node, per_node)))
+    }
+
+    /// How many of `ranks` ranks share a domain of AxoNN's model, [`Network`].
     pub fn per_node(&self, ranks: usize) -> usize {
         self.network.map_or(ranks, |network| network.devices_per_node.min(ranks))
     }
@@ -171,9 +205,44 @@ impl Cluster {
     }
 }
 
+/// Devices of a domain of `domain` devices that jobs use, `per_node` of every node of `node` devices: all that they use of several
+/// nodes, else an equal part of a node's.
+fn used_of_domain(domain: usize, node: usize, per_node: usize) -> usize {
+    if per_node >= node {
+        domain
+    } else if domain > node {
+        domain / node * per_node
+    } else {
+        (1..=domain.min(per_node)).rev().find(|used| per_node.is_multiple_of(*used)).unwrap_or(1)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn jobs_use_parts_of_nodes_evenly() {
+        let tiers = |name: &str, per_node: usize| {
+            let used = Cluster::preset(name).unwrap().with_used(per_node);
+            used.tiers.iter().filter_map(|tier| tier.devices).collect::<Vec<_>>()
+        };
+        // Eight dies in four packages; two sockets of three; 18 hosts of four in a rack.
+        assert_eq!(
+            (tiers("frontier", 8), tiers("frontier", 4), tiers("frontier", 1)),
+            (vec![2, 8], vec![2, 4], vec![1, 1])
+        );
+        assert_eq!((tiers("summit", 6), tiers("summit", 4), tiers("summit", 2)), (vec![3, 6], vec![2, 4], vec![2, 2]));
+        assert_eq!((tiers("gb200-nvl72", 4), tiers("gb200-nvl72", 2)), (vec![72], vec![36]));
+        assert_eq!((tiers("dgx-h100", 64), tiers("dgx-h100", 6)), (vec![8], vec![6]));
+        for name in Cluster::preset_names() {
+            let cluster = Cluster::preset(name).unwrap();
+            for per_node in 1..=cluster.node_devices().unwrap_or(8) {
+                let used = cluster.with_used(per_node);
+                assert_eq!(cluster.used_domain(Some(per_node)), used.fast_domain(), "{name}, {per_node}");
+            }
+        }
+    }
 
     #[test]
     fn groups_have_the_bandwidth_of_the_table_or_the_general_one() {

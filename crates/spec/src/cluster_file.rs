@@ -38,8 +38,8 @@ const PRESETS: [(&str, &str); 15] = [
     preset!("pcie-8x-l40s"),
 ];
 
-/// The fields of a cluster file; see [`Cluster`], [`Tier`] and [`Network`] for their meaning. Without
-/// `devices_per_node` and `inter_node_bandwidth`, and without tiers, all devices share one node.
+/// The fields of a cluster file; see [`Cluster`], [`Tier`] and [`Network`] for their meaning. Without `devices_per_node` a domain of
+/// the innermost tier is a node; without tiers, too, all devices share one.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ClusterFile {
@@ -125,11 +125,12 @@ impl Cluster {
             tier.origins.check(&format!("tiers[{index}].origins"), &tier.numbers())?;
         }
         let device = file.device.map(DeviceChoice::validate).transpose()?;
-        let network = match (file.devices_per_node, file.inter_node_bandwidth, file.tiers.as_slice()) {
-            (None, None, [inner, outer, ..]) => inner
-                .devices
-                .map(|devices_per_node| Network { devices_per_node, bandwidth: outer.links as f64 * outer.bandwidth }),
-            (devices, bandwidth, _) => network(devices, bandwidth)?,
+        let network = match (file.devices_per_node, file.inter_node_bandwidth) {
+            (devices, None) if !file.tiers.is_empty() => {
+                devices.map_or(Ok(()), |devices| check_node(devices, &file.tiers))?;
+                network_of_tiers(&file.tiers)
+            }
+            (devices, bandwidth) => network(devices, bandwidth)?,
         };
         let innermost = file.tiers.first().map(|tier| tier.links as f64 * tier.bandwidth);
         let Some(intra_node_bandwidth) = file.intra_node_bandwidth.or(innermost) else {
@@ -153,6 +154,7 @@ impl Cluster {
             device,
             tiers: file.tiers,
             device_memory,
+            devices_per_node: file.devices_per_node,
             network,
             intra_node_bandwidth,
             group_bandwidths: file.group_bandwidths,
@@ -166,12 +168,18 @@ impl Cluster {
     /// # Errors
     /// A value outside its rule, or such as TOML cannot hold.
     pub fn to_toml(&self) -> Result<String, SpecError> {
+        // What follows from the tiers, or is of domains that are no nodes, is left to them.
+        let of_nodes = |network: &Network| {
+            let is_node = self.devices_per_node.is_none_or(|devices| devices == network.devices_per_node);
+            is_node && Some(*network) != network_of_tiers(&self.tiers)
+        };
+        let network = self.network.filter(of_nodes);
         let file = ClusterFile {
             name: self.name.clone(),
             source: self.source.clone(),
             device_memory: self.device_memory,
-            devices_per_node: self.network.map(|network| network.devices_per_node),
-            inter_node_bandwidth: self.network.map(|network| network.bandwidth),
+            devices_per_node: self.devices_per_node.or(network.map(|network| network.devices_per_node)),
+            inter_node_bandwidth: network.map(|network| network.bandwidth),
             intra_node_bandwidth: Some(self.intra_node_bandwidth),
             group_bandwidths: self.group_bandwidths.clone(),
             tiers: self.tiers.clone(),
@@ -189,7 +197,8 @@ impl Cluster {
     /// A value outside its rule.
     pub fn check(&self) -> Result<(), SpecError> {
         self.device.as_ref().map_or(Ok(()), Device::check)?;
-        check_tiers(&self.tiers)
+        check_tiers(&self.tiers)?;
+        self.devices_per_node.map_or(Ok(()), |devices| check_node(devices, &self.tiers))
     }
 
     /// The cluster of that name, as it comes with the program.
@@ -216,6 +225,30 @@ impl Cluster {
     pub fn preset_names() -> impl Iterator<Item = &'static str> {
         PRESETS.iter().map(|(name, _)| *name)
     }
+}
+
+/// The two levels of AxoNN's model: the outermost tier, and domains of the one below.
+fn network_of_tiers(tiers: &[Tier]) -> Option<Network> {
+    let [.., inner, outer] = tiers else { return None };
+    let bandwidth = outer.links as f64 * outer.bandwidth;
+    inner.devices.map(|devices_per_node| Network { devices_per_node, bandwidth })
+}
+
+/// A node holds whole domains of a tier, or its domains hold whole nodes.
+fn check_node(devices: usize, tiers: &[Tier]) -> Result<(), SpecError> {
+    check_size("devices_per_node", devices, MAX_DEVICES_PER_NODE)?;
+    for tier in tiers {
+        let domain = tier.devices.unwrap_or(0);
+        if domain % devices != 0 && devices % domain != 0 {
+            let rule = format!(
+                "a node holds whole domains of a tier, or a domain whole nodes, and {} joins {domain} devices",
+                tier.name
+            );
+            let remedy = "give a divisor or a multiple of them";
+            return Err(SpecError::invalid("devices_per_node", devices, rule, remedy));
+        }
+    }
+    Ok(())
 }
 
 fn network(devices_per_node: Option<usize>, bandwidth: Option<f64>) -> Result<Option<Network>, SpecError> {
@@ -336,6 +369,12 @@ mod tests {
             let [first, .., last] = &cluster.tiers[..] else { panic!("{name} has fewer than two tiers") };
             assert_eq!((rate(first), rate(last)), (inner * 1e9, outer * 1e9), "{name}");
             assert!(last.devices.is_none(), "{name}");
+            let node = match name.ends_with("nvl72") {
+                // 18 compute trays of two superchips.
+                true => 4,
+                false => devices,
+            };
+            assert_eq!((cluster.devices_per_node, cluster.node_devices()), (Some(node), Some(node)), "{name}");
             assert_eq!(cluster.network, Some(Network { devices_per_node: devices, bandwidth: outer * 1e9 }), "{name}");
             // The tier below the outermost is a node in AxoNN's model, too.
             assert_eq!(cluster.tiers[cluster.tiers.len() - 2].devices, Some(devices), "{name}");
@@ -383,7 +422,7 @@ mod tests {
         assert_eq!(Cluster::from_toml(&Cluster::from_toml(text).unwrap().to_toml().unwrap()), Cluster::from_toml(text));
         for (old, new, field) in [
             ("[tiers.origins]\n", "[tiers.origins]\nlatncy = \"fitted\"\n", "tiers[0].origins.latncy"),
-            ("[[tiers]]\n", "[origins]\nbandwidth = \"measured\"\n\n[[tiers]]\n", "origins.bandwidth"),
+            ("[origins]\n", "[origins]\nbandwidth = \"measured\"\n", "origins.bandwidth"),
         ] {
             let message = Cluster::from_toml(&text.replacen(old, new, 1)).unwrap_err().to_string();
             assert!(message.starts_with(field), "{message}");
@@ -416,6 +455,20 @@ mod tests {
         assert!(message("devices_per_node = 4\ninter_node_bandwidth = inf").contains("inter_node_bandwidth = inf"));
         assert!(message("device_memory = 0").contains("device_memory = 0"));
         assert!(message("nics = 4").contains("unknown field `nics`"));
+        let tiers = |node: &str| {
+            let tier = |devices| {
+                format!("[[tiers]]\nname = \"t\"\n{devices}\nbandwidth = 1e9\nefficiency = 1.0\nlatency = 0.0\n")
+            };
+            let text = format!("{base}{node}\n{}{}", tier("devices = 6"), tier(""));
+            Cluster::from_toml(&text).map(|cluster| (cluster.node_devices(), cluster.network.unwrap().devices_per_node))
+        };
+        assert_eq!((tiers(""), tiers("devices_per_node = 3")), (Ok((Some(6), 6)), Ok((Some(3), 6))));
+        assert_eq!(tiers("devices_per_node = 12"), Ok((Some(12), 6)));
+        assert_eq!(
+            tiers("devices_per_node = 4").unwrap_err().to_string(),
+            "devices_per_node = 4: a node holds whole domains of a tier, or a domain whole nodes, and t joins 6 devices; \
+             give a divisor or a multiple of them"
+        );
         let group = "{ inner = 2, group = 2, bandwidth = 1e9 }";
         assert!(message(&format!("group_bandwidths = [{group}, {group}]")).contains("listed once"));
         let two = "devices_per_node = 2\ninter_node_bandwidth = 1e9\n";

@@ -74,14 +74,14 @@ impl Candidate {
 
     /// What a layout on a cluster is for the native model.
     pub fn of(layout: &Layout, cluster: &Cluster) -> Self {
-        Self::on_domains(layout, cluster.fast_domain().unwrap_or(usize::MAX))
+        Self::on_domains(layout, Domains::of(cluster).used(layout))
     }
 
-    /// The same where the domains of the innermost tier have so many devices.
+    /// The same where layouts use so many devices of each domain of the innermost tier.
     pub(super) fn on_domains(layout: &Layout, domain: usize) -> Self {
         Self {
             sizes: Axis::ALL.map(|axis| layout.grid.size(axis)),
-            inside: inside(&layout.grid, layout.per_node.min(domain)),
+            inside: inside(&layout.grid, domain),
             microbatch: layout.microbatch,
             activations: layout.activations,
             linear: layout.linear,
@@ -260,6 +260,41 @@ impl Candidate {
     }
 }
 
+/// Nodes and domains of the innermost tier, by their devices; no bound is `usize::MAX`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Domains {
+    node: usize,
+    /// Of the innermost tier: a part of a node, a node, or several.
+    pub innermost: usize,
+}
+
+impl Domains {
+    pub fn of(cluster: &Cluster) -> Self {
+        let innermost = cluster.fast_domain().unwrap_or(usize::MAX);
+        Self { node: cluster.node_devices().unwrap_or(innermost), innermost }
+    }
+
+    /// Devices of a domain of the innermost tier that a layout uses, as its nodes say: of a domain of several nodes as many whole ones
+    /// as no group of the layout's ranks straddles. Of more ranks to a node than it has devices, those of a candidate, all.
+    pub fn used(self, layout: &Layout) -> usize {
+        let Self { node, innermost } = self;
+        let (ranks, per_node) = (layout.grid.ranks(), layout.per_node);
+        if innermost <= node {
+            let per_node = per_node.min(node);
+            let divides = |used: &usize| per_node.is_multiple_of(*used);
+            return (1..=innermost.min(per_node)).rev().find(divides).unwrap_or(1).min(ranks);
+        }
+        if per_node > node {
+            return per_node.min(innermost).min(ranks);
+        }
+        let most = (innermost / node).min(ranks / per_node);
+        let is_full = |used: &usize| {
+            ranks.is_multiple_of(*used) && inside(&layout.grid, *used).iter().product::<usize>() == *used
+        };
+        (1..=most).rev().map(|nodes| nodes * per_node).find(is_full).unwrap_or(per_node)
+    }
+}
+
 /// How many neighbours along each axis share one of the blocks of `domain` consecutive ranks. Where such a block ends
 /// amid a group, groups straddle it: the largest size that all of them have inside counts.
 pub fn inside(grid: &Grid, domain: usize) -> [usize; Axis::COUNT] {
@@ -282,7 +317,7 @@ pub fn inside_by(
 }
 
 /// The largest number that divides both.
-pub(super) fn common_divisor(a: usize, b: usize) -> usize {
+pub fn common_divisor(a: usize, b: usize) -> usize {
     if b == 0 { a } else { common_divisor(b, a % b) }
 }
 
@@ -307,6 +342,32 @@ pub(super) mod tests {
         assert_eq!(candidate("x=2,data=2", "x,y,z,data").inside, [2, 1, 1, 1, 1, 2, 1]);
         // Nodes of 8 in groups of 3: some groups straddle two nodes, and pipe is 3 devices apart.
         assert_eq!(candidate("data=3,pipe=8", "data,x,y,z").inside, [1; Axis::COUNT]);
+    }
+
+    /// Ranks of a node as a layout has them, and what of its axes lies inside a domain of the innermost tier.
+    #[test]
+    fn domains_are_parts_of_nodes_or_several_of_them() {
+        let model = Model::gpt(8, 64, 8, 128, 32);
+        let inside = |cluster: &str, grid: &str, per_node| {
+            let grid = grid.parse::<Grid>().unwrap();
+            let request =
+                LayoutRequest { per_node, activations: Activations::Replicated, ..LayoutRequest::new(grid, 1152) };
+            let layout = Layout::new(&model, &request).unwrap();
+            Candidate::of(&layout, &Cluster::preset(cluster).unwrap()).inside
+        };
+        for per_node in [None, Some(8), Some(4), Some(2)] {
+            assert_eq!(inside("frontier", "x=4,data=16", per_node), [2, 1, 1, 1, 1, 1, 1], "{per_node:?}");
+        }
+        assert_eq!(inside("frontier", "x=4,data=16", Some(1)), [1; Axis::COUNT]);
+        assert_eq!(inside("pcie-8x-l40s", "x=4,data=4", Some(8)), [4, 1, 1, 1, 1, 1, 1]);
+        // Two of three devices at each socket.
+        assert_eq!(inside("summit", "x=4,data=16", Some(4)), [2, 1, 1, 1, 1, 1, 1]);
+        // 16 of 18 hosts, all 18, and of 18 hosts half.
+        assert_eq!(inside("gb200-nvl72", "x=4,data=32", Some(4)), [4, 1, 1, 1, 1, 16, 1]);
+        assert_eq!(inside("gb200-nvl72", "x=4,data=36", Some(4)), [4, 1, 1, 1, 1, 18, 1]);
+        assert_eq!(inside("gb200-nvl72", "x=4,data=32", Some(2)), [4, 1, 1, 1, 1, 8, 1]);
+        assert_eq!(inside("gb200-nvl72", "x=4,data=32", Some(64)), [4, 1, 1, 1, 1, 16, 1]);
+        assert_eq!(inside("gb200-nvl72", "x=2", None), [2, 1, 1, 1, 1, 1, 1]);
     }
 
     #[test]

@@ -25,7 +25,7 @@ mod rates;
 
 pub use beside::normal_below;
 pub use bounds::{Bounds, Learned, Pieces};
-pub use candidate::{Candidate, inside, inside_by};
+pub use candidate::{Candidate, common_divisor, inside, inside_by};
 pub use fit::{Deviation, Sample, fit_tier};
 pub use framework::{AttentionKernel, Eager, Framework, Hiding, Numbers, StateBytes};
 pub use machine::NativeMachine;

@@ -60,11 +60,6 @@ impl Network {
         Ok(Self { tiers: tiers.iter().map(rates).collect() })
     }
 
-    /// Devices of a domain of the innermost tier.
-    pub fn innermost(&self) -> usize {
-        self.tiers.first().map_or(usize::MAX, |tier| tier.devices)
-    }
-
     /// Devices that the outermost tier joins.
     pub fn devices(&self) -> usize {
         self.tiers.last().map_or(0, |tier| tier.devices)

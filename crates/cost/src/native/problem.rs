@@ -4,6 +4,7 @@ use quadrille_spec::{
     Axis, Block, Cluster, Experts, Imbalance, Layout, Model, Normalization, Rotary, RotaryScaling, SpecError,
 };
 
+use super::candidate::Domains;
 use super::network::{Network, Placement};
 use super::rates::Rates;
 use super::{AttentionKernel, Candidate, Framework};
@@ -21,6 +22,7 @@ pub struct Problem {
     cluster: String,
     pub(super) rates: Rates,
     pub(super) network: Network,
+    pub(super) domains: Domains,
     /// The device's name, its bandwidth to the memory of its host, and its share of it.
     device: String,
     pub(super) host_bandwidth: Option<f64>,
@@ -66,6 +68,7 @@ impl Problem {
             cluster: cluster.name.clone(),
             rates: Rates::new(device, &framework),
             network: Network::new(&cluster.tiers)?,
+            domains: Domains::of(cluster),
             device: device.name.clone(),
             host_bandwidth: device.host_bandwidth,
             device_memory: cluster.device_memory,
@@ -128,7 +131,7 @@ impl Problem {
 
     /// What a layout is for this model of its price.
     pub fn candidate(&self, layout: &Layout) -> Candidate {
-        Candidate::on_domains(layout, self.network.innermost())
+        Candidate::on_domains(layout, self.domains.used(layout))
     }
 
     /// How many ranks of a layout share a domain of each tier, innermost first, and with it the domain's links: of the sizes

@@ -167,7 +167,7 @@ impl Problem {
     pub fn check_placed(&self, layout: &Layout) -> Result<(), SpecError> {
         self.check_devices(layout.grid.ranks())?;
         let candidate = self.candidate(layout);
-        let used = layout.per_node.min(self.network.innermost()).min(layout.grid.ranks());
+        let used = self.domains.used(layout).min(layout.grid.ranks());
         if candidate.domain() == used {
             return Ok(());
         }

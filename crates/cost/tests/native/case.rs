@@ -334,6 +334,7 @@ pub fn clusters() -> impl Strategy<Value = Cluster> {
             device: Some(device),
             tiers: tiers.collect(),
             device_memory: None,
+            devices_per_node: None,
             network: None,
             intra_node_bandwidth: 1e9,
             group_bandwidths: Vec::new(),

@@ -80,6 +80,7 @@ impl Measurements {
         let CalibrationSpec { ranks, per_node, threads, .. } = self.setup.spec;
         let place = self.setup.place();
         let device = device::of(self)?;
+        let network = tiers.network(per_node, ranks);
         Ok(Cluster {
             name: "calibrated".to_owned(),
             source: format!(
@@ -89,7 +90,8 @@ impl Measurements {
             device_memory: Some(device.memory),
             device: Some(device),
             tiers: tiers.tiers.clone(),
-            network: tiers.network(per_node, ranks),
+            devices_per_node: network.map(|network| network.devices_per_node),
+            network,
             intra_node_bandwidth: tiers.innermost_bandwidth(),
             group_bandwidths: tiers::group_bandwidths(self),
             calibration: Some(self.section()),

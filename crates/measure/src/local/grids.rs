@@ -89,7 +89,7 @@ impl GridsSpec {
         processes.check_ranks(ranks)?;
         let device = processes.device.name()?;
         check_cluster(&cluster, device.as_deref())?;
-        let per_node = request.per_node.or_else(|| Some(cluster.per_node(ranks)));
+        let per_node = request.per_node.or_else(|| Some(cluster.ranks_of_node(ranks)));
         let request = LayoutRequest { per_node, ..request };
         let Grids { legal, skipped } = Grids::all(&model, &request, self.axes.as_deref())?;
         let options = TrainOptions {

@@ -34,7 +34,7 @@ pub fn refit(cluster: &mut Cluster, logs: &[Placed]) -> Result<Vec<Refit>, Measu
     for (logs, width) in [(inside, None), (between, width)] {
         let samples: Vec<Sample> = logs.iter().flat_map(|log| log.samples.iter().copied()).collect();
         for which in 0..cluster.tiers.len() {
-            let mut tiers = filled(&cluster.tiers, width);
+            let mut tiers = width.map_or_else(|| cluster.tiers.clone(), |width| cluster.with_used(width).tiers);
             let over: Vec<Sample> =
                 samples.iter().filter(|sample| sample.group.tier(&tiers) == Some(which)).copied().collect();
             let Some(error_before) = Deviation::of(&tiers, &over)? else { continue };
@@ -50,24 +50,14 @@ pub fn refit(cluster: &mut Cluster, logs: &[Placed]) -> Result<Vec<Refit>, Measu
     Ok(refits)
 }
 
-/// The tiers as ranks fill them: where fewer share a node than it has devices, all domains are as much smaller.
-fn filled(tiers: &[Tier], per_node: Option<usize>) -> Vec<Tier> {
-    let mut tiers = tiers.to_vec();
-    let node = tiers.first().and_then(|tier| tier.devices);
-    if let Some((node, per_node)) = node.zip(per_node) {
-        tiers.iter_mut().for_each(|tier| tier.devices = tier.devices.map(|devices| devices / node * per_node));
-    }
-    tiers
-}
-
 /// Ranks to a node of the logs of several nodes; `None`: there are no such logs.
 fn width(cluster: &Cluster, logs: &[Placed]) -> Result<Option<usize>, Refusal> {
     let name = &cluster.name;
-    let Some(innermost) = cluster.tiers.first() else {
+    if cluster.tiers.is_empty() {
         let rule = format!(" {name} has no [[tiers]] to fit; name one that has, e.g. dgx-a100");
         return Err(Refusal::of(Setting::Cluster).text(rule));
-    };
-    let node = innermost.devices.unwrap_or(usize::MAX);
+    }
+    let node = cluster.node_devices().unwrap_or(usize::MAX);
     for log in logs {
         if log.per_node > node {
             let Placed { name: log, per_node, .. } = log;
@@ -102,7 +92,7 @@ mod tests {
     fn log(cluster: &Cluster, ranks: usize, per_node: usize) -> Placed {
         let group = RankGroup { inner: 1, size: ranks, ranks };
         let kinds = [CollectiveKind::AllReduce, CollectiveKind::Broadcast];
-        let tiers = &filled(&cluster.tiers, (ranks > per_node).then_some(per_node));
+        let tiers = &if ranks > per_node { cluster.with_used(per_node) } else { cluster.clone() }.tiers;
         let sample = |(kind, power)| {
             let bytes = f64::from(1 << power);
             Sample { group, kind, bytes, seconds: group.seconds(tiers, kind, bytes).unwrap() }

@@ -7,7 +7,7 @@ use quadrille_cost::simulation::SimulationError;
 use quadrille_spec::{Activations, Axis, Dispatch, Recompute, Schedule};
 use rayon::prelude::*;
 
-use super::placement::{node, placements};
+use super::placement::{domain, placements};
 use super::pool::Pool;
 use super::question::Cancel;
 use super::ranking::Ranked;
@@ -261,7 +261,7 @@ impl Setting<'_> {
         {
             moved.summa_panels = panels;
         }
-        let places = placements(sizes, node(self.cluster, self.per_node, from.devices()));
+        let places = placements(sizes, domain(self.cluster, self.per_node, from.devices()));
         let moved = &moved;
         let with =
             |microbatch: usize| places.iter().map(move |inside| Candidate { inside: *inside, microbatch, ..*moved });
@@ -279,7 +279,7 @@ impl Setting<'_> {
             let named: Vec<_> = named.map(|axis| format!("{axis}={}", inside[axis as usize])).collect();
             if named.is_empty() { "nothing".to_owned() } else { named.join(",") }
         };
-        let others = placements(from.sizes, node(self.cluster, self.per_node, from.devices()))
+        let others = placements(from.sizes, domain(self.cluster, self.per_node, from.devices()))
             .into_iter()
             .filter(|inside| *inside != from.inside);
         others

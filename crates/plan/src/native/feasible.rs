@@ -4,7 +4,7 @@ use quadrille_cost::native::PriceError;
 
 use super::count::Tally;
 use super::cuts::cuts;
-use super::placement::node;
+use super::placement::domain;
 use super::pool::Pool;
 use super::ranking::Kept;
 use super::search::Search;
@@ -65,7 +65,7 @@ impl Search<'_> {
             return false;
         }
         let (pool, rules) = (Pool::new(&problem, self.setting.learned), self.setting.rules());
-        let domain = node(self.setting.cluster, self.setting.per_node, self.devices);
+        let domain = domain(self.setting.cluster, self.setting.per_node, self.devices);
         let mut tally = Tally::default();
         let cuts = cuts(&problem, &rules, &self.space, self.devices, domain, &mut tally, &|| false).cuts;
         cuts.iter().any(|cut| Visit::new(self, &pool, rules, cut, Kept::new(1, false, None)).has_legal())

@@ -68,6 +68,8 @@ pub fn value(cluster: &Cluster, name: &str) -> Result<f64, SpecError> {
 /// No field has that name, or the value breaks the rules of clusters.
 pub fn with(cluster: &Cluster, name: &str, value: f64) -> Result<Cluster, SpecError> {
     let mut changed = cluster.clone();
+    let is_of_node = |tier: &Tier| tier.devices.is_some() && tier.devices == cluster.devices_per_node;
+    let node = cluster.tiers.iter().position(is_of_node);
     match field(&mut changed, name) {
         Some(Field::Real(number)) => *number = value,
         Some(Field::Bytes(number)) => *number = value.round() as u64,
@@ -76,6 +78,10 @@ pub fn with(cluster: &Cluster, name: &str, value: f64) -> Result<Cluster, SpecEr
     }
     if name == "device.memory" {
         changed.device_memory = changed.device.as_ref().map(|device| device.memory);
+    }
+    // A node grows and shrinks with the tier that joins it.
+    if let Some(node) = node {
+        changed.devices_per_node = changed.tiers[node].devices;
     }
     changed.check()?;
     Ok(changed)

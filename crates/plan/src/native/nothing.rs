@@ -8,7 +8,7 @@ use super::count::Tally;
 use super::cuts::{Cut, cuts};
 use super::feasible::Feasible;
 use super::in_time::{InDays, rounded_days, said_days};
-use super::placement::node;
+use super::placement::domain;
 use super::ranking::Ranked;
 use super::search::{Found, Search};
 use super::setting::Setting;
@@ -224,7 +224,7 @@ impl Search<'_> {
     /// Which constraint leaves no configuration of any legal grid to be tried.
     fn no_configuration(&self) -> SpecError {
         let (space, layers) = (&self.space, self.setting.model.layers());
-        let domain = node(self.setting.cluster, self.setting.per_node, self.devices);
+        let domain = domain(self.setting.cluster, self.setting.per_node, self.devices);
         let problem = match self.setting.problem() {
             Ok(problem) => problem,
             Err(error) => return error,

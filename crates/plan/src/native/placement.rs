@@ -2,22 +2,30 @@
 
 use quadrille_spec::{Axis, Cluster, SpecError};
 
-/// Devices that share a node, at most `per_node` of them, where `devices` are used.
-pub(super) fn node(cluster: &Cluster, per_node: Option<usize>, devices: usize) -> usize {
-    let innermost = cluster.fast_domain().unwrap_or(devices);
-    innermost.min(per_node.unwrap_or(devices)).min(devices)
+/// Devices that share a domain of the innermost tier, at most `per_node` of every node, where `devices` are used.
+pub(super) fn domain(cluster: &Cluster, per_node: Option<usize>, devices: usize) -> usize {
+    cluster.used_domain(per_node).unwrap_or(devices).min(devices)
 }
 
-/// Devices of so many whole nodes, of which at most `per_node` devices each are used.
+/// Devices of so many nodes (hosts), of which at most `per_node` devices each are used.
 ///
 /// # Errors
-/// A cluster whose nodes have no size.
+/// A cluster whose nodes have no size, or of which nothing says which of several tiers they are.
 pub fn devices_of_nodes(cluster: &Cluster, per_node: Option<usize>, nodes: usize) -> Result<usize, SpecError> {
-    let Some(devices) = cluster.fast_domain() else {
+    let refused = |rule: String, remedy: &str| Err(SpecError::invalid("`search.nodes`", nodes, rule, remedy));
+    let Some(devices) = cluster.node_devices() else {
         let rule = format!("nodes of {} have no size", cluster.name);
-        let remedy = "give `search.devices`, or the innermost of the cluster's tiers its devices";
-        return Err(SpecError::invalid("`search.nodes`", nodes, rule, remedy));
+        return refused(
+            rule,
+            "give `search.devices`, or the cluster devices_per_node, or the innermost of its tiers its devices",
+        );
     };
+    let sizes: Vec<String> =
+        cluster.tiers.iter().rev().skip(1).rev().filter_map(|tier| tier.devices).map(|size| size.to_string()).collect();
+    if cluster.devices_per_node.is_none() && sizes.len() > 1 {
+        let rule = format!("tiers of {} join {} devices, and a node may be each", cluster.name, sizes.join(" and "));
+        return refused(rule, "give `search.devices`, or the cluster devices_per_node");
+    }
     Ok(nodes.saturating_mul(devices.min(per_node.unwrap_or(devices))))
 }
 

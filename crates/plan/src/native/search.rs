@@ -17,7 +17,7 @@ use super::budget::Deadline;
 use super::count::{Counts, Refused, Tally};
 use super::cuts::{Cut, Cuts, Outer, Place, cuts};
 use super::front::grain;
-use super::placement::node;
+use super::placement::domain;
 use super::pool::Pool;
 use super::question::Cancel;
 use super::ranking::{Kept, Ranked, comparable};
@@ -159,7 +159,7 @@ impl Search<'_> {
         let pool = Pool::new(&problem, self.setting.learned);
         let rules = self.setting.rules();
         let mut tally = Tally::default();
-        let domain = node(self.setting.cluster, self.setting.per_node, self.devices);
+        let domain = domain(self.setting.cluster, self.setting.per_node, self.devices);
         let Cuts { cuts, mut stopped } = cuts(&problem, &rules, &self.space, self.devices, domain, &mut tally, stop);
         let visit = |cut: &Cut| Visit::new(self, &pool, rules, cut, kept.clone());
         let (ordered, likely) = self.likely(&cuts, &pool, visit, stop)?;

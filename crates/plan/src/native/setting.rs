@@ -1,8 +1,8 @@
 //! What layouts are compared for: a model on a cluster.
 
-use quadrille_cost::native::{Candidate, Framework, Learned, Memory, Price, PriceError, Problem};
+use quadrille_cost::native::{Candidate, Framework, Learned, Memory, Price, PriceError, Problem, common_divisor};
 use quadrille_cost::simulation::Simulation;
-use quadrille_spec::{Cluster, Imbalance, Layout, Model, SpecError};
+use quadrille_spec::{Cluster, Imbalance, Layout, LayoutRequest, Model, SpecError};
 
 use super::legal::Rules;
 use super::question::Cancel;
@@ -57,7 +57,7 @@ impl Setting<'_> {
         self.capacity.is_none_or(|capacity| memory.total() <= capacity)
     }
 
-    /// The layout of a candidate.
+    /// The layout of a candidate, on nodes of the cluster.
     ///
     /// # Errors
     /// None for what a search has found.
@@ -67,11 +67,30 @@ impl Setting<'_> {
         if self.framework.is_own() {
             (request.dtype, request.gradients) = (self.framework.dtype, Some(self.framework.gradients));
         }
-        Layout::new(self.model, &request)
+        let on_nodes = LayoutRequest { per_node: Some(self.ranks_of_node(candidate)), ..request.clone() };
+        let layout = Layout::new(self.model, &on_nodes)?;
+        // Where whole nodes do not make up its domains, these are taken for nodes.
+        match Candidate::of(&layout, self.cluster).inside == candidate.inside {
+            true => Ok(layout),
+            false => Layout::new(self.model, &request),
+        }
+    }
+
+    /// Ranks of a candidate that share a node: those of several domains of the innermost tier, or an equal part of a domain's.
+    fn ranks_of_node(&self, candidate: &Candidate) -> usize {
+        let (domain, ranks) = (candidate.domain(), candidate.devices());
+        let Some(node) = self.cluster.node_devices() else { return domain };
+        let node = self.per_node.map_or(node, |per_node| per_node.min(node));
+        match domain <= node {
+            true => domain * common_divisor(ranks / domain, node / domain),
+            false => common_divisor(domain, node),
+        }
     }
 
     pub(super) fn problem(&self) -> Result<Problem, SpecError> {
-        let problem = Problem::new(self.model, self.cluster, self.framework, self.global_batch, self.seq_len)?;
+        let used = self.per_node.map(|per_node| self.cluster.with_used(per_node));
+        let cluster = used.as_ref().unwrap_or(self.cluster);
+        let problem = Problem::new(self.model, cluster, self.framework, self.global_batch, self.seq_len)?;
         problem.with_imbalance(self.imbalance)
     }
 

@@ -16,6 +16,7 @@ mod native_constraints;
 mod native_experts;
 mod native_padding;
 mod native_rules;
+mod nodes;
 mod problems;
 mod simplest;
 mod stopped;

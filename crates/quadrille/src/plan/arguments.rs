@@ -49,7 +49,7 @@ pub struct PlanArguments {
     /// many, with equal ratios) [default: --ranks, or 1024]
     #[arg(long, value_name = "N|RANGE")]
     pub gpus: Option<Counts>,
-    /// Number of nodes whose GPUs are all used, in place of --gpus: as many times the GPUs of a fast domain, or --per-node
+    /// Number of nodes (hosts) whose GPUs are all used, in place of --gpus: as many times the cluster's GPUs of a node, or --per-node
     #[arg(long, value_name = "N|RANGE")]
     pub nodes: Option<Counts>,
     /// GPUs of a fast domain, e.g. --nvs 8 [default: the cluster's own]

@@ -46,6 +46,40 @@ fn nodes_are_full_of_devices() {
     refused_in(folder.path(), &line, &["--nodes = 2", "nodes of small have no size", "--gpus", "tiers"]);
 }
 
+/// Hosts, whatever the innermost network joins: two dies of eight, four cards of eight, 18 hosts of four.
+#[test]
+fn nodes_are_hosts() {
+    let of = |cluster: &str, more: &str| {
+        let line = format!("plan --model gpt2-124m --cluster {cluster} --top 1 --fix y=1,z=1,pipe=1,context=1 {more}");
+        let document = json(&line);
+        let layout = &document["plans"][0]["layout"];
+        (document["gpus"].as_u64().unwrap(), layout["per_node"].as_u64().unwrap())
+    };
+    assert_eq!(of("frontier", "--nodes 4"), (32, 8));
+    assert_eq!(of("frontier", "--nodes 4 --per-node 8"), (32, 8));
+    assert_eq!(of("pcie-8x-l40s", "--nodes 2"), (16, 8));
+    assert_eq!(of("gb200-nvl72", "--nodes 18"), (72, 4));
+    assert_eq!(of("summit", "--nodes 2"), (12, 6));
+    let priced = "explain --price --model gpt2-124m --global-batch 64 --grid";
+    // A job of 64 has no whole nodes of six devices; as many as are named can be used.
+    refused(&format!("{priced} data=64 --cluster summit"), &["per-node=6", "try --per-node 4"]);
+    refused(
+        &format!("{priced} data=64 --cluster summit --per-node 32"),
+        &["a node of summit has 6 devices", "--per-node 4"],
+    );
+    assert_eq!(json(&format!("{priced} data=64 --cluster summit --per-node 4"))["plan"]["layout"]["per_node"], 4);
+    refused(&format!("{priced} x=2,data=32 --cluster summit --per-node 6"), &["per-node=6", "try --per-node 4\n"]);
+    refused(&format!("{priced} data=64 --cluster gb300-nvl72 --per-node 64"), &["a node of gb300-nvl72 has 4 devices"]);
+    for (cluster, grid, launched) in [
+        ("frontier", "data=64", "--nnodes 8 --nproc-per-node 8"),
+        ("gb200-nvl72", "x=4,data=18", "--nnodes 18 --nproc-per-node 4"),
+        ("pcie-8x-l40s", "x=4,data=4", "--nnodes 2 --nproc-per-node 8"),
+    ] {
+        let text = printed(&format!("export --to megatron --model gpt2-124m --grid {grid} --cluster {cluster}"));
+        assert!(text.contains(launched), "{cluster}: {text}");
+    }
+}
+
 #[test]
 fn nodes_vary() {
     let table = |more: &str| {

@@ -1,0 +1,112 @@
+//! Nodes of clusters: how many devices they have, and what planned layouts put on them.
+
+use quadrille_cost::native::{Candidate, Framework as Trainer, Numbers};
+use quadrille_plan::export::{Framework, Precision, Target, export};
+use quadrille_plan::native::{Setting, devices_of_nodes};
+use quadrille_spec::{Cluster, Grid, Imbalance, Layout, LayoutRequest, Model};
+
+/// Devices of a node, by the makers and the sites.
+const NODES: [(&str, usize); 14] = [
+    ("perlmutter", 4),
+    ("frontier", 8),
+    ("alps", 4),
+    ("selene", 8),
+    ("summit", 6),
+    ("dgx-a100", 8),
+    ("dgx-h100", 8),
+    ("dgx-h200", 8),
+    ("dgx-b200", 8),
+    ("gb200-nvl72", 4),
+    ("dgx-b300", 8),
+    ("gb300-nvl72", 4),
+    ("pcie-4x-rtx3090", 4),
+    ("pcie-8x-l40s", 8),
+];
+
+fn setting<'a>(model: &'a Model, cluster: &'a Cluster, framework: Trainer, per_node: Option<usize>) -> Setting<'a> {
+    Setting {
+        model,
+        cluster,
+        framework,
+        imbalance: &Imbalance::EQUAL,
+        global_batch: 1024,
+        seq_len: 64,
+        per_node,
+        capacity: None,
+        learned: None,
+    }
+}
+
+#[test]
+fn nodes_are_hosts_whatever_tiers_join() {
+    assert_eq!(NODES.len() + 1, Cluster::preset_names().count(), "all but this machine");
+    for (name, devices) in NODES {
+        let cluster = Cluster::preset(name).unwrap();
+        assert_eq!(devices_of_nodes(&cluster, None, 4), Ok(4 * devices), "{name}");
+        assert_eq!(devices_of_nodes(&cluster, Some(2), 3), Ok(6), "{name}");
+        assert_eq!((cluster.ranks_of_node(1024), cluster.ranks_of_node(2)), (devices, 2), "{name}");
+    }
+}
+
+/// Of several tiers with a size any may be a node's, where the file does not say it.
+#[test]
+fn nodes_of_several_tiers_are_said_by_the_file() {
+    let text = Cluster::preset_text("frontier").unwrap();
+    let bare = |text: &str| {
+        text.lines()
+            .filter(|line| !["devices_per_node", "inter_node_bandwidth"].iter().any(|key| line.starts_with(key)))
+            .map(|line| format!("{line}\n"))
+            .collect::<String>()
+    };
+    let refused = devices_of_nodes(&Cluster::from_toml(&bare(text)).unwrap(), None, 4).unwrap_err().to_string();
+    assert!(refused.contains("tiers of frontier join 2 and 8 devices"), "{refused}");
+    assert!(refused.contains("devices_per_node"), "{refused}");
+    let of_two = Cluster::from_toml(&bare(Cluster::preset_text("dgx-a100").unwrap())).unwrap();
+    assert_eq!((of_two.devices_per_node, devices_of_nodes(&of_two, None, 4)), (None, Ok(32)));
+}
+
+#[test]
+fn planned_layouts_fill_nodes_and_exports_start_as_many_processes() {
+    let model = Model::gpt(16, 64, 16, 64, 64);
+    for (name, devices) in NODES {
+        let cluster = Cluster::preset(name).unwrap();
+        let setting = setting(&model, &cluster, Trainer::MEGATRON, None);
+        for nodes in [2, 8, 16] {
+            let (x, ranks) = (if devices == 6 { 2 } else { 4 }, nodes * devices);
+            let grid = Grid::new(x, 1, 1, ranks / x).unwrap();
+            let request = LayoutRequest { per_node: Some(devices), ..LayoutRequest::new(grid, 0) };
+            let request = LayoutRequest { global_batch: 16 * ranks, ..request };
+            let candidate = Candidate::of(&Layout::new(&model, &request).unwrap(), &cluster);
+            let setting = Setting { global_batch: 16 * ranks, ..setting };
+            let layout = setting.layout(&candidate).unwrap();
+            assert_eq!(Candidate::of(&layout, &cluster).inside, candidate.inside, "{name}");
+            if devices == 6 {
+                continue; // two of the three devices at a socket; groups of x would straddle them
+            }
+            assert_eq!(layout.per_node, devices, "{name} on {nodes} nodes");
+            let target =
+                Target { gpus_per_node: layout.per_node, precision: Precision::Bf16, numbers: Numbers::default() };
+            let text = export(Framework::Megatron, &model, &layout, &target).unwrap().text;
+            let launched = format!("torchrun --nnodes {nodes} --nproc-per-node {devices} pretrain_gpt.py");
+            assert!(text.contains(&launched), "{name}: {text}");
+        }
+    }
+}
+
+/// Two of four devices of every host: half of a rack's.
+#[test]
+fn parts_of_nodes_are_parts_of_domains() {
+    let model = Model::gpt(16, 64, 16, 64, 64);
+    let rack = Cluster::preset("gb200-nvl72").unwrap();
+    let setting = setting(&model, &rack, Trainer::MEGATRON, Some(2));
+    let mut candidate = Candidate { sizes: [4, 1, 1, 1, 1, 16, 1], ..Candidate::PLAIN };
+    candidate.inside = [4, 1, 1, 1, 1, 8, 1];
+    let layout = setting.layout(&candidate).unwrap();
+    assert_eq!((layout.per_node, Candidate::of(&layout, &rack).inside), (2, candidate.inside));
+    // A rack's links carry what leaves 32 devices of it instead of 64.
+    let whole = Candidate { inside: [4, 1, 1, 1, 1, 16, 1], ..candidate };
+    let all = Setting { per_node: None, ..setting };
+    assert_eq!(all.layout(&whole).unwrap().per_node, 4);
+    let [half, full] = [setting.price(&layout), all.price(&all.layout(&whole).unwrap())].map(|price| price.unwrap());
+    assert!(half.seconds > full.seconds, "{} and {} s", half.seconds, full.seconds);
+}
