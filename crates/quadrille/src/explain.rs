@@ -126,7 +126,8 @@ pub fn asked(arguments: &ExplainArguments, usual: &str) -> Result<Asked, Failure
     };
     let (open, layout) = match &run {
         None => {
-            let usual = LayoutDefaults { vocab_multiple: framework.vocab_multiple, ..LayoutDefaults::USUAL };
+            let (vocab_multiple, order) = (framework.vocab_multiple, framework.order());
+            let usual = LayoutDefaults { vocab_multiple, order, ..LayoutDefaults::USUAL };
             let open = said.open(&usual)?;
             let layout = arguments.layout.held(&arguments.model, MODEL, open.resolve(&model))?;
             (open, layout)

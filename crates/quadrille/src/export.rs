@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use quadrille_cost::native::{self, Numbers};
 use quadrille_plan::export::{Export, Framework, Precision, Target, export};
 use quadrille_run::{LayoutDefaults, SaidLayout};
-use quadrille_spec::{ElementType, Field, Layout, LayoutFile, LayoutRequest, Planned};
+use quadrille_spec::{AxisOrder, ElementType, Field, Layout, LayoutFile, LayoutRequest, Planned};
 use serde_json::json;
 
 use crate::arguments::ModelArguments;
@@ -102,7 +102,8 @@ pub fn run(arguments: &ExportArguments) -> Result<(), Failure> {
     let file = said.read()?;
     let numbers = Numbers { gradients: gradients(&said)?, ..arguments.numbers.said() };
     let said = SaidLayout { choices: said.choices.without(Field::Gradients), ..said };
-    let usual = LayoutDefaults { vocab_multiple: arguments.to.vocab_multiple(), ..LayoutDefaults::USUAL };
+    let order = AxisOrder::usual_of(&arguments.to.to_string());
+    let usual = LayoutDefaults { vocab_multiple: arguments.to.vocab_multiple(), order, ..LayoutDefaults::USUAL };
     let open = said.open(&usual)?;
     let says_nodes = open.request.per_node.is_some() || said.cluster.is_some();
     let layout = arguments.layout.held(&arguments.model, MODEL, open.resolve(&model))?;

@@ -4,8 +4,8 @@ use quadrille_cost::native::Framework;
 use quadrille_run::Prepared;
 use quadrille_run::units::decimal;
 use quadrille_spec::{
-    Activation, Axis, Block, Dispatch, Experts, FeedForward, Grid, KeepWeights, Layout, Linear, Model, Norm, NormPlace,
-    NormedOver, Offload, Recompute, ResidualOrder, RotaryScaling, Schedule, Zero, counted,
+    Activation, Axis, AxisOrder, Block, Dispatch, Experts, FeedForward, Grid, KeepWeights, Layout, Linear, Model, Norm,
+    NormPlace, NormedOver, Offload, Recompute, ResidualOrder, RotaryScaling, Schedule, Zero, counted,
 };
 use quadrille_step::{Parameter, StageProgram, StepProgram};
 
@@ -46,7 +46,7 @@ pub fn summary_by(program: &StepProgram, framework: &Framework) -> String {
                 "{} ({}{}, {} per node)",
                 layout.grid.short(),
                 counted(layout.grid.ranks(), "rank"),
-                order(&layout.grid),
+                order(&layout.grid, framework),
                 layout.per_node
             )),
         ),
@@ -80,11 +80,17 @@ pub fn numbers(framework: &Framework) -> String {
     format!("{}{products}{whose}", framework.dtype)
 }
 
-/// The order of the axes of several ranks, if there are some.
-fn order(grid: &Grid) -> String {
-    let named = grid.order().axes().into_iter().filter(|axis| grid.size(*axis) > 1);
-    let named: Vec<&str> = named.map(Axis::name).collect();
-    if named.len() > 1 { format!(", order {}", named.join(",")) } else { String::new() }
+/// The order of the axes of several ranks, if there are some, and whose usual order it is.
+fn order(grid: &Grid, framework: &Framework) -> String {
+    let several = |order: AxisOrder| -> Vec<&str> {
+        order.axes().into_iter().filter(|axis| grid.size(*axis) > 1).map(Axis::name).collect()
+    };
+    let named = several(grid.order());
+    let whose = match named == several(framework.order()) {
+        true => format!("{}'s ", framework.name),
+        false => String::new(),
+    };
+    if named.len() > 1 { format!(", {whose}order {}", named.join(",")) } else { String::new() }
 }
 
 /// How much ranks hold of pruned tensors.

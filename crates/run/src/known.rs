@@ -4,7 +4,7 @@ use std::path::Path;
 
 use quadrille_checkpoint::Checkpoint;
 use quadrille_cost::native::Framework;
-use quadrille_spec::{Cluster, Field, Layout, Model};
+use quadrille_spec::{AxisOrder, Cluster, Field, Layout, LayoutFile, Model};
 use quadrille_step::KeptCounts;
 
 use crate::folder::DESCRIPTION;
@@ -71,8 +71,8 @@ impl KnownRun {
 
     /// The layout with what is said over it, for this model and what trains it, against which it is not yet held. A cluster alone moves
     /// it there as it is. Of what nobody had chosen the grid stays, unless a number of ranks is said, and the rest follows from what is
-    /// said. Types of values and gradients, and the padding of vocabularies, are those of this program's engine: another framework has its
-    /// own.
+    /// said. Types of values and gradients, the padding of vocabularies and the usual order of ranks are those of this program's engine:
+    /// another framework has its own.
     ///
     /// # Errors
     /// As [`SaidLayout::open`]; pruned weights, and a framework that trains none.
@@ -97,11 +97,14 @@ impl KnownRun {
             );
             return Err(Refusal::of(Setting::From).text(rule).into());
         }
+        let is_usual = before.layout.grid.order() == AxisOrder::USUAL;
         let kept = [Field::Dtype, Field::Gradients, Field::VocabMultiple]
-            .iter()
-            .fold(kept, |kept, field| kept.without(*field));
-        let vocab_multiple = framework.vocab_multiple;
-        said.open_after(before, kept, &LayoutDefaults { dtype: LayoutDefaults::USUAL.dtype, vocab_multiple, ..usual })
+            .into_iter()
+            .chain(is_usual.then_some(Field::Order))
+            .fold(kept, LayoutFile::without);
+        let (vocab_multiple, order) = (framework.vocab_multiple, framework.order());
+        let dtype = LayoutDefaults::USUAL.dtype;
+        said.open_after(before, kept, &LayoutDefaults { dtype, vocab_multiple, order, ..usual })
     }
 
     /// How many elements of a tile ranks have room for, if a program of this model and layout is the run's.

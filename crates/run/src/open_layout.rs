@@ -4,7 +4,7 @@ use quadrille_cost::native::Candidate;
 use quadrille_plan::best;
 use quadrille_plan::local::machine;
 use quadrille_spec::{
-    Change, Cluster, ElementType, Field, FieldValue, Grid, Layout, LayoutFile, LayoutRequest, Model,
+    AxisOrder, Change, Cluster, ElementType, Field, FieldValue, Grid, Layout, LayoutFile, LayoutRequest, Model,
     Recompute, Remedy, SpecError,
 };
 use quadrille_step::least_interval;
@@ -26,11 +26,20 @@ pub struct LayoutDefaults {
     pub batch: Option<[usize; 2]>,
     /// What each rank's rows of a vocabulary are a multiple of.
     pub vocab_multiple: usize,
+    /// In which order ranks are numbered: that of the framework that runs the layout.
+    pub order: AxisOrder,
 }
 
 impl LayoutDefaults {
     /// Eight ranks that compute in f32.
-    pub const USUAL: Self = Self { ranks: 8, dtype: ElementType::F32, per_node: None, batch: None, vocab_multiple: 1 };
+    pub const USUAL: Self = Self {
+        ranks: 8,
+        dtype: ElementType::F32,
+        per_node: None,
+        batch: None,
+        vocab_multiple: 1,
+        order: AxisOrder::USUAL,
+    };
 
     /// What a run has where nothing of its layout is said anew: as many ranks, the type of values, the batch.
     pub(crate) fn after(layout: &Layout) -> Self {
@@ -103,6 +112,9 @@ impl OpenLayout {
         let least_interval = Self::leaves_interval(&said);
         let said = Self::with_interval(said);
         said.apply(&mut request)?;
+        if said.get(Field::Order).is_none() {
+            request.grid = request.grid.with_order(defaults.order);
+        }
         request.dtype = dtype.unwrap_or(request.dtype);
         request.per_node = request.per_node.or(defaults.per_node);
         if said.get(Field::Grid).is_none() {

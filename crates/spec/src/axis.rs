@@ -175,6 +175,17 @@ impl fmt::Debug for AxisSet {
 pub struct AxisOrder([Axis; Axis::COUNT]);
 
 impl AxisOrder {
+    /// The axes of [`Self::default`], innermost first.
+    pub(crate) const USUAL_AXES: [Axis; Axis::COUNT] = Axis::ALL;
+
+    /// [`Self::default`], in constants.
+    pub const USUAL: Self = Self(Self::USUAL_AXES);
+
+    /// Every axis once, innermost first.
+    pub(crate) const fn of(axes: [Axis; Axis::COUNT]) -> Self {
+        Self(axes)
+    }
+
     /// The axes, innermost first.
     pub fn axes(self) -> [Axis; Axis::COUNT] {
         self.0
@@ -185,7 +196,7 @@ impl Default for AxisOrder {
     /// x, y, z, context, expert, data, pipe; without context, expert and pipe the order that AxoNN's performance model
     /// assumes (SC24, section V-B).
     fn default() -> Self {
-        Self(Axis::ALL)
+        Self::USUAL
     }
 }
 

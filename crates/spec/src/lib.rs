@@ -76,6 +76,7 @@ mod sparsity;
 mod targets;
 mod toml_text;
 mod unusable;
+mod usual_order;
 
 pub use attention::{Attention, Latent, NormedOver, QueryKeyNorm, Rotary, RotaryScaling};
 pub use axis::{Axis, AxisOrder, AxisSet};

@@ -214,6 +214,14 @@ impl Candidate {
     /// # Errors
     /// Several axes that lie partly inside.
     pub fn order(&self) -> Result<AxisOrder, SpecError> {
+        self.order_as(AxisOrder::USUAL)
+    }
+
+    /// The same, with axes that lie alike as they do in the usual order of a framework.
+    ///
+    /// # Errors
+    /// As [`Self::order`].
+    pub fn order_as(&self, usual: AxisOrder) -> Result<AxisOrder, SpecError> {
         let place = |axis: &Axis| match (self.inside[*axis as usize], self.size(*axis)) {
             (inside, size) if inside == size => 0,
             (1, _) => 2,
@@ -224,7 +232,7 @@ impl Candidate {
             let remedy = "put the whole of one axis inside, or none of it";
             return Err(SpecError::invalid("inside", format!("{:?}", self.inside), rule, remedy));
         }
-        let mut axes = Axis::ALL;
+        let mut axes = usual.axes();
         axes.sort_by_key(place);
         axes.map(Axis::name).join(",").parse()
     }

@@ -1,6 +1,8 @@
 //! How a program that trains stores numbers, which kernels it has and what it sends when, beyond what a layout says.
 
-use quadrille_spec::{AxisSet, Device, Efficiency, ElementType, Layout, Origin, Peaks, Sparsity, SpecError, Zero};
+use quadrille_spec::{
+    AxisOrder, AxisSet, Device, Efficiency, ElementType, Layout, Origin, Peaks, Sparsity, SpecError, Zero,
+};
 use quadrille_step::Formats;
 
 use super::{Moments, NarrowFormat};
@@ -353,6 +355,11 @@ impl Framework {
         let [bytes, deviation] = BESIDE_ALONE;
         let reserved_bytes = self.reserved_bytes.min(bytes);
         Self { reserved_bytes, reserved_deviation: self.reserved_deviation.min(deviation), ..self }
+    }
+
+    /// The order in which it numbers ranks where nobody says another.
+    pub fn order(&self) -> AxisOrder {
+        AxisOrder::usual_of(self.name)
     }
 
     /// Whether it is this program's engine.

@@ -77,8 +77,19 @@ impl<'a> Gaps<'a> {
         Ok(x * y)
     }
 
-    /// Whether ranks are numbered in `order`, as far as axes above 1 go. Data and expert side by side are data.
+    /// Whether ranks are numbered in the framework's usual order, in which experts lie inside z, as far as axes above 1 go.
+    fn is_usual_order(&self) -> bool {
+        let above_one = |axis: &Axis| self.layout.grid.size(*axis) > 1;
+        let several = |order: AxisOrder| order.axes().into_iter().filter(above_one);
+        several(self.layout.grid.order()).eq(several(AxisOrder::usual_of(self.framework)))
+    }
+
+    /// True if ranks are numbered in `order`, as far as axes above 1 go, or as the framework does where nothing is said. Data and
+    /// expert side by side are data.
     pub fn is_order(&self, order: &[Axis]) -> bool {
+        if self.is_usual_order() {
+            return true;
+        }
         let above_one = |axis: &Axis| self.layout.grid.size(*axis) > 1;
         let given = self.layout.grid.order().axes().into_iter().filter(above_one);
         let mut given: Vec<Axis> =
@@ -106,7 +117,11 @@ impl<'a> Gaps<'a> {
         let batch = self.layout.grid.order().axes().into_iter().filter(|axis| Axis::BATCH.contains(axis));
         let batch: Vec<Axis> = batch.collect();
         let flat = order.iter().flat_map(|axis| if *axis == Axis::Data { batch.clone() } else { vec![*axis] });
-        let ranks = flat.filter(|axis| self.layout.grid.size(*axis) > 1 && !cuts_experts(axis));
+        let flat: Vec<Axis> = match self.is_usual_order() {
+            true => self.layout.grid.order().axes().into_iter().filter(|axis| *axis != Axis::Pipe).collect(),
+            false => flat.collect(),
+        };
+        let ranks = flat.into_iter().filter(|axis| self.layout.grid.size(*axis) > 1 && !cuts_experts(axis));
         let innermost: AxisSet = ranks.take(over.iter().count()).collect();
         if innermost != over {
             let names = order.iter().map(|axis| axis.name()).collect::<Vec<_>>().join(",");

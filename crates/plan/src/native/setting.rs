@@ -67,6 +67,7 @@ impl Setting<'_> {
         if self.framework.is_own() {
             (request.dtype, request.gradients) = (self.framework.dtype, Some(self.framework.gradients));
         }
+        request.grid = request.grid.with_order(candidate.order_as(self.framework.order())?);
         let on_nodes = LayoutRequest { per_node: Some(self.ranks_of_node(candidate)), ..request.clone() };
         let layout = Layout::new(self.model, &on_nodes)?;
         // Where whole nodes do not make up its domains, these are taken for nodes.

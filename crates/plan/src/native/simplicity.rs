@@ -1,8 +1,9 @@
 //! Which of several layouts is the simplest: of those whose times cannot be told apart, it is the one to run.
 
-use quadrille_cost::native::{Candidate, inside_by};
+use quadrille_cost::native::{Candidate, Framework, inside_by};
 use quadrille_spec::{
-    Activations, Axis, AxisSet, Dispatch, EvenPieces, KeepWeights, Linear, Overlap, Recompute, Schedule, Zero,
+    Activations, Axis, AxisOrder, AxisSet, Dispatch, EvenPieces, KeepWeights, Linear, Overlap, Recompute, Schedule,
+    Zero,
 };
 
 use super::budget::Deadline;
@@ -11,10 +12,6 @@ use super::ranking::{Ranked, comparable};
 /// How much slower than the fastest, as a fraction of its time, a layout may be that is advised in its place: predicted times of
 /// different layouts of one model on one machine err by at least as much beside each other, so that they cannot be told apart.
 pub const TOLERANCE: f64 = 0.03;
-
-/// The order in which axes fill a node in usual layouts, innermost first: pipe is outermost.
-const USUAL_ORDER: [Axis; Axis::COUNT] =
-    [Axis::X, Axis::Y, Axis::Context, Axis::Expert, Axis::Z, Axis::Data, Axis::Pipe];
 
 /// How far a layout is from the simplest one. Compared field by field, in their order; less is simpler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,8 +23,8 @@ pub struct Complexity {
     pub uneven_pieces: bool,
     /// Pieces of layers on a stage.
     pub chunks: usize,
-    /// 1 if neighbours along x or y lie in different nodes, and 1 if nodes are filled in another order than x, y, context,
-    /// expert, z, data, pipe.
+    /// 1 if neighbours along x or y lie in different nodes, and 1 if nodes are filled in another order than Megatron-LM fills them:
+    /// x, y, context, expert, z, data, pipe.
     pub places: usize,
     /// Axes, without data, whose size is no power of two.
     pub odd_sizes: usize,
@@ -70,7 +67,8 @@ fn axes(candidate: &Candidate) -> usize {
 
 fn places(candidate: &Candidate) -> usize {
     let is_split = [Axis::X, Axis::Y].into_iter().any(|axis| candidate.inside[axis as usize] < candidate.size(axis));
-    let is_usual = candidate.inside == inside_by(USUAL_ORDER, candidate.sizes, candidate.domain());
+    let usual = AxisOrder::usual_of(Framework::MEGATRON.name);
+    let is_usual = candidate.inside == inside_by(usual.axes(), candidate.sizes, candidate.domain());
     usize::from(is_split) + usize::from(!is_usual)
 }
 

@@ -1,9 +1,9 @@
-//! Nodes of clusters: how many devices they have, and what planned layouts put on them.
+//! Nodes of clusters: how many devices they have, what planned layouts put on them, and the order of ranks.
 
 use quadrille_cost::native::{Candidate, Framework as Trainer, Numbers};
 use quadrille_plan::export::{Framework, Precision, Target, export};
 use quadrille_plan::native::{Setting, devices_of_nodes};
-use quadrille_spec::{Cluster, Grid, Imbalance, Layout, LayoutRequest, Model};
+use quadrille_spec::{Axis, Cluster, Grid, Imbalance, Layout, LayoutRequest, Model};
 
 /// Devices of a node, by the makers and the sites.
 const NODES: [(&str, usize); 14] = [
@@ -109,4 +109,32 @@ fn parts_of_nodes_are_parts_of_domains() {
     assert_eq!(all.layout(&whole).unwrap().per_node, 4);
     let [half, full] = [setting.price(&layout), all.price(&all.layout(&whole).unwrap())].map(|price| price.unwrap());
     assert!(half.seconds > full.seconds, "{} and {} s", half.seconds, full.seconds);
+}
+
+/// The axes of several ranks of a planned layout, innermost first, if it places its ranks as the candidate does.
+fn planned_order(setting: &Setting, candidate: &Candidate) -> Vec<Axis> {
+    let layout = setting.layout(candidate).unwrap();
+    let mut axes = layout.grid.order().axes().to_vec();
+    axes.retain(|axis| layout.grid.size(*axis) > 1);
+    axes
+}
+
+#[test]
+fn axes_that_lie_alike_are_in_the_order_of_the_framework() {
+    let text = "name = 'mixture'\nlayers = 2\nhidden = 256\nheads = 4\nvocab = 256\nseq_len = 64\nexperts = 8\n\
+                experts_per_token = 1\nrouter_normalize = false\nexpert_ffn = 256\n";
+    let (model, cluster) = (Model::from_toml(text, &[]).unwrap(), Cluster::preset("dgx-b200").unwrap());
+    let sizes = [1, 1, 16, 1, 8, 1, 1];
+    let nothing = Candidate { sizes, microbatch: 16, experts_over: Axis::Expert.only(), ..Candidate::PLAIN };
+    let experts = Candidate { inside: [1, 1, 1, 1, 8, 1, 1], ..nothing };
+    let shards = Candidate { inside: [1, 1, 8, 1, 1, 1, 1], ..nothing };
+    for framework in [Trainer::MEGATRON, Trainer::FSDP] {
+        let setting = setting(&model, &cluster, framework, None);
+        assert_eq!(planned_order(&setting, &experts), [Axis::Expert, Axis::Z], "{}", framework.name);
+        assert_eq!(planned_order(&setting, &shards), [Axis::Z, Axis::Expert], "{}", framework.name);
+        // One device a node: nothing lies inside, and the framework's order is all that there is.
+        assert_eq!(planned_order(&setting, &nothing), [Axis::Expert, Axis::Z], "{}", framework.name);
+    }
+    let engine = setting(&model, &cluster, Trainer::QUADRILLE, None);
+    assert_eq!(planned_order(&engine, &nothing), [Axis::Z, Axis::Expert]);
 }

@@ -196,3 +196,42 @@ fn states_may_lie_in_the_hosts_memory() {
     let line = line("--framework quadrille --offload host --fix data=8,zero=0").replace(CLUSTER, "cluster.toml");
     refused_in(folder.path(), &line, &["8 devices", "host_memory", "offload = none"]);
 }
+
+/// A grid without an order has that of the framework which runs it: experts inside the shards of weights, as Megatron-LM and
+/// torchtitan place them, but in this program's engine.
+#[test]
+fn ranks_are_in_the_usual_order_of_their_framework() {
+    let line =
+        "explain --model mixtral-8x7b --cluster dgx-b200 --grid z=16,expert=8 --global-batch 128 --microbatch 16";
+    let priced = |more: &str| json(&format!("{line} --price {more}"))["plan"].clone();
+    for framework in ["megatron", "fsdp"] {
+        let usual = priced(&format!("--framework {framework}"));
+        let said = priced(&format!("--framework {framework} --order x,y,context,expert,z,data,pipe"));
+        assert_eq!(usual, said, "{framework}");
+        let engine = priced(&format!("--framework {framework} --order x,y,z,context,expert,data,pipe"));
+        let seconds = [&usual, &engine].map(|plan| number(plan, "time_s"));
+        assert!(seconds[1] > 1.1 * seconds[0], "{framework}: tokens that leave their node: {seconds:?} s");
+    }
+    let own = priced("--framework quadrille");
+    assert_eq!(own, priced("--framework quadrille --order x,y,z,context,expert,data,pipe"));
+    let explained = |more: &str| {
+        let output = run(std::path::Path::new("."), &format!("{line} {more}"));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for (more, printed) in [
+        ("--framework megatron", "(128 ranks, megatron's order expert,z, 8 per node)"),
+        ("--framework quadrille", "(128 ranks, quadrille's order z,expert, 8 per node)"),
+        ("--framework megatron --order x,y,z,expert,data", "(128 ranks, order z,expert, 8 per node)"),
+    ] {
+        let text = explained(more);
+        assert!(text.contains(printed), "{text}");
+    }
+    let text = |to: &str| {
+        let line = line.replace("explain", &format!("export --to {to}"));
+        String::from_utf8(run(std::path::Path::new("."), &line).stdout).unwrap()
+    };
+    for to in ["megatron", "torchtitan", "nemo"] {
+        let text = text(to);
+        assert!(!text.contains("order =") && !text.contains("spreads experts over"), "{text}");
+    }
+}
