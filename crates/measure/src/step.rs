@@ -201,11 +201,13 @@ fn on_one_rank(model: &Model, layout: &Layout) -> Result<Layout, SpecError> {
 }
 
 /// Forward and backward: 6 FLOPs per token and weight that is multiplied, 4 where no gradient goes further back (the
-/// embedding of patches), 6 T and the widths of all queries and of all results per layer in attention, without causal discount.
+/// embedding of patches), 6 T, or a window's keys, and the widths of all queries and of all results per layer in attention, without
+/// causal discount.
 fn flops_per_token(model: &Model, seq_len: usize) -> u64 {
-    let [h, v, t] = [model.hidden, model.vocab, seq_len].map(|size| size as u64);
+    let [h, v] = [model.hidden, model.vocab].map(|size| size as u64);
     let of_block = |block: &Block| {
-        (6.0 * block.product_weights(model.hidden, seq_len)) as u64 + 3 * t * block.attention.flops_of_pair() as u64
+        let attention = block.attention.keys(seq_len) * block.attention.flops_of_pair();
+        (6.0 * block.product_weights(model.hidden, seq_len)) as u64 + 3 * attention as u64
     };
     let ends = match model.patch_values {
         None => 6 * v * h,
@@ -237,13 +239,15 @@ mod tests {
     /// On one rank nothing is padded or done twice: the model's FLOPs are those of the program.
     #[test]
     fn flops_of_the_model_are_those_of_one_rank() {
-        for name in ["gpt-tiny", "gpt2-124m", "llama-tiny", "vit-tiny"] {
-            let model = Model::preset(name).unwrap();
+        let windows = "name = \"w\"\nlayers = 4\nhidden = 8\nheads = 2\nvocab = 16\nseq_len = 16\nwindow = 5\n[[blocks]]\n\
+                       every = 2\nfrom = 1\nwindow = 0\n";
+        let presets = ["gpt-tiny", "gpt2-124m", "llama-tiny", "vit-tiny"].map(|name| Model::preset(name).unwrap());
+        for model in presets.into_iter().chain([Model::from_toml(windows).unwrap()]) {
             let grid = Grid::new(1, 1, 1, 1).unwrap();
             let request = LayoutRequest { seq_len: Some(16), ..LayoutRequest::new(grid, 4) };
             let layout = Layout::new(&model, &request).unwrap();
             let counted = predict(&StepProgram::new(&model, &layout).unwrap()).ranks[0].flops.total();
-            assert_eq!(flops_per_token(&model, 16) * layout.tokens_per_step() as u64, counted, "{name}");
+            assert_eq!(flops_per_token(&model, 16) * layout.tokens_per_step() as u64, counted, "{}", model.name);
         }
     }
 }

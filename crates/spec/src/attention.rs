@@ -196,6 +196,11 @@ impl Attention {
         self.queries_width() + self.kv_heads * self.pair_width()
     }
 
+    /// Keys that count for a query of a sequence of so many tokens: those of its window, or all; without causal discount.
+    pub fn keys(&self, tokens: usize) -> usize {
+        self.window.map_or(tokens, |window| window.min(tokens))
+    }
+
     /// FLOPs of the scores and of the sums that they weight, for a token and each token that it sees: `2 (d + v)` a head.
     pub fn flops_of_pair(&self) -> usize {
         2 * (self.queries_width() + self.width())

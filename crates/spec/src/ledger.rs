@@ -91,8 +91,8 @@ pub struct LayerLedger {
     pub axes: AxesLedger,
 }
 
-/// FLOPs by kind of operation, from executed shapes; a product counts 2mkn, attention without causal discount.
-/// Element-wise work is listed apart: [`RankLedger::elements`].
+/// FLOPs by kind of operation, from executed shapes; a product counts 2mkn, attention the keys of its window, or all, without causal
+/// discount. Element-wise work is listed apart: [`RankLedger::elements`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct FlopsLedger {
     /// Products of forward linear layers and the head.

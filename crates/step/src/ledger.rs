@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use quadrille_spec::{
-    AxesLedger, Axis, AxisSet, CollectiveKind, Coordinate, FlopsLedger, HOST, LayerLedger, Ledger, RankLedger, Route,
-    Routing, Transfer,
+    Attention, AxesLedger, Axis, AxisSet, CollectiveKind, Coordinate, FlopsLedger, HOST, LayerLedger, Ledger,
+    RankLedger, Route, Routing, Transfer,
 };
 
 use crate::program::ChunkProgram;
@@ -340,23 +340,28 @@ fn work(step: &ExecutedStep) -> (FlopsLedger, BTreeMap<Cow<'static, str>, u64>) 
 }
 
 /// What a pass of generation adds to the predicted FLOPs of attention, on the rank at `place`, if each sequence of the
-/// global batch has `cached` positions in the cache before it. Without causal discount, as all attention is counted.
+/// global batch has `cached` positions in the cache before it. Without causal discount, as all attention is counted; of a window
+/// what its length adds to that.
 pub fn cached_attention_flops(program: &StageProgram, place: Coordinate, cached: &[usize]) -> u64 {
     let layout = &program.layout;
     let parts = layout.microbatch / layout.grid.size(Axis::Z);
     let first = layout.first_of_share(place) + place.on(Axis::Z) * parts;
-    let microbatches = (0..layout.microbatches()).map(|index| first + index * layout.microbatch);
-    let keys: u64 = microbatches.flat_map(|first| &cached[first..first + parts]).map(|keys| *keys as u64).sum();
+    let tokens = layout.seq_len;
+    let added = |attention: &Attention| -> usize {
+        let microbatches = (0..layout.microbatches()).map(|index| first + index * layout.microbatch);
+        let sequences = microbatches.flat_map(|first| &cached[first..first + parts]);
+        sequences.map(|cached| attention.keys(cached + tokens) - attention.keys(tokens)).sum()
+    };
     let operations = program.chunks.iter().flat_map(ChunkProgram::sections).flat_map(|section| &section.ops);
-    let widths = operations.filter_map(|op| match op.operation {
+    let pairs = operations.filter_map(|op| match op.operation {
         Operation::CachedAttention(kind::CachedAttention { block, output, .. }) => {
             let attention = block.of(&program.model).attention;
             let heads = program.value(output).local_cols / attention.value_dim;
-            Some((heads * attention.pair_width()) as u64)
+            Some((added(&attention) * heads * attention.pair_width()) as u64)
         }
         _ => None,
     });
-    2 * keys * layout.seq_len as u64 * widths.sum::<u64>()
+    2 * tokens as u64 * pairs.sum::<u64>()
 }
 
 /// Makes sure that the ledger's 64-bit counts hold a step of this program.

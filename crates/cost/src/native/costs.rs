@@ -123,9 +123,13 @@ impl NativeMachine<'_> {
     pub(super) fn flops(&self, stage: &StageProgram, operation: &Operation) -> f64 {
         let work = operation.work(At::first(stage));
         match work.computation {
-            // The backward pass is twice as much as the forward pass, which comes again.
-            Computation::Attention { backward: true, .. } if stage.practice.makes_scores_again => {
-                1.5 * work.flops() as f64
+            // Products of stored scores make all of them, also those before a window.
+            Computation::Attention { backward, seq_len, keys, .. }
+                if self.problem.framework.attention == AttentionKernel::Stored =>
+            {
+                // The backward pass is twice as much as the forward pass, which comes again.
+                let again = if backward && stage.practice.makes_scores_again { 1.5 } else { 1.0 };
+                again * work.flops() as f64 * (seq_len as f64 / keys as f64)
             }
             Computation::Product { .. } | Computation::Attention { .. } => work.flops() as f64,
             Computation::None | Computation::Sweep { .. } => 0.0,
@@ -141,7 +145,7 @@ impl NativeMachine<'_> {
 
     /// Products of scores and of values, softmax and dropout between.
     fn stored_attention(&self, stage: &StageProgram, work: &Work) -> (Taken, f64) {
-        let Computation::Attention { backward, causal, seq_len, head_dim, value_dim, heads, outputs } =
+        let Computation::Attention { backward, causal, seq_len, head_dim, value_dim, heads, outputs, .. } =
             work.computation
         else {
             return (self.taken(work), 1.0);

@@ -3,6 +3,7 @@
 use quadrille_spec::{Axis, AxisSet, Block, CollectiveKind, Layout};
 use quadrille_step::{Computation, Format, Op, StageProgram, Work};
 
+use super::measured::tokens_seen;
 use super::network::{Link, Placement};
 use super::rates::Taken;
 use super::{Candidate, Problem};
@@ -115,8 +116,9 @@ impl<'a> NativeMachine<'a> {
             Computation::Product { product, groups, .. } => {
                 rates.products(product.each(groups), groups as f64, rates.element_bytes)
             }
-            Computation::Attention { backward, causal, seq_len, head_dim, value_dim, outputs, .. } => {
-                let shape = [seq_len, head_dim, outputs / value_dim].map(|size| size as f64);
+            Computation::Attention { backward, causal, seq_len, keys, head_dim, value_dim, outputs, .. } => {
+                let tokens = tokens_seen(seq_len as f64, keys as f64);
+                let shape = [tokens, head_dim as f64, (outputs / value_dim) as f64];
                 // As many as heads whose values are as wide as queries would have for the same work.
                 let alike = outputs as f64 * ((head_dim + value_dim) as f64 / (2 * value_dim) as f64);
                 rates.attention(backward, causal, shape, alike, work.moved as f64)

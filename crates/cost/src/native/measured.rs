@@ -26,6 +26,13 @@ pub fn attention_flops(backward: bool, causal: bool, seq_len: f64, outputs: f64)
     if causal { CAUSAL * counted } else { counted }
 }
 
+/// Length of a sequence whose causal queries see as many keys, in the mean, as queries in windows of `keys` see in a sequence of
+/// `seq_len`: kernels skip tiles before a window as they skip tiles above the diagonal. Without a window `keys` is `seq_len`, and
+/// so is this length.
+pub fn tokens_seen(seq_len: f64, keys: f64) -> f64 {
+    keys * (2.0 - keys / seq_len)
+}
+
 /// Arithmetic operations for an element of the element-wise operation of that name in ledgers; `None`: a GPT on one device has
 /// none.
 pub fn sweep_flops(operation: &str) -> Option<f64> {
@@ -53,6 +60,19 @@ mod tests {
     fn arithmetic_is_that_of_the_table_of_operations() {
         let known = ["bias-gelu", "gelu-backward", "adamw", "residual", "gemm", "none"].map(sweep_flops);
         assert_eq!(known, [Some(9.0), Some(13.0), Some(12.0), Some(3.0), None, None]);
+    }
+
+    /// Queries of 8 tokens in windows of 3 see 1, 2, 3, 3, ... keys. A causal query counts half its sequence, and its own key half.
+    #[test]
+    fn windows_are_as_short_sequences() {
+        for (seq_len, window) in [(8_usize, 3_usize), (4096, 512), (32_768, 1024), (100, 100), (100, 1)] {
+            let seen: usize = (1..=seq_len).map(|keys| keys.min(window)).sum();
+            let mean = seen as f64 / seq_len as f64;
+            let [all, keys] = [seq_len, window].map(|count| count as f64);
+            // The diagonal counts half.
+            let expected = 2.0 * mean - keys / all;
+            assert!((tokens_seen(all, keys) - expected).abs() < 1e-9 * expected, "{seq_len}, {window}");
+        }
     }
 
     /// A device that holds the fractions of measured seconds predicts these seconds and its launch.

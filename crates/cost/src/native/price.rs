@@ -12,7 +12,8 @@ pub struct Price {
     /// Memory of the rank that needs most.
     pub memory: Memory,
     /// FLOPs that the model needs for the step, over all devices: products and attention forward and backward, nothing
-    /// twice, attention without causal discount (Narayanan et al. 2021, equation 3, less recomputation).
+    /// twice, attention of the keys of its window without causal discount (Narayanan et al. 2021, equation 3, less
+    /// recomputation).
     pub model_flops: f64,
     /// FLOPs that the devices execute, counted alike: with recomputation, padding and repeated work.
     pub executed_flops: f64,

@@ -64,7 +64,7 @@ impl Problem {
         check_counts(model, &framework, global_batch, seq_len)?;
         Ok(Self {
             model: model.clone(),
-            by_work: Model { blocks: model.blocks.each(keep_work), ..model.clone() },
+            by_work: Model { blocks: model.blocks.each(|block| keep_work(block, seq_len)), ..model.clone() },
             cluster: cluster.name.clone(),
             rates: Rates::new(device, &framework),
             network: Network::new(&cluster.tiers)?,
@@ -141,11 +141,12 @@ impl Problem {
     }
 
     /// FLOPs that the model needs for a step: products forward and, with gradients of inputs and weights, twice that
-    /// backward (none for the inputs of patches), and attention without causal discount, whatever its window.
+    /// backward (none for the inputs of patches), and attention without causal discount, of the keys of its window.
     fn model_flops(model: &Model, global_batch: usize, seq_len: usize) -> f64 {
         let [h, s] = [model.hidden, seq_len].map(|size| size as f64);
         let of_block = |it: &Block| {
-            6.0 * it.product_weights(model.hidden, seq_len) + 3.0 * s * it.attention.flops_of_pair() as f64
+            let attention = it.attention.keys(seq_len) as f64 * it.attention.flops_of_pair() as f64;
+            6.0 * it.product_weights(model.hidden, seq_len) + 3.0 * attention
         };
         let blocks: f64 = model.blocks.counts().map(|(count, block)| count as f64 * of_block(block)).sum();
         let ends = match model.patch_values {
@@ -183,11 +184,12 @@ fn check_counts(model: &Model, framework: &Framework, global_batch: usize, seq_l
     Err(SpecError::invalid("global-batch", global_batch, rule, "use a smaller global-batch or seq-len"))
 }
 
-/// Leaves of a block what its operations and their sizes depend on: blocks that are equal then take the same, whatever their
-/// positions attend to and how far heads turn.
-fn keep_work(block: &mut Block) {
+/// Leaves of a block what its operations on sequences of `seq_len` tokens and their sizes depend on: blocks that are equal then take
+/// the same, whatever their scores are multiplied with and how far heads turn.
+fn keep_work(block: &mut Block, seq_len: usize) {
     let Block { attention, norm, .. } = block;
-    (attention.window, attention.score_scale, attention.cap) = (None, 1.0, None);
+    attention.window = attention.window.filter(|window| *window < seq_len);
+    (attention.score_scale, attention.cap) = (1.0, None);
     if let Some(rotary) = &mut attention.rotary {
         *rotary = Rotary { base: 1.0, scaling: RotaryScaling::None, ..*rotary };
     }

@@ -11,3 +11,4 @@ mod parts;
 mod program;
 mod properties;
 mod refusals;
+mod windows;

@@ -122,7 +122,8 @@ impl<B: Backend> RankEngine<'_, B> {
     }
 }
 
-/// Scores and weighted values for `outputs` elements, without causal discount.
+/// Scores and weighted values for `outputs` elements, of the keys of a window or of all, without causal discount.
 fn flops(shape: AttentionShape, outputs: usize) -> u64 {
-    2 * (shape.seq_len * (outputs / shape.value_dim) * (shape.head_dim + shape.value_dim)) as u64
+    let keys = shape.window.map_or(shape.seq_len, |window| window.min(shape.seq_len));
+    2 * (keys * (outputs / shape.value_dim) * (shape.head_dim + shape.value_dim)) as u64
 }

@@ -27,7 +27,8 @@ impl<B: Backend> RankEngine<'_, B> {
             let (starts, qkv) = (rank.starts(), rank.read(qkv)?);
             let cache = rank.read(cache)?.part(part * shape.elements()..(part + 1) * shape.elements());
             rank.backend.cached_attention(shape, starts, qkv, cache, out)?;
-            let seen: usize = starts.iter().map(|start| start + shape.tokens).sum();
+            let window = shape.window.unwrap_or(usize::MAX);
+            let seen: usize = starts.iter().map(|start| (start + shape.tokens).min(window)).sum();
             let pair = shape.head_dim + shape.value_dim;
             rank.flops.attention_forward += 2 * (seen * shape.tokens * shape.heads * pair) as u64;
             Ok(())

@@ -8,7 +8,7 @@ use quadrille_proofs::{
     trajectory,
 };
 use quadrille_spec::CollectiveKind::{AllGather, ReduceScatter};
-use quadrille_spec::{Activations, Axis, Model};
+use quadrille_spec::{Activations, Axis, FlopsLedger, Model};
 use quadrille_step::{Operation, StepProgram, kind, predict};
 use quadrille_tensor::ContextPart;
 
@@ -86,6 +86,26 @@ fn attention_work_is_divided_and_nothing_else_is_added() {
         let part = flops(grid);
         assert_eq!(part.attention_forward * c, whole.attention_forward);
         assert_eq!(part.total() * c, whole.total());
+    }
+}
+
+/// `4 h` for a query and each of its `min(w, s)` keys, over all ranks: so it is predicted, and so a step counts it.
+#[test]
+fn windows_count_their_keys_however_sequences_are_cut() {
+    for (window, keys) in [(Some(1), 1), (Some(5), 5), (Some(12), 12), (Some(40), 12), (None, 12)] {
+        let usual = model(2);
+        let blocks = usual.blocks.each(|block| block.attention.window = window);
+        let windows = Model { seq_len: 12, blocks, ..usual };
+        for grid in ["x=1", "context=2", "x=2,context=3", "x=2,y=2"] {
+            let program = program_with(&windows, grid, 16, |request| request.microbatch = Some(8));
+            let ranks = predict(&program).ranks;
+            let sum = |of: fn(&FlopsLedger) -> u64| ranks.iter().map(|rank| of(&rank.flops)).sum::<u64>();
+            let forward = (2 * 4 * windows.hidden * keys * 16 * 12) as u64;
+            assert_eq!(sum(|flops| flops.attention_forward), forward, "{grid}, {window:?}");
+            assert_eq!(sum(|flops| flops.attention_backward), 2 * forward, "{grid}, {window:?}");
+            let report = prove(&program, 1).unwrap();
+            assert!(report.ok, "{grid}, {window:?}: {report:?}");
+        }
     }
 }
 

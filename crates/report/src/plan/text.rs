@@ -283,7 +283,7 @@ fn memory_table(setting: &Setting, layouts: &[&Ranked]) -> Table {
 fn utilisation(setting: &Setting) -> String {
     let Some((peak, kind)) = setting.peak() else { return String::new() };
     format!(
-        "MFU: FLOPs of products and attention, forward and backward, nothing twice and no causal discount, over step x \
+        "MFU: FLOPs of products and attention, forward and backward, nothing twice, windows but no causal discount, over step x \
          devices x {} ({kind} peak); HFU: all that are executed, over the same\n",
         decimal(peak, "FLOP/s")
     )

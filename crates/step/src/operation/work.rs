@@ -41,6 +41,8 @@ pub enum Computation {
         causal: bool,
         /// Tokens of a sequence.
         seq_len: usize,
+        /// Keys that count for a query: those of its window, or of the sequence.
+        keys: usize,
         /// Columns of a query and of a key.
         head_dim: usize,
         /// Columns of a value.
@@ -64,14 +66,14 @@ impl Work {
     pub const NONE: Self = Self { computation: Computation::None, moved: 0 };
 
     /// FLOPs of a product (2mkn) or of attention (of a query `2 s (d + v)` forward with keys of d and values of v columns, twice
-    /// that backward; s of cached attention: the tokens of the pass, to which [`crate::cached_attention_flops`] adds those
-    /// before it); 0 for everything else.
+    /// that backward; s the tokens of a sequence, or of a window that is shorter; of cached attention those of the pass, to which
+    /// [`crate::cached_attention_flops`] adds those before it); 0 for everything else.
     pub fn flops(&self) -> u128 {
         match self.computation {
             Computation::Product { product: Product { m, n, k, .. }, .. } => 2 * m as u128 * n as u128 * k as u128,
-            Computation::Attention { backward, seq_len, head_dim, value_dim, outputs, .. } => {
+            Computation::Attention { backward, keys, head_dim, value_dim, outputs, .. } => {
                 let queries = (outputs / value_dim) as u128;
-                (if backward { 4 } else { 2 }) * seq_len as u128 * queries * (head_dim + value_dim) as u128
+                (if backward { 4 } else { 2 }) * keys as u128 * queries * (head_dim + value_dim) as u128
             }
             Computation::None | Computation::Sweep { .. } => 0,
         }
@@ -181,13 +183,15 @@ impl<'a> At<'a> {
     /// Attention of a block whose forward result is `output`.
     pub(super) fn attends(self, op: &impl Kind, block: BlockKind, backward: bool, output: ValueId) -> Work {
         let layout = &self.program.layout;
-        let Attention { head_dim, value_dim, causal, .. } = block.of(&self.program.model).attention;
+        let attention = block.of(&self.program.model).attention;
+        let Attention { head_dim, value_dim, causal, .. } = attention;
         let outputs = self.elements(output);
         let tokens = layout.seq_len / layout.grid.size(Axis::Context);
         let computation = Computation::Attention {
             backward,
             causal,
             seq_len: layout.seq_len,
+            keys: attention.keys(layout.seq_len),
             head_dim,
             value_dim,
             heads: outputs / value_dim / tokens,
