@@ -5,6 +5,7 @@ mod bounds;
 mod case;
 mod expert;
 mod expert_buffers;
+mod fields;
 mod fit;
 mod imbalance;
 mod parts;
