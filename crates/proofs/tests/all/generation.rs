@@ -11,7 +11,7 @@ use quadrille_proofs::{
     Case, combined_cases, described_cases, drawn, edited_stage, for_random, forward_options, layout_with, llama,
     mixture_of, model, replaced, vit,
 };
-use quadrille_spec::{Axis, ElementType, Grid, Layout, LayoutRequest, Model, RandomStream};
+use quadrille_spec::{Axis, Blocks, ElementType, Grid, Layout, LayoutRequest, Model, RandomStream};
 use quadrille_step::{Operation, StepProgram, kind};
 
 const SEED: u64 = 21;
@@ -29,6 +29,18 @@ fn llama_model() -> Model {
 fn tied_llama() -> Model {
     Model { tied_head: true, ..llama_model() }
 }
+
+/// The same with windows in all blocks but the first.
+fn windowed_llama() -> Model {
+    let usual = llama_model();
+    let mut windowed = *usual.blocks.first();
+    windowed.attention.window = Some(WINDOW);
+    let blocks = Blocks::new(*usual.blocks.first(), vec![windowed; usual.layers() - 1]);
+    Model { blocks, ..usual }
+}
+
+/// Positions that later blocks of [`windowed_llama`] see.
+const WINDOW: usize = 3;
 
 /// Any layout of the grid that the model can be trained with: generation takes its ranks and its order of them.
 fn layout(model: &Model, grid: &str) -> Layout {
@@ -104,7 +116,7 @@ fn grids(model: &Model, ranks: usize) -> Vec<String> {
 
 #[test]
 fn every_layout_draws_the_likeliest_tokens_of_the_serial_model() {
-    for model in [gpt(), llama_model(), tied_llama()] {
+    for model in [gpt(), llama_model(), tied_llama(), windowed_llama()] {
         let (prompts, weights) = (prompts(&model), weights_of(&model));
         let expected: Vec<_> = prompts.iter().map(|prompt| serial_greedy(&model, &weights, prompt, 7)).collect();
         let mut tried = 0;
@@ -118,6 +130,16 @@ fn every_layout_draws_the_likeliest_tokens_of_the_serial_model() {
         }
         assert!(tried > 40, "{tried} grids");
     }
+}
+
+/// In the last pass sequences of 3, 9 and 1 tokens and five more have one new token each: it sees 9, 15 and 7 positions, and three where
+/// there are windows. Each is `4 h` FLOPs.
+#[test]
+fn generated_tokens_count_the_keys_of_their_windows() {
+    let model = windowed_llama();
+    let outcome = generated(&model, "x=1", &GenerateOptions::greedy(7), &prompts(&model));
+    let seen = (9 + 15 + 7) + 2 * (3 * WINDOW);
+    assert_eq!(outcome.ledger.unwrap().flops.attention_forward, (4 * model.hidden * seen) as u64);
 }
 
 /// Wherever experts are, nothing is dropped.
