@@ -242,7 +242,7 @@ mod tests {
         let windows = "name = \"w\"\nlayers = 4\nhidden = 8\nheads = 2\nvocab = 16\nseq_len = 16\nwindow = 5\n[[blocks]]\n\
                        every = 2\nfrom = 1\nwindow = 0\n";
         let presets = ["gpt-tiny", "gpt2-124m", "llama-tiny", "vit-tiny"].map(|name| Model::preset(name).unwrap());
-        for model in presets.into_iter().chain([Model::from_toml(windows).unwrap()]) {
+        for model in presets.into_iter().chain([Model::from_toml(windows, &[]).unwrap()]) {
             let grid = Grid::new(1, 1, 1, 1).unwrap();
             let request = LayoutRequest { seq_len: Some(16), ..LayoutRequest::new(grid, 4) };
             let layout = Layout::new(&model, &request).unwrap();
