@@ -9,6 +9,7 @@ use quadrille_spec::{Axis, Cluster, Model};
 use serde::Serialize;
 
 use crate::fit::{Crossed, Sample};
+use crate::kind::{Kind, MissingRuns};
 
 /// The table that comes with the program: every timed run, what it is like, and what was predicted of it. `quadrille validate
 /// published --cross` makes it.
@@ -42,6 +43,8 @@ pub struct Likeness {
     context: usize,
     expert: usize,
     pipe: usize,
+    /// What runs must share to say anything about it.
+    kind: Kind,
 }
 
 impl Likeness {
@@ -60,6 +63,7 @@ impl Likeness {
             // Of a model without experts the axis is one of data like another.
             expert: if model.has_experts() { size(Axis::Expert) } else { 1 },
             pipe: size(Axis::Pipe),
+            kind: Kind::of(model, cluster.device.as_ref(), framework, seq_len),
         }
     }
 
@@ -125,7 +129,7 @@ impl Known {
     /// The lines of the table, its header first.
     pub fn rows(known: &[Self]) -> Vec<Vec<String>> {
         let row = |Self { line, source, like, built_in, crossed, familiar }: &Self| {
-            let Likeness { device, sharded, narrow, parameters, devices, tokens, x, context, expert, pipe } = like;
+            let Likeness { device, sharded, narrow, parameters, devices, tokens, x, context, expert, pipe, .. } = like;
             let sizes = [x, context, expert, pipe].map(ToString::to_string);
             let first = [line.to_string(), source.clone(), device.clone(), sharded.to_string(), narrow.to_string()];
             let numbers = [parameters, devices, tokens].map(ToString::to_string);
@@ -159,7 +163,8 @@ impl From<Line> for Known {
             crossed,
             familiar,
         ) = line;
-        let like = Likeness { device, sharded, narrow, parameters, devices, tokens, x, context, expert, pipe };
+        let kind = Kind::published(&device, sharded, narrow, tokens, expert);
+        let like = Likeness { device, sharded, narrow, parameters, devices, tokens, x, context, expert, pipe, kind };
         Self { line, source, like, built_in, crossed, familiar }
     }
 }
@@ -193,6 +198,9 @@ pub struct Band {
     pub high: f64,
     /// How many runs that are.
     pub runs: usize,
+    /// Runs of the planned one's kind that there are: of a device of its generation, by such a program, of such a model, in such
+    /// products, of such a length.
+    pub runs_of_kind: usize,
     /// Their sources, those with most runs first.
     pub sources: Vec<String>,
     /// How unlike they are, in the mean: see [`Likeness`].
@@ -200,12 +208,16 @@ pub struct Band {
 }
 
 impl Band {
-    /// Of the runs that are most like this one; `None` of this program's engine, of which nobody has published runs, and where
-    /// none are known.
-    pub fn around(planned: &Likeness, framework: &Framework, known: &[Known]) -> Option<Self> {
+    /// Band of the runs that are most like this one.
+    ///
+    /// # Errors
+    /// Too few published runs of its kind; none are of this program's engine.
+    pub fn around(planned: &Likeness, framework: &Framework, known: &[Known]) -> Result<Self, MissingRuns> {
         if framework.is_own() {
-            return None;
+            return Err(MissingRuns::of_engine());
         }
+        let kinds = known.iter().map(|run| &run.like.kind);
+        let runs_of_kind = planned.kind.count(&planned.device, framework, kinds)?;
         let mut near: Vec<(f64, &Known)> = known.iter().map(|run| (planned.distance(&run.like), run)).collect();
         near.sort_by(|(a, first), (b, second)| a.total_cmp(b).then(first.line.cmp(&second.line)));
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
@@ -215,22 +227,21 @@ impl Band {
             *count <= OF_SOURCE
         });
         near.truncate(NEAREST);
-        if near.is_empty() {
-            return None;
-        }
         let mut ratios: Vec<f64> = near.iter().map(|(_, run)| 1.0 / run.crossed).collect();
         ratios.sort_by(f64::total_cmp);
-        let at = |part: f64| ratios.get(((ratios.len() - 1) as f64 * part).round() as usize).copied();
+        // As many as the kind needs at least: never none.
+        let at = |part: f64| ratios[((ratios.len() - 1) as f64 * part).round() as usize];
         let outside = (1.0 - INSIDE) / 2.0;
         let mut sources: BTreeMap<&str, usize> = BTreeMap::new();
         near.iter().for_each(|(_, run)| *sources.entry(&run.source).or_default() += 1);
         let mut sources: Vec<(&str, usize)> = sources.into_iter().collect();
         sources.sort_by_key(|(name, count)| (std::cmp::Reverse(*count), *name));
-        Some(Self {
-            low: at(outside)?,
-            middle: at(0.5)?,
-            high: at(1.0 - outside)?,
+        Ok(Self {
+            low: at(outside),
+            middle: at(0.5),
+            high: at(1.0 - outside),
             runs: near.len(),
+            runs_of_kind,
             sources: sources.into_iter().map(|(name, _)| name.to_owned()).collect(),
             distance: near.iter().map(|(distance, _)| distance).sum::<f64>() / near.len() as f64,
         })
@@ -244,6 +255,8 @@ impl Band {
 
 #[cfg(test)]
 mod tests {
+    use quadrille_cost::native::{NarrowFormat, Numbers};
+
     use super::*;
 
     fn known(line: u64, source: &str, parameters: f64, crossed: f64) -> Known {
@@ -260,7 +273,8 @@ mod tests {
     fn like(parameters: f64) -> Likeness {
         let device = "h100".to_owned();
         let (sharded, narrow, devices, tokens) = (false, false, 64.0, 4096.0);
-        Likeness { device, sharded, narrow, parameters, devices, tokens, x: 8, context: 1, expert: 1, pipe: 2 }
+        let kind = Kind::published(&device, sharded, narrow, tokens, 1);
+        Likeness { device, sharded, narrow, parameters, devices, tokens, x: 8, context: 1, expert: 1, pipe: 2, kind }
     }
 
     /// Runs of the same size took a tenth longer than predicted; those of another size half as long.
@@ -273,12 +287,109 @@ mod tests {
         assert!([band.low, band.middle, band.high].iter().all(|ratio| (ratio - 1.1).abs() < 1e-12), "{band:?}");
         assert_eq!((band.runs, band.sources.len(), band.is_far()), (40, 4, false));
         assert!(Band::around(&like(7e20), &Framework::MEGATRON, &runs).unwrap().is_far());
-        assert_eq!(Band::around(&like(7e9), &Framework::QUADRILLE, &runs), None);
+        let own = Band::around(&like(7e9), &Framework::QUADRILLE, &runs).unwrap_err();
+        assert_eq!(own.to_string(), "no published runs of this kind: none by quadrille");
     }
 
     #[test]
     fn a_source_with_many_runs_is_not_all_of_a_band() {
         let runs: Vec<Known> = (0..100).map(|line| known(line, if line < 90 { "a" } else { "b" }, 7e9, 1.0)).collect();
         assert_eq!(Band::around(&like(7e9), &Framework::MEGATRON, &runs).unwrap().runs, OF_SOURCE + 10);
+    }
+
+    /// Likeness of a layout of this model, on one device.
+    fn planned(model: &str, cluster: &Cluster, framework: &Framework, seq_len: usize) -> Likeness {
+        let model = Model::preset(model).unwrap();
+        Likeness::of(&model, cluster, framework, &Candidate::PLAIN, seq_len)
+    }
+
+    fn reason(model: &str, cluster: &str, framework: &Framework, seq_len: usize) -> Option<String> {
+        let planned = planned(model, &Cluster::preset(cluster).unwrap(), framework, seq_len);
+        Band::around(&planned, framework, Known::all()).err().map(|missing| missing.to_string())
+    }
+
+    /// A framework whose products are in 8 bits.
+    fn in_8_bits(framework: Framework) -> Framework {
+        framework.in_formats(Numbers { products: Some(NarrowFormat::Fp8), ..Numbers::default() })
+    }
+
+    #[test]
+    fn runs_of_a_kind_make_a_band() {
+        let (megatron, fsdp) = (Framework::MEGATRON, Framework::FSDP);
+        for (model, cluster, framework, seq_len) in [
+            ("llama3-8b", "dgx-h100", megatron, 8192),
+            ("llama3-8b", "dgx-h100", in_8_bits(megatron), 8192),
+            ("llama3-8b", "dgx-h200", megatron, 4096),
+            ("llama3-8b", "dgx-h100", fsdp, 4096),
+            ("llama3-8b", "dgx-h100", fsdp, 65_536),
+            ("gpt3-175b", "selene", megatron, 2048),
+            ("gpt2-124m", "dgx-a100", fsdp, 1024),
+            ("mixtral-8x7b", "dgx-h100", megatron, 4096),
+            ("llama3-70b", "dgx-b200", in_8_bits(megatron), 8192),
+        ] {
+            let found = reason(model, cluster, &framework, seq_len);
+            assert_eq!(found, None, "{model} on {cluster} by {} at {seq_len}", framework.name);
+        }
+    }
+
+    /// Counted by hand in the table: A100s ran no experts, Hopper none by FSDP, Blackwell dense models in 8 and 4 bits only, and
+    /// nobody more than 65,536 tokens.
+    #[test]
+    fn kinds_without_runs_have_no_band_and_a_reason() {
+        let (megatron, fsdp) = (Framework::MEGATRON, Framework::FSDP);
+        for (model, cluster, framework, seq_len, part) in [
+            ("mixtral-8x7b", "selene", megatron, 4096, "none of mixtures of experts by megatron on a100-80"),
+            (
+                "mixtral-8x7b",
+                "dgx-h100",
+                fsdp,
+                4096,
+                "none of mixtures of experts by fsdp on h100 or another Hopper device",
+            ),
+            ("deepseek-v3", "dgx-h100", megatron, 4096, "none of models with latent attention by megatron on h100"),
+            ("llama3-8b", "dgx-b200", megatron, 8192, "on b200 or another Blackwell device, products in 16 bits"),
+            ("llama3-8b", "dgx-h100", megatron, 1 << 20, "of more than 131072 tokens a sequence"),
+            ("llama3-8b", "dgx-h100", fsdp, 1 << 20, "of more than 131072 tokens a sequence"),
+            ("llama3-8b", "dgx-h100", megatron, 131_072, "of 16384 to 131072 tokens a sequence"),
+            ("llama3-8b", "pcie-8x-l40s", megatron, 4096, "none on l40s or a device of its generation"),
+            ("gpt2-124m", "summit", megatron, 1024, "none on v100-16"),
+            ("gpt2-124m", "frontier", fsdp, 1024, "none on mi250x"),
+        ] {
+            let found = reason(model, cluster, &framework, seq_len).unwrap_or_else(|| panic!("{model} on {cluster}"));
+            assert!(found.starts_with("no published runs of this kind: ") && found.contains(part), "{found}");
+        }
+    }
+
+    /// A device of a user's file has the runs of a generation if its name and its numbers say so.
+    #[test]
+    fn described_devices_are_of_the_generation_that_they_name() {
+        let described = |name: &str, times: f64| {
+            let mut cluster = Cluster::preset("dgx-h100").unwrap();
+            let device = cluster.device.as_mut().unwrap();
+            name.clone_into(&mut device.name);
+            device.peak.half *= times;
+            device.memory_bandwidth *= times;
+            let planned = planned("llama3-8b", &cluster, &Framework::MEGATRON, 8192);
+            Band::around(&planned, &Framework::MEGATRON, Known::all()).map_err(|missing| missing.to_string())
+        };
+        let band = described("h100", 1.0).unwrap();
+        for (name, times) in [("NVIDIA H100 80GB HBM3", 1.0), ("h200-nvl", 1.2), ("measured: H100-SXM", 0.7)] {
+            assert!(described(name, times).is_ok(), "{name}");
+        }
+        for (name, times) in [("TPU v5p", 0.46), ("MI300X", 1.3), ("h1000", 1.0), ("H100", 4.0), ("a100-80", 1.0)] {
+            let reason = described(name, times).unwrap_err();
+            assert_eq!(reason, format!("no published runs of this kind: none on {name} or a device of its generation"));
+        }
+        assert_eq!(band.runs, NEAREST);
+        assert!(band.runs_of_kind >= 18, "{band:?}");
+    }
+
+    #[test]
+    fn one_run_alone_is_no_band() {
+        let runs = |count| (0..count).map(|line| known(line, "a", 7e9, 1.0)).collect::<Vec<_>>();
+        let around = |count| Band::around(&like(7e9), &Framework::MEGATRON, &runs(count));
+        assert_eq!(around(2).map(|band| (band.runs, band.runs_of_kind)), Ok((2, 2)));
+        let told = around(1).unwrap_err().to_string();
+        assert_eq!(told, "too few published runs of this kind: 1 on h100 or another Hopper device, fewer than 2");
     }
 }

@@ -46,7 +46,7 @@ function drawPlan(plan, draws = null) {
         "div",
         { class: "facts" },
         fact("Layout", layoutOf(advised), advised.layout.grid.split(",").filter((axis) => !axis.endsWith("=1")).join(" ")),
-        fact("Step", seconds(advised.time_s), between ?? "without published runs to compare"),
+        fact("Step", seconds(advised.time_s), between ?? "no error band: too few published runs of this kind"),
         fact("Tokens a second", short(advised.tokens_per_s), `${short(advised.tokens_per_s / advised.devices)} a device`),
         fact("Model FLOPs", percent(advised.mfu), "of the devices' peak"),
         fact("Memory", gib(advised.memory_bytes), usable === null ? "of a device" : `of ${gib(usable)} that may be used`),

@@ -27,6 +27,9 @@ function drawSweep(sweep) {
     return [{ name: "as fast as devices are many", dashed: true, points: found.map(({ values, plan }) => [values[0], (of(first.plan) * first.plan.devices) / plan.devices]) }];
   };
 
+  /** The seconds between which 8 of 10 runs like a plan lie; none where too few runs of its kind are published. */
+  const between = ({ time_s: time, error_band: band }) => band && `${seconds(band.low * time)} to ${seconds(band.high * time)} for 8 in 10 runs like it`;
+
   function headline() {
     const says = (name, words) => (variables.some((variable) => variable.name === name) ? null : words);
     const isDevices = variables.some((variable) => variable.is_devices);
@@ -47,7 +50,7 @@ function drawSweep(sweep) {
             "div",
             { class: "facts" },
             fact("Points", `${found.length} of ${points.length}`, "have a layout"),
-            fact("Fastest step", seconds(best.plan.time_s), `${valuesOf(best)}: ${layoutOf(best.plan)}`),
+            fact("Fastest step", seconds(best.plan.time_s), `${valuesOf(best)}: ${layoutOf(best.plan)}; ${between(best.plan) ?? "no error band"}`),
             fact("Most of the peak", percent(cheapest.plan.mfu), `${valuesOf(cheapest)}: ${layoutOf(cheapest.plan)}`),
           )
         : element("p", { class: "warn" }, "No layout fits anywhere."),
@@ -104,6 +107,7 @@ function drawSweep(sweep) {
       { title: "Layout", value: of(layoutOf) },
       ...(found.length < points.length ? [{ title: "Why there is none", value: ({ reason }) => reason, words: true }] : []),
       { title: "Step", value: of((plan) => plan.time_s), text: (time) => seconds(time, 4) },
+      { title: "Error band", value: of((plan) => (plan.error_band ? plan.error_band.high - plan.error_band.low : Infinity)), shown: ({ plan }) => between(plan) ?? plan.error_band_reason, words: true },
       ...(isTimed ? [{ title: "Days", value: of((plan) => plan.days), text: plain }] : []),
       ...(found.some(({ plan }) => plan.cost !== undefined) ? [{ title: "Cost", value: of((plan) => plan.cost), text: plain }] : []),
       { title: "MFU", value: of((plan) => plan.mfu), text: (share) => percent(share) },

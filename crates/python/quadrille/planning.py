@@ -39,6 +39,10 @@ class PlannedLayout:
     tokens_per_s: float
     mfu: float | None
     """The part of the devices' peak that the model's FLOPs make use of, where that is known."""
+    error_band: ErrorBand | None
+    """How far published runs like it were from what was predicted of them; `None`: too few runs of its kind are published."""
+    error_band_reason: str | None
+    """Why there is no band."""
     document: dict[str, Any] = field(repr=False)
     """All that the search says of it, as an entry of `plans` of `quadrille plan --json`."""
 
@@ -55,6 +59,8 @@ class PlannedLayout:
             memory={name: count for name, count in document["memory"].items() if name != "stage"},
             tokens_per_s=document["tokens_per_s"],
             mfu=document["mfu"],
+            error_band=ErrorBand.of(document["error_band"]),
+            error_band_reason=document["error_band_reason"],
             document=dict(document),
         )
 
@@ -82,6 +88,13 @@ class ErrorBand:
     high: float
     """One of ten is above."""
     runs: int
+    runs_of_kind: int
+    """Published runs of the plan's kind: device generation, framework, kind of model, products and length of sequences."""
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any] | None) -> ErrorBand | None:
+        """From a document; `None` where that has no band."""
+        return document and cls(*(document[name] for name in ("low", "middle", "high", "runs", "runs_of_kind")))
 
 
 @dataclass(frozen=True)
@@ -101,6 +114,9 @@ class Plan:
     gain_of_fastest: float
     """How much less the fastest takes than the advised one, as a part of its time."""
     error_band: ErrorBand | None
+    """That of `advised`."""
+    error_band_reason: str | None
+    """Why there is none."""
     counts: dict[str, int]
     """Grids and configurations that there are, and what became of them."""
     refusals: list[dict[str, Any]] = field(repr=False)
@@ -117,13 +133,14 @@ class Plan:
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Plan:
         """From a document."""
-        band, why, planned = document["error_band"], document.get("explanation"), document["planned"]
+        why, planned = document.get("explanation"), document["planned"]
         return cls(
             **{name: document[name] for name in ("model", "cluster", "framework", "gpus", "global_batch", "seq_len")},
             plans=[PlannedLayout.of(entry, planned) for entry in document["plans"]],
             advised=PlannedLayout.of(document["advised"]["plan"], planned),
             gain_of_fastest=document["advised"]["gain_of_fastest"],
-            error_band=band and ErrorBand(band["low"], band["middle"], band["high"], band["runs"]),
+            error_band=ErrorBand.of(document["error_band"]),
+            error_band_reason=document["error_band_reason"],
             counts=document["counts"],
             refusals=document["refusals"],
             pareto=[PlannedLayout.of(entry, planned) for entry in document.get("pareto", [])],
@@ -142,6 +159,8 @@ class Plan:
         note = f"advised: {self.advised.notation}, {seconds(self.advised.time_s)} a step"
         if self.error_band:
             note += f"; runs like it took {self.error_band.low:.2f} to {self.error_band.high:.2f} times what was predicted"
+        else:
+            note += f"; {self.error_band_reason}"
         return html_table(caption, _HEADER, (plan._row() for plan in self.pareto or self.plans), note)
 
 

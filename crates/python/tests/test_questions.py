@@ -21,6 +21,7 @@ def test_a_plan_advises_a_layout_and_says_why(found: quadrille.Plan) -> None:
     assert found.advised.memory_bytes == sum(found.advised.memory.values())
     assert found.why is not None and sum(part.share for part in found.why.binding) == pytest.approx(1)
     assert found.error_band is not None and found.error_band.low < found.error_band.high
+    assert found.error_band == found.advised.error_band and found.error_band_reason is None
     columns = found.to_pandas()
     assert list(columns["time_s"]) == times and "parts_s_communication_x" in columns and "grid" in columns
 
@@ -28,6 +29,14 @@ def test_a_plan_advises_a_layout_and_says_why(found: quadrille.Plan) -> None:
 def test_choices_that_are_fixed_are_kept() -> None:
     fixed = quadrille.plan("gpt2-124m", gpus=8, cluster="dgx-a100", global_batch=64, fix={"tp": 2, "pp": 2}, top=1)
     assert fixed.advised.notation.startswith("TP2 PP2") and fixed.why is None
+
+
+def test_a_plan_without_runs_of_its_kind_has_no_error_band() -> None:
+    priced = quadrille.price("gpt2-124m", cluster="pcie-8x-l40s", grid="data=8", global_batch=64)
+    assert priced.plan.error_band is None
+    assert priced.plan.error_band_reason == (
+        "no published runs of this kind: none on l40s or a device of its generation"
+    )
 
 
 def test_a_planned_layout_has_the_price_with_which_it_was_found(found: quadrille.Plan) -> None:

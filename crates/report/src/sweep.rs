@@ -73,6 +73,7 @@ mod tests {
     use quadrille_spec::{Cluster, Model};
 
     use super::*;
+    use crate::{Style, sweep_text};
 
     fn sweep(first: &str, second: Option<&str>) -> Sweep {
         let model = Model { name: "a model".to_owned(), ..Model::preset("gpt2-124m").unwrap() };
@@ -93,6 +94,26 @@ mod tests {
         let parts = first["plan"]["parts_s"].as_object().unwrap();
         assert!(parts["compute"].as_f64() < first["plan"]["time_s"].as_f64() && first["reason"].is_null());
         assert_eq!((&second["plan"], &second["reason"]), (&Value::Null, &json!(NOTHING.to_string())));
+    }
+
+    #[test]
+    fn points_have_an_error_band_or_why_there_is_none() {
+        let known = sweep("gpus=2,4", None);
+        let text = |sweep: &Sweep| sweep_text(sweep).unwrap().shown(Style::FULL);
+        let told = text(&known);
+        assert!(told.contains("error band: what 8 of 10") && !told.contains("no error band"), "{told}");
+        let band = &document(&known).unwrap()["points"][0]["plan"]["error_band"];
+        let ends = ["low", "high"].map(|end| format!("{:+.0}%", 100.0 * (band[end].as_f64().unwrap() - 1.0)));
+        assert!(told.contains(&ends.join(" to ")), "{ends:?}: {told}");
+        // Memory four times as fast is that of another device.
+        let fast = sweep("device.memory_bandwidth=2e12,8e12", None);
+        let told = text(&fast);
+        let reason = "no error band of device.memory_bandwidth 8000000: no published runs of this kind";
+        let reason = reason.replace("8000000", "8.00 T");
+        assert!(told.contains(&reason), "{told}");
+        let rows = rows(&fast).unwrap();
+        let at = rows[0].iter().position(|name| name == "error_band_low").unwrap();
+        assert!(!rows[1][at].is_empty() && rows[2][at].is_empty(), "{rows:?}");
     }
 
     #[test]

@@ -1,11 +1,16 @@
 //! A sweep for people: the best layout of every point, on a line.
 
+use std::collections::BTreeMap;
+
 use quadrille_plan::native::sweep::{Point, Sweep};
 use quadrille_run::units::{decimal, seconds};
 use quadrille_spec::SpecError;
 
-use crate::plan::{COLUMNS, SPARE, cells};
+use crate::plan::{COLUMNS, SPARE, band, cells, ends};
 use crate::{Text, table};
+
+/// Column of the error band, which a narrow terminal leaves out last.
+const BAND: &str = "error band";
 
 /// The numbers that vary beside the best layout that was found, then why there is none where there is none.
 ///
@@ -15,25 +20,41 @@ pub fn sweep_text(sweep: &Sweep) -> Result<Text, SpecError> {
     let (model, cluster) = (&sweep.question.model.name, &sweep.question.cluster.name);
     let names: Vec<String> = sweep.variables().map(ToString::to_string).collect();
     let mut reasons = String::new();
-    let mut rows = Vec::new();
+    // Points without an error band, by the reason.
+    let mut unlike: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    let found = sweep.points.iter().filter(|point| point.best.is_ok()).count();
     for point in &sweep.points {
         let values: Vec<String> = point.values.iter().take(names.len()).map(|value| short(*value)).collect();
+        let at =
+            || names.iter().zip(&values).map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", ");
         match &point.best {
             Ok(best) => {
+                let band = band(&point.question, &best.candidate).map(|band| ends(&band)).unwrap_or_else(|missing| {
+                    unlike.entry(missing.to_string()).or_default().push(at());
+                    "-".to_owned()
+                });
                 let derived = point.question.derived(&point.question.setting()?, best);
                 let step = seconds(best.price.seconds) + mark(point);
-                rows.push(values.into_iter().chain([step]).chain(cells(best, &derived)).collect());
+                rows.push(values.into_iter().chain([step, band]).chain(cells(best, &derived)).collect());
             }
             Err(reason) => {
-                let at = names.iter().zip(&values).map(|(name, value)| format!("{name} {value}"));
-                reasons += &format!("none of {}: {reason}\n", at.collect::<Vec<_>>().join(", "));
+                reasons += &format!("none of {}: {reason}\n", at());
                 rows.push(values);
             }
         }
     }
     let mut text = Text::heading(&format!("{model} on {cluster}, best layouts by {}", names.join(" and ")));
-    let header: Vec<&str> = names.iter().map(String::as_str).chain(["step"]).chain(COLUMNS).collect();
-    text += table(&header, &rows).spare(&SPARE);
+    let header: Vec<&str> = names.iter().map(String::as_str).chain(["step", BAND]).chain(COLUMNS).collect();
+    let spare: Vec<&str> = SPARE.into_iter().chain([BAND]).collect();
+    text += table(&header, &rows).spare(&spare);
+    if rows.iter().any(|row| row.get(names.len() + 1).is_some_and(|band| band != "-")) {
+        text += "error band: what 8 of 10 published runs like it took less or more than was predicted of them\n";
+    }
+    for (missing, points) in unlike {
+        let of = if points.len() == found { "all points".to_owned() } else { points.join("; ") };
+        text += format!("no error band of {of}: {missing}\n");
+    }
     if sweep.points.iter().any(|point| point.stopped) {
         text += "(!) stopped by `search.time_limit` before everything was looked at: the best so far\n";
     }

@@ -269,6 +269,10 @@ fn plans_say_how_far_to_trust_them() {
     assert!(band["sources"].as_array().unwrap().len() > 2, "{band}");
     let own = plan("--framework quadrille --dtype bf16");
     assert_eq!((&own["error_band"], number(&own["plans"][0], "fitting_runs")), (&Value::Null, 1.0));
+    assert_eq!(own["error_band_reason"], "no published runs of this kind: none by quadrille");
+    let none = "no published runs of this kind: none on l40s or a device of its generation";
+    assert_eq!((&l40s["error_band"], &l40s["error_band_reason"]), (&Value::Null, &none.into()));
+    assert_eq!((&usual["plans"][0]["error_band"], &usual["error_band_reason"]), (band, &Value::Null));
     refused("plan --memory-reserve runs:40%", &["--memory-reserve", "runs:40%", "50%"]);
     refused("plan --framework quadrille --memory-reserve runs:97%", &["--memory-reserve", "quadrille", "5%"]);
 }

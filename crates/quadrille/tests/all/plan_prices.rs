@@ -18,6 +18,33 @@ fn a_priced_layout_says_whether_it_fits() {
     refused(&format!("{explain} --dtype f64"), &["--dtype", "--framework"]);
 }
 
+/// A device of a user's file that nobody has published runs of: no band in text, documents and tables, and why.
+#[test]
+fn a_device_without_published_runs_has_no_error_band() {
+    let cluster = fs::read_to_string(CLUSTER).unwrap().replace("\"toy\"", "\"TPU v5p\"");
+    let folder = folder_with("tpu.toml", cluster.as_bytes());
+    let layout = "--model gpt2-124m --cluster tpu.toml --grid data=8 --global-batch 32";
+    let printed = |line: &str| {
+        let output = run(folder.path(), line);
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let reason = "no published runs of this kind: none on TPU v5p or a device of its generation";
+    let text = printed(&format!("explain --price {layout}"));
+    assert!(text.contains(&format!("its time has no error band: {reason}\n")) && !text.contains("uncertain"), "{text}");
+    let document: Value = serde_json::from_str(&printed(&format!("explain --price --json {layout}"))).unwrap();
+    assert_eq!(
+        (&document["plan"]["error_band"], &document["plan"]["error_band_reason"]),
+        (&Value::Null, &reason.into())
+    );
+    let table = printed("sweep --vary gpus=4,8 --model gpt2-124m --cluster tpu.toml --global-batch 32");
+    assert!(table.lines().next().unwrap().contains(",error_band_low,error_band_middle,error_band_high,"), "{table}");
+    assert_eq!(table.matches(reason).count(), 2, "{table}");
+    // The device that it has runs of keeps its band.
+    let known = printed("explain --price --model gpt2-124m --cluster dgx-h100 --grid data=8 --global-batch 32");
+    assert!(known.contains("its time is uncertain by ") && known.contains("of the 40 published runs"), "{known}");
+}
+
 /// Seconds of the price are those of the timeline, bytes those of the ledger; pieces of layers need not be even.
 #[test]
 fn one_layout_has_one_price() {

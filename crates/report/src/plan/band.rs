@@ -1,32 +1,56 @@
 //! How far published runs like a plan were from what was predicted of them.
 
 use quadrille_cost::native::Candidate;
-use quadrille_evidence::{Band, Known, Likeness};
+use quadrille_evidence::{Band, Known, Likeness, MissingRuns};
 use quadrille_plan::native::Question;
+use serde_json::{Value, json};
 
-/// The band of a layout that was found; `None`: there are no runs to liken it to.
-pub(super) fn band(question: &Question, candidate: &Candidate) -> Option<Band> {
+/// Columns of tables for a band.
+pub(super) const COLUMNS: [&str; 4] = ["error_band_low", "error_band_middle", "error_band_high", "error_band_reason"];
+
+/// The band of a layout.
+///
+/// # Errors
+/// Too few published runs of its kind.
+pub(crate) fn band(question: &Question, candidate: &Candidate) -> Result<Band, MissingRuns> {
     let Question { model, cluster, framework, seq_len, .. } = question;
     let planned = Likeness::of(model, cluster, framework, candidate, *seq_len);
     Band::around(&planned, framework, Known::all())
 }
 
-/// The same for people.
+/// Fields of a document: the band, null where there is none, and why there is none, null where there is one.
+pub(super) fn fields(question: &Question, candidate: &Candidate) -> [(&'static str, Value); 2] {
+    let band = band(question, candidate);
+    let reason = band.as_ref().err().map(ToString::to_string);
+    [("error_band", json!(band.ok())), ("error_band_reason", json!(reason))]
+}
+
+/// Ends of a band, as a difference from what is predicted: `-11% to +1%`.
+pub(crate) fn ends(band: &Band) -> String {
+    format!("{} to {}", signed(band.low), signed(band.high))
+}
+
+fn signed(ratio: f64) -> String {
+    format!("{:+.0}%", 100.0 * (ratio - 1.0))
+}
+
+/// The band, or why there is none, for people.
 pub(super) fn band_text(question: &Question, candidate: &Candidate) -> String {
-    let Some(band) = band(question, candidate) else { return String::new() };
+    let band = match band(question, candidate) {
+        Ok(band) => band,
+        Err(missing) => return format!("its time has no error band: {missing}\n"),
+    };
     let sources = match band.sources.as_slice() {
         [first, second, others @ ..] if !others.is_empty() => {
             format!("{first}, {second} and {} more", others.len())
         }
         sources => sources.join(" and "),
     };
-    let signed = |ratio: f64| format!("{:+.0}%", 100.0 * (ratio - 1.0));
     let mut text = format!(
-        "its time is uncertain by {} to {} (half of runs: {} or less):\n\
+        "its time is uncertain by {} (half of runs: {} or less):\n\
          of the {} published runs most like it, 8 of 10 took so much less or more than\n\
          was predicted of them from the runs of other sources ({sources})\n",
-        signed(band.low),
-        signed(band.high),
+        ends(&band),
         signed(band.middle),
         band.runs,
     );

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::advised::advised_document;
 use super::assumed::{assumed_document, origins};
-use super::band::band;
+use super::band;
 use super::budget;
 use super::{explanation_document, memory};
 use crate::candidate::notation;
@@ -59,10 +59,10 @@ pub fn document(answer: &Answer) -> Result<Value, SpecError> {
         "too_long": found.too_long,
         "plans": entries(&found.ranked)?,
         "advised": advised_document(answer)?,
-        "error_band": band(question, &answer.advised.candidate),
         "assumed": assumed_document(&answer.sensitivities, answer.advised.price.seconds),
     });
-    for (name, value) in budget::document(answer) {
+    let band = band::fields(question, &answer.advised.candidate);
+    for (name, value) in budget::document(answer).into_iter().chain(band) {
         document[name] = value;
     }
     if search.front {
@@ -151,7 +151,8 @@ pub fn entry(question: &Question, setting: &Setting, ranked: &Ranked, layout: &L
     let imbalance = (question.imbalance != Imbalance::EQUAL).then(of_layout);
     let imbalance = imbalance.map(|times| ("imbalance", json!(times)));
     let fitting = derived.fitting_runs.map(|part| ("fitting_runs", json!(part)));
-    for (name, value) in imbalance.into_iter().chain(fitting).chain(budget::fields(question, &derived)) {
+    let band = band::fields(question, candidate);
+    for (name, value) in imbalance.into_iter().chain(fitting).chain(budget::fields(question, &derived)).chain(band) {
         entry[name] = value;
     }
     Ok(entry)
@@ -169,6 +170,8 @@ pub fn columns(question: &Question, setting: &Setting, ranked: &Ranked) -> Resul
                 fields.iter().for_each(|(field, value)| flatten(&format!("{prefix}{field}"), value, columns));
                 return;
             }
+            // A column of what some rows have only.
+            Value::Null => return,
             Value::Array(values) => values.iter().map(Value::to_string).collect::<Vec<_>>().join(" "),
             Value::String(text) => text.clone(),
             Value::Number(number) => number
@@ -180,6 +183,12 @@ pub fn columns(question: &Question, setting: &Setting, ranked: &Ranked) -> Resul
     }
     let mut found = Vec::new();
     flatten("", &entry(question, setting, ranked, &question.layout(ranked)?)?, &mut found);
+    // Every row has these columns, with a band or without.
+    for name in band::COLUMNS {
+        if found.iter().all(|(known, _)| known != name) {
+            found.push((name.to_owned(), String::new()));
+        }
+    }
     Ok(found)
 }
 

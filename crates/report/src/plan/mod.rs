@@ -12,6 +12,7 @@ mod text;
 
 use quadrille_cost::native::Price;
 
+pub(crate) use band::{band, ends};
 pub use document::{columns, document, entry, rows};
 pub(crate) use document::{names, values_of};
 pub use explanation::{explanation_document, explanation_text};

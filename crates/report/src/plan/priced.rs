@@ -5,6 +5,7 @@ use quadrille_spec::{Layout, SpecError};
 use serde_json::{Value, json};
 
 use super::assumed::{assumed_document, assumed_text, origins};
+use super::band::band_text;
 use super::text::{headline, ranking, tables_of};
 use super::{entry, explanation_document, explanation_text};
 use crate::Text;
@@ -56,6 +57,7 @@ impl PricedReport<'_> {
         if question.fits(&explanation.best.price)? == Some(false) {
             text += "it does not fit into the memory of a device\n";
         }
+        text += band_text(question, &explanation.best.candidate);
         text += assumed_text(&explanation.sensitivities, explanation.best.price.seconds);
         text += tables_of(&setting, &best, None);
         Ok(text + explanation_text(explanation, &setting))

@@ -268,9 +268,11 @@ Fields of --json (times in seconds, sizes in bytes):
   advised       plan, the layout to run: the simplest of all that take at most the part tolerance
                 longer than the fastest (0 with --exotic); gain_of_fastest: how much less that takes;
                 index of plan in plans (null: not among them)
-  error_band    of the advised plan: low, middle, high (measured over predicted time of 1 of 10, of
-                half, and of 9 of 10 published runs most like it), runs, sources, distance; null
-                with --framework quadrille
+  error_band    of the advised plan, as of each of plans: low, middle, high (measured over predicted
+                time of 1 of 10, of half, and of 9 of 10 published runs most like it), runs,
+                runs_of_kind, sources, distance; null where fewer than two published runs are of its
+                kind: generation of the device, framework, dense or experts, products, length;
+                error_band_reason then says what there are no runs of
   origins       where each number of the hardware is from: measured, fitted, data_sheet or assumed
   assumed       fields that are, and gained_share: what a tenth more of them all is worth of a step;
                 null with --time-limit where its prices take long
