@@ -1,5 +1,7 @@
 //! From what a source prints to seconds of a step: one named formula for each way of counting.
 
+use quadrille_spec::six_per_parameter;
+
 use crate::row::{Metric, Row};
 use crate::unmapped::Unmapped;
 
@@ -108,7 +110,7 @@ impl Convention {
             Self::SixPerParameter { peak } => {
                 let [l, h, s, v] = model()?;
                 let parameters = l * (12.0 * h * h + 2.0 * h) + (v + s) * h + h;
-                let flops = (6.0 * parameters + 12.0 * l * h * s) * tokens()?;
+                let flops = six_per_parameter(parameters, l * h * s) * tokens()?;
                 flops / (devices()? * f64::from(peak) * 1e12 * value / 100.0)
             }
         })

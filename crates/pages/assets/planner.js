@@ -19,6 +19,7 @@ const FIELDS = [
   { name: "tokens", kind: "text", hint: "e.g. 300B or 15T" },
   { name: "days", steps: [1, 2, 3, 5, 7, 10, 14, 21, 30, 45, 60, 90, 120, 180, 365, ""].map(String), none: "any time", unit: "days", with: "tokens" },
   { name: "price_per_hour", hint: "e.g. 2.5" },
+  { name: "flops_convention", options: choices.flops_conventions, start: "native" },
 ];
 
 const inputs = {};

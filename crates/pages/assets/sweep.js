@@ -51,7 +51,7 @@ function drawSweep(sweep) {
             { class: "facts" },
             fact("Points", `${found.length} of ${points.length}`, "have a layout"),
             fact("Fastest step", seconds(best.plan.time_s), `${valuesOf(best)}: ${layoutOf(best.plan)}; ${between(best.plan) ?? "no error band"}`),
-            fact("Most of the peak", percent(cheapest.plan.mfu), `${valuesOf(cheapest)}: ${layoutOf(cheapest.plan)}`),
+            fact("Most of the peak", `${percent(cheapest.plan.mfu)}, ${cheapest.plan.tflops_per_device.toFixed(1)} TFLOP/s a device`, `counted as ${sweep.flops_convention}; ${valuesOf(cheapest)}: ${layoutOf(cheapest.plan)}`),
           )
         : element("p", { class: "warn" }, "No layout fits anywhere."),
       points.some(({ stopped }) => stopped) ? element("p", { class: "warn" }, "The time limit ended some searches: there may be faster layouts.") : null,
@@ -110,6 +110,7 @@ function drawSweep(sweep) {
       { title: "Error band", value: of((plan) => (plan.error_band ? plan.error_band.high - plan.error_band.low : Infinity)), shown: ({ plan }) => between(plan) ?? plan.error_band_reason, words: true },
       ...(isTimed ? [{ title: "Days", value: of((plan) => plan.days), text: plain }] : []),
       ...(found.some(({ plan }) => plan.cost !== undefined) ? [{ title: "Cost", value: of((plan) => plan.cost), text: plain }] : []),
+      { title: "TFLOP/s a device", value: of((plan) => plan.tflops_per_device), text: (rate) => rate.toFixed(1) },
       { title: "MFU", value: of((plan) => plan.mfu), text: (share) => percent(share) },
       { title: "Tokens/s", value: of((plan) => plan.tokens_per_s), text: short },
       { title: "Memory", value: of((plan) => plan.memory_bytes), text: gib },

@@ -95,6 +95,7 @@ class SearchOptions(ModelOptions, LayoutOptions, NumberOptions, total=False):
     checkpoint_bandwidth: Number | None
     checkpoint_seconds: Number | None
     restart_seconds: Number | None
+    flops_convention: str | None
 
 
 class PlanOptions(SearchOptions, total=False):
@@ -126,6 +127,7 @@ class PriceOptions(ModelOptions, LayoutOptions, NumberOptions, total=False):
 
     from_: FilePath | None
     dtype: str | None
+    flops_convention: str | None
 
 
 class ExplainOptions(ModelOptions, LayoutOptions, total=False):
@@ -205,4 +207,5 @@ class PublishedOptions(TypedDict, total=False):
 
     csv: FilePath | None
     rows: FilePath | None
+    flops_convention: str | None
     html: FilePath | None

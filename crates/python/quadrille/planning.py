@@ -37,6 +37,10 @@ class PlannedLayout:
     memory: dict[str, int]
     """The same by class."""
     tokens_per_s: float
+    flops_convention: str
+    """How the model's FLOPs are counted: native, megatron or torchtitan."""
+    tflops_per_device: float
+    """The model's FLOPs in a second on each device, in 10^12."""
     mfu: float | None
     """The part of the devices' peak that the model's FLOPs make use of, where that is known."""
     error_band: ErrorBand | None
@@ -58,6 +62,8 @@ class PlannedLayout:
             memory_bytes=document["memory_bytes"],
             memory={name: count for name, count in document["memory"].items() if name != "stage"},
             tokens_per_s=document["tokens_per_s"],
+            flops_convention=document["flops_convention"],
+            tflops_per_device=document["tflops_per_device"],
             mfu=document["mfu"],
             error_band=ErrorBand.of(document["error_band"]),
             error_band_reason=document["error_band_reason"],
@@ -69,13 +75,14 @@ class PlannedLayout:
         return frame([flat(self.document)])
 
     def _row(self) -> list[Any]:
-        return [self.notation, self.devices, seconds(self.time_s), gigabytes(self.memory_bytes), percent(self.mfu)]
+        speed = [f"{self.tflops_per_device:.1f}", percent(self.mfu)]
+        return [self.notation, self.devices, seconds(self.time_s), gigabytes(self.memory_bytes), *speed]
 
     def _repr_html_(self) -> str:
         return html_table(self.layout["grid"], _HEADER, [self._row()]) + self.layout._repr_html_()
 
 
-_HEADER = ["layout", "devices", "step", "memory", "MFU"]
+_HEADER = ["layout", "devices", "step", "memory", "TFLOP/s a device", "MFU"]
 
 
 @dataclass(frozen=True)

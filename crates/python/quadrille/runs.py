@@ -44,6 +44,8 @@ class Run:
     """The step after which it was to end, if it says so."""
     floor: float | None
     """The least mean loss that a model can reach on the data, where that is known."""
+    tflops_per_device: float | None
+    """TFLOP/s of a rank in the median step: products and attention, without causal discount."""
     predicted: Ledger = field(repr=False)
     """What every rank computes, sends and holds in a step."""
     ledger_equal: bool | None
@@ -67,6 +69,7 @@ class Run:
             checkpoints=[Checkpoint(**stored) for stored in document["checkpoints"]],
             last=document["last"],
             floor=document["floor"],
+            tflops_per_device=document["tflops_per_device"],
             predicted=Ledger(document["ledger"]["predicted"]["ranks"]),
             ledger_equal=document["ledger"]["equal"],
             document=document,

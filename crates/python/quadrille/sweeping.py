@@ -43,13 +43,13 @@ class Sweep:
 
     def _repr_html_(self) -> str:
         rows = ([*(row[f"vary_{name}"] for name in self.varied), *_found(row)] for row in self.rows)
-        return html_table(repr(self), [*self.varied, "layout", "step", "MFU"], rows)
+        return html_table(repr(self), [*self.varied, "layout", "step", "TFLOP/s a device", "MFU"], rows)
 
 
 def _found(row: Mapping[str, Any]) -> list[Any]:
     if row["reason"] is not None:
-        return [row["reason"], None, None]
-    return [row["notation"], seconds(row["time_s"]), percent(row["mfu"])]
+        return [row["reason"], None, None, None]
+    return [row["notation"], seconds(row["time_s"]), f"{row['tflops_per_device']:.1f}", percent(row["mfu"])]
 
 
 def _value(text: str) -> Any:

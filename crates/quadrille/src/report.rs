@@ -7,6 +7,7 @@ use quadrille_pages::run_page;
 use quadrille_report::plain;
 use quadrille_report::run::{self as told, Prediction, Run};
 use quadrille_run::{FILES, described};
+use quadrille_spec::FlopsConvention;
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -30,6 +31,10 @@ pub struct ReportArguments {
     /// `calibrate`. Of the preset `local`, a machine that nobody has measured, no step is predicted
     #[arg(long, value_name = "NAME|FILE", default_value = DEFAULT_CLUSTER)]
     pub cluster: String,
+    /// Count the FLOPs of TFLOP/s as native (products and attention without causal discount), megatron (as Megatron-LM's log) or
+    /// torchtitan (as its log) [default: native]
+    #[arg(long, value_name = "NAME")]
+    pub flops_convention: Option<FlopsConvention>,
     /// Print what the folder holds as one JSON document, and write no page
     #[arg(long, conflicts_with_all = ["out", "cluster"])]
     pub json: bool,
@@ -46,8 +51,13 @@ const PAGE: &str = "report.html";
 pub fn document(arguments: &ReportArguments) -> Result<Value, Failure> {
     match arguments.out.is_some() {
         true => Err(Failure::usage("--out: a document is no page; leave it out")),
-        false => Ok(Run::read(&arguments.run)?.document()),
+        false => Ok(read(arguments)?.document()),
     }
+}
+
+fn read(arguments: &ReportArguments) -> Result<Run, Failure> {
+    let run = Run::read(&arguments.run)?;
+    Ok(Run { flops_convention: arguments.flops_convention.unwrap_or_default(), ..run })
 }
 
 /// Reads the run, prices its step, writes the page and says where it is.
@@ -58,11 +68,11 @@ pub fn run(arguments: &ReportArguments) -> Result<(), Failure> {
     let path = arguments.out.clone().unwrap_or_else(|| arguments.run.join(PAGE));
     let of_run = FILES.map(|name| arguments.run.join(name));
     let cluster = Path::new(&arguments.cluster);
-    let read = of_run.iter().map(|path| ("the run's", path.as_path()));
-    let read = read.chain(cluster.is_file().then_some(("--cluster", cluster)));
-    paths::check(&[("--out", &path)], &read.collect::<Vec<_>>())?;
+    let inputs = of_run.iter().map(|path| ("the run's", path.as_path()));
+    let inputs = inputs.chain(cluster.is_file().then_some(("--cluster", cluster)));
+    paths::check(&[("--out", &path)], &inputs.collect::<Vec<_>>())?;
     let cluster = described::cluster(&arguments.cluster)?;
-    let run = Run::read(&arguments.run)?;
+    let run = read(arguments)?;
     let mut prediction = Prediction::of(&run, cluster);
     // The reason quotes files.
     prediction.times = prediction.times.map_err(|reason| plain::message(&flags::spelled(&reason)));

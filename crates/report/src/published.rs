@@ -1,10 +1,11 @@
 //! The native model beside what others have measured: errors by source, order of layouts, every row.
 
-use quadrille_evidence::{Entry, Evaluation, Fitted, Judged, Known, Measured, Order, Oversized, Summary, Times};
+use quadrille_cost::native::Price;
+use quadrille_evidence::{Entry, Evaluation, Fitted, Judged, Known, Measured, Order, Oversized, Run, Summary, Times};
 use quadrille_plan::native::Reserve;
 use quadrille_plan::statistics::{Errors, Pair};
 use quadrille_run::units::percent;
-use quadrille_spec::Axis;
+use quadrille_spec::{Axis, FlopsConvention};
 use serde_json::{Value, json};
 
 use crate::candidate::notation;
@@ -214,11 +215,12 @@ fn order_table<'a>(orders: impl Iterator<Item = &'a Order>) -> Table {
     table(&["source", "groups", "layouts", "mean tau", "mean regret", "largest"], &rows)
 }
 
-/// For comma-separated values: a header and every predicted row, with what the seconds and bytes are spent on.
-pub fn rows(evaluation: &Evaluation) -> Vec<Vec<String>> {
+/// For comma-separated values: a header and every predicted row, with what the seconds and bytes are spent on, and the rates that
+/// measured and predicted seconds are by a convention of counting FLOPs.
+pub fn rows(evaluation: &Evaluation, convention: FlopsConvention) -> Vec<Vec<String>> {
     let axes = axes().map(|axis| format!("{}_s", axis.name()));
     let header = COLUMNS.map(str::to_owned).into_iter().chain(axes).chain(MORE_COLUMNS.map(str::to_owned)).collect();
-    std::iter::once(header).chain(evaluation.entries.iter().map(record)).collect()
+    std::iter::once(header).chain(evaluation.entries.iter().map(|entry| record(entry, convention))).collect()
 }
 
 /// The axes that published runs have.
@@ -243,7 +245,7 @@ const COLUMNS: [&str; 12] = [
 ];
 
 /// After them.
-const MORE_COLUMNS: [&str; 12] = [
+const MORE_COLUMNS: [&str; 16] = [
     "bubble_s",
     "optimizer_s",
     "data_loading_s",
@@ -256,9 +258,27 @@ const MORE_COLUMNS: [&str; 12] = [
     "stage",
     "fits",
     "layout",
+    "flops_convention",
+    "tflops_per_device_measured",
+    "tflops_per_device",
+    "mfu",
 ];
 
-fn record(entry: &Entry) -> Vec<String> {
+/// TFLOP/s of a device, measured and predicted, and the predicted MFU; nothing of rows of bytes.
+fn rates(entry: &Entry, convention: FlopsConvention) -> [String; 3] {
+    let Measured::Seconds(seconds) = entry.run.measured else { return [const { String::new() }; 3] };
+    let Run { model, candidate, framework, cluster, global_batch, seq_len, .. } = &entry.run;
+    let price = entry.price.counted_by(convention, model, candidate, [*global_batch, *seq_len]);
+    let (devices, rate) = (candidate.devices(), |rate: f64| format!("{rate:.2}"));
+    let mfu = cluster.device.as_ref().map(|device| price.mfu(devices, framework.product_peak(device)));
+    [
+        rate(Price { seconds, ..price }.tflops_per_device(devices)),
+        rate(price.tflops_per_device(devices)),
+        mfu.map_or(String::new(), |mfu| format!("{mfu:.4}")),
+    ]
+}
+
+fn record(entry: &Entry, convention: FlopsConvention) -> Vec<String> {
     let (row, price) = (entry.row, &entry.price);
     let (parts, memory) = (&price.parts, &price.memory);
     let quantity = match entry.run.measured {
@@ -312,6 +332,7 @@ fn record(entry: &Entry) -> Vec<String> {
     text.into_iter()
         .chain(times.map(seconds))
         .chain(bytes.map(|bytes| bytes.to_string()))
-        .chain([entry.fits().to_string(), layout])
+        .chain([entry.fits().to_string(), layout, convention.to_string()])
+        .chain(rates(entry, convention))
         .collect()
 }

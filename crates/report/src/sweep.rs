@@ -12,7 +12,8 @@ use crate::plan::{columns, entry, names, values_of};
 /// # Errors
 /// None for what a sweep has found.
 pub fn document(sweep: &Sweep) -> Result<Value, SpecError> {
-    let Question { model, cluster, framework, devices, global_batch, seq_len, tokens, .. } = &sweep.question;
+    let Question { model, cluster, framework, devices, global_batch, seq_len, tokens, flops_convention, .. } =
+        &sweep.question;
     let variable = |variable: &Variable| {
         json!({
             "name": variable.to_string(),
@@ -24,6 +25,7 @@ pub fn document(sweep: &Sweep) -> Result<Value, SpecError> {
         "model": model.name,
         "cluster": cluster.name,
         "framework": framework.name,
+        "flops_convention": flops_convention.to_string(),
         "gpus": devices,
         "global_batch": global_batch,
         "seq_len": seq_len,

@@ -6,7 +6,7 @@ use quadrille_plan::native::sweep::{Point, Sweep};
 use quadrille_run::units::{decimal, seconds};
 use quadrille_spec::SpecError;
 
-use crate::plan::{COLUMNS, SPARE, band, cells, ends};
+use crate::plan::{COLUMNS, SPARE, band, cells, counted, ends};
 use crate::{Text, table};
 
 /// Column of the error band, which a narrow terminal leaves out last.
@@ -48,6 +48,9 @@ pub fn sweep_text(sweep: &Sweep) -> Result<Text, SpecError> {
     let header: Vec<&str> = names.iter().map(String::as_str).chain(["step", BAND]).chain(COLUMNS).collect();
     let spare: Vec<&str> = SPARE.into_iter().chain([BAND]).collect();
     text += table(&header, &rows).spare(&spare);
+    if found > 0 {
+        text += format!("TFLOP/s, MFU: {}, of a device\n", counted(sweep.question.flops_convention));
+    }
     if rows.iter().any(|row| row.get(names.len() + 1).is_some_and(|band| band != "-")) {
         text += "error band: what 8 of 10 published runs like it took less or more than was predicted of them\n";
     }

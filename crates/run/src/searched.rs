@@ -5,8 +5,8 @@ use std::time::Duration;
 use quadrille_cost::native::{Framework, Learned, Numbers};
 use quadrille_plan::native::{Bound, Cancel, Question, Reserve, Space, devices_of_nodes, hardware};
 use quadrille_spec::{
-    Axis, Cluster, ElementType, EvenPieces, Field, Imbalance, Layout, LayoutFile, LayoutRequest, Model, Offload,
-    Sparsity, SpecError,
+    Axis, Cluster, ElementType, EvenPieces, Field, FlopsConvention, Imbalance, Layout, LayoutFile, LayoutRequest,
+    Model, Offload, Sparsity, SpecError,
 };
 
 use crate::open_layout::check_node;
@@ -46,6 +46,8 @@ pub struct SearchSpec {
     pub price_per_hour: Option<f64>,
     /// What else is said of the whole training.
     pub budget: BudgetSpec,
+    /// How the FLOPs that the model needs are counted.
+    pub flops_convention: FlopsConvention,
 }
 
 impl SearchSpec {
@@ -116,6 +118,7 @@ impl SearchSpec {
             tokens: positive("`search.tokens`", self.tokens, "300e9")?,
             price_per_hour: positive("`search.price_per_hour`", self.price_per_hour, "2.5")?,
             budget,
+            flops_convention: self.flops_convention,
             time_limit: time_limit
                 .map_err(|_| Refusal::new("`search.time_limit`: that are too many seconds; give fewer"))?,
             cancel: Cancel::default(),

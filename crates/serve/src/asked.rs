@@ -51,6 +51,7 @@ pub(crate) struct Asked {
     days: Option<String>,
     #[serde(default, deserialize_with = "typed")]
     price_per_hour: Option<String>,
+    flops_convention: Option<String>,
     /// By how much longer than the fastest step that of a simpler layout may be which is advised.
     slower: Option<String>,
     /// Whether the best that a moment finds is wanted now: the whole answer where that is all there is to find.
@@ -158,6 +159,7 @@ impl Asked {
             reserve: parsed("search.memory_reserve", self.reserve.as_ref())?,
             tokens: self.tokens.as_ref().map(|said| amount("search.tokens", said)).transpose()?,
             price_per_hour: real("search.price_per_hour", self.price_per_hour.as_ref())?,
+            flops_convention: parsed("search.flops_convention", self.flops_convention.as_ref())?.unwrap_or_default(),
             budget: BudgetSpec { days: real("search.days", self.days.as_ref())?, ..BudgetSpec::default() },
             ..SearchSpec::default()
         };

@@ -28,7 +28,7 @@ use axum::{Json, Router};
 use quadrille_cost::native::{Framework, Learned, NarrowFormat};
 use quadrille_pages::planner_page;
 use quadrille_plan::native::Cancel;
-use quadrille_spec::{Cluster, Model};
+use quadrille_spec::{Cluster, FlopsConvention, Model};
 use serde_json::json;
 use tokio::sync::Semaphore;
 use words::in_words;
@@ -90,6 +90,7 @@ async fn planner() -> Html<String> {
         "clusters": Cluster::preset_names().filter(is_priced).collect::<Vec<_>>(),
         "frameworks": Framework::ALL.map(|framework| framework.name),
         "products": NarrowFormat::ALL.map(|(name, _)| name),
+        "flops_conventions": FlopsConvention::ALL.map(|(name, _)| name),
     })))
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 /// A field of the question: its name in requests, what the page calls it, and the keys that messages have for it.
 type Field = (&'static str, &'static str, &'static [&'static str]);
 
-const FIELDS: [Field; 14] = [
+const FIELDS: [Field; 15] = [
     ("model", "Model", &[]),
     ("cluster", "Cluster", &[]),
     ("gpus", "Devices", &["search.devices", "run.ranks", "search.nodes"]),
@@ -21,6 +21,7 @@ const FIELDS: [Field; 14] = [
     ("tokens", "Tokens to train on", &["search.tokens"]),
     ("days", "Done within", &["search.days"]),
     ("price_per_hour", "Price of a device-hour", &["search.price_per_hour"]),
+    ("flops_convention", "FLOPs counted as", &["search.flops_convention"]),
 ];
 
 /// The positions of a model: the page has no field for them, and the text of a configuration says them.

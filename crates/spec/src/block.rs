@@ -130,7 +130,7 @@ impl Perceptron {
     }
 
     /// Columns of both products for each column of the residual stream.
-    fn columns(&self) -> usize {
+    pub(crate) fn columns(&self) -> usize {
         self.up_width() + self.width
     }
 }

@@ -1,6 +1,8 @@
 //! What a layout costs.
 
-use quadrille_spec::Axis;
+use quadrille_spec::{Axis, FlopsConvention, Model};
+
+use super::Candidate;
 
 /// Seconds, bytes and FLOPs of a step.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -20,6 +22,26 @@ pub struct Price {
 }
 
 impl Price {
+    /// The price of a layout with the FLOPs that the model needs counted by a convention, in sequences of `seq_len`.
+    #[must_use]
+    pub fn counted_by(
+        self,
+        convention: FlopsConvention,
+        model: &Model,
+        candidate: &Candidate,
+        [global_batch, seq_len]: [usize; 2],
+    ) -> Self {
+        let parts = candidate.size(Axis::X) * candidate.size(Axis::Y) * candidate.vocab_multiple;
+        let of_token = convention.of_token(model, seq_len, model.vocab.next_multiple_of(parts));
+        let model_flops = of_token.map_or(self.model_flops, |flops| flops * (global_batch * seq_len) as f64);
+        Self { model_flops, ..self }
+    }
+
+    /// FLOP/s of each of so many devices that the model needs, in 10^12.
+    pub fn tflops_per_device(&self, devices: usize) -> f64 {
+        self.model_flops / (self.seconds * devices as f64 * 1e12)
+    }
+
     /// Model FLOPs utilization: the needed FLOPs over what `devices` devices of `peak` FLOP/s could have done.
     pub fn mfu(&self, devices: usize, peak: f64) -> f64 {
         self.model_flops / (self.seconds * devices as f64 * peak)

@@ -37,6 +37,11 @@ pub struct Problem {
 }
 
 impl Problem {
+    /// FLOPs that a model needs for a step, as prices count them.
+    pub fn flops_of_step(model: &Model, global_batch: usize, seq_len: usize) -> f64 {
+        Self::model_flops(model, global_batch, seq_len)
+    }
+
     /// # Errors
     /// A cluster that does not describe its device or its networks, a batch or a sequence of nothing.
     pub fn new(

@@ -27,9 +27,13 @@ impl Setting<'_> {
 pub struct Derived {
     /// Tokens in a second of training.
     pub tokens_per_second: f64,
-    /// FLOPs of products and attention, nothing twice, over what the devices could do in a step.
+    /// FLOPs that the model needs for a step, by the question's convention.
+    pub model_flops: f64,
+    /// The same in a second on each device, in 10^12.
+    pub tflops_per_device: f64,
+    /// The same over what the devices could do in a step.
     pub mfu: f64,
-    /// The same of all that are executed.
+    /// What MFU is, of all FLOPs that are executed.
     pub hfu: f64,
     /// The part of published runs of the framework's kind that would fit, by what they took beside their tensors; `None` where
     /// the device's memory is not known.
@@ -51,11 +55,14 @@ impl Question {
         let devices = candidate.devices();
         let (peak, _) = setting.peak().unwrap_or((f64::INFINITY, ""));
         let tokens = (self.global_batch * self.seq_len) as f64;
+        let needed = price.counted_by(self.flops_convention, &self.model, candidate, [self.global_batch, self.seq_len]);
         let days = self.days(ranked);
         let device_hours = days.map(|days| 24.0 * days * devices as f64);
         Derived {
             tokens_per_second: tokens / price.seconds,
-            mfu: price.mfu(devices, peak),
+            model_flops: needed.model_flops,
+            tflops_per_device: needed.tflops_per_device(devices),
+            mfu: needed.mfu(devices, peak),
             hfu: price.hfu(devices, peak),
             fitting_runs: self.cluster.device_memory.map(|device| self.framework.fitting_runs(&price.memory, device)),
             goodput: self.goodput(ranked),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use quadrille_cost::native::{Candidate, Framework, Learned, Price, PriceError};
-use quadrille_spec::{Cluster, Imbalance, Layout, LayoutFile, Model, SpecError, quantities};
+use quadrille_spec::{Cluster, FlopsConvention, Imbalance, Layout, LayoutFile, Model, SpecError, quantities};
 
 use super::budget::Budget;
 use super::explain::sensitivities;
@@ -47,6 +47,8 @@ pub struct Question {
     pub price_per_hour: Option<f64>,
     /// What the training may take, and what it is reckoned with.
     pub budget: Budget,
+    /// How the FLOPs that the model needs are counted.
+    pub flops_convention: FlopsConvention,
     /// After so long searches end with what they have found.
     pub time_limit: Option<Duration>,
     /// Ends them whenever whoever asked does not want the answer any more.
@@ -197,6 +199,7 @@ impl Question {
             tokens: None,
             price_per_hour: None,
             budget: Budget::default(),
+            flops_convention: FlopsConvention::default(),
             time_limit: None,
             cancel: Cancel::default(),
             learned: Learned::default(),

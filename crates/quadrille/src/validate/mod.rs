@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use quadrille_evidence::{BUILT_IN, Evaluation, Known, Row, Summary, evaluate, fit, read};
 use quadrille_pages::published_page;
 use quadrille_report::published;
+use quadrille_spec::FlopsConvention;
 use serde_json::Value;
 
 use self::local::ValidateLocalArguments;
@@ -60,6 +61,10 @@ pub struct ValidatePublishedArguments {
     /// Write what --cross found to this file, in place of what it holds: the table that error bands of plans are from
     #[arg(long, value_name = "FILE.csv", requires = "cross")]
     pub table: Option<PathBuf>,
+    /// Count the FLOPs of TFLOP/s and MFU in --rows as native (products and attention without causal discount), megatron (as
+    /// Megatron-LM's log) or torchtitan (as its log) [default: native]
+    #[arg(long, value_name = "NAME", requires = "rows")]
+    pub flops_convention: Option<FlopsConvention>,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
@@ -105,7 +110,9 @@ fn compared<T>(
 ) -> Result<T, Failure> {
     let rows = measured(arguments.csv.as_deref())?;
     let evaluation = evaluate(&rows)?;
-    write_rows("--rows", arguments.rows.as_deref(), || published::rows(&evaluation))?;
+    write_rows("--rows", arguments.rows.as_deref(), || {
+        published::rows(&evaluation, arguments.flops_convention.unwrap_or_default())
+    })?;
     let summary = Summary::of(&evaluation);
     if let Some(path) = &arguments.html {
         let page = published_page(&published::page_document(&evaluation, &summary));

@@ -52,6 +52,9 @@ fn documents_are_complete_and_add_up() {
         assert!(bytes <= document["device_memory_bytes"].as_u64().unwrap());
         // Each MFU by hand: 100 TFLOP/s in 16 bits.
         assert_close(number(plan, "mfu"), number(plan, "model_flops") / (number(plan, "time_s") * 8.0 * 100e12));
+        let rate = number(plan, "model_flops") / (number(plan, "time_s") * 8.0 * 1e12);
+        assert_close(number(plan, "tflops_per_device"), rate);
+        assert_eq!(plan["flops_convention"], "native");
         assert_close(number(plan, "hfu"), number(plan, "executed_flops") / (number(plan, "time_s") * 8.0 * 100e12));
         let steps = 1e9 / (32.0 * 1024.0);
         assert_close(number(plan, "tokens_per_s"), 32.0 * 1024.0 / number(plan, "time_s"));
@@ -59,6 +62,42 @@ fn documents_are_complete_and_add_up() {
         assert_close(number(plan, "device_hours"), 8.0 * 24.0 * number(plan, "days"));
         assert_close(number(plan, "cost"), 2.0 * number(plan, "device_hours"));
     }
+}
+
+/// Llama 3 8B on 8 ranks of TP2, 16 sequences of 4,096 tokens: FLOPs of a step by hand, by each convention.
+#[test]
+fn rates_are_counted_as_logs_count_them() {
+    let [h, ffn, kv, vocab, s] = [4096.0, 14_336.0, 1024.0, 128_256.0, 4096.0];
+    let products = 2.0 * h * h + 2.0 * h * kv + 3.0 * h * ffn;
+    let tokens = 16.0 * s;
+    let native = 6.0 * (32.0 * (products + 2.0 * s * h) + vocab * h);
+    let megatron = 6.0 * (32.0 * (products + s * h) + vocab * h);
+    // Norms: two of each block and the last.
+    let torchtitan = 6.0 * (32.0 * (products + 2.0 * h) + h + vocab * h) + 12.0 * 32.0 * h * s;
+    let layout = "--model llama3-8b --cluster dgx-h100 --grid x=2,data=4 --global-batch 16 --seq-len 4096 --zero 1";
+    for (convention, of_token) in [("native", native), ("megatron", megatron), ("torchtitan", torchtitan)] {
+        let document = json(&format!("explain --price {layout} --flops-convention {convention}"));
+        let plan = &document["plan"];
+        assert_eq!(
+            (&document["flops_convention"], &plan["flops_convention"]),
+            (&convention.into(), &convention.into())
+        );
+        assert_close(number(plan, "model_flops"), of_token * tokens);
+        let rate = of_token * tokens / (number(plan, "time_s") * 8.0);
+        assert_close(number(plan, "tflops_per_device"), rate / 1e12);
+        assert_close(number(plan, "mfu"), rate / 989.4e12);
+    }
+    let told = |convention: &str| {
+        let line = format!("explain --price {layout} --flops-convention {convention}");
+        String::from_utf8(run(std::env::temp_dir().as_path(), &line).stdout).unwrap()
+    };
+    assert!(told("megatron").contains("TFLOP/s, MFU: FLOPs as Megatron-LM's log counts them"));
+    assert!(
+        told("native").contains("TFLOP/s, MFU: FLOPs of products and attention")
+            && told("native").contains("  TFLOP/s ")
+    );
+    refused("plan --flops-convention megatrn", &["--flops-convention", "megatrn", "megatron"]);
+    refused("explain --flops-convention megatron", &["--flops-convention", "--price"]);
 }
 
 #[test]

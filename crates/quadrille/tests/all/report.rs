@@ -200,6 +200,19 @@ fn a_folder_is_one_document() {
         (stored, told["last"].as_u64(), told["unfinished"].as_u64()),
         (vec![Some(2), Some(4)], Some(4), Some(0))
     );
+    // 2 blocks of 48 columns, 256 tokens of vocabulary, sequences of 16: Megatron-LM counts half of the attention.
+    let rate = |convention: &str| {
+        let line = format!("report a --json --flops-convention {convention}");
+        let told: Value = serde_json::from_str(&succeed(folder.path(), &line)).unwrap();
+        assert_eq!(told["flops_convention"], convention);
+        told["tflops_per_device"].as_f64().unwrap()
+    };
+    let [native, megatron] = ["native", "megatron"].map(rate);
+    let products = 6.0 * (2.0 * (4.0 * 48.0 * 48.0 + 2.0 * 48.0 * 192.0) + 256.0 * 48.0);
+    let attention = 2.0 * 12.0 * 48.0 * 16.0;
+    let ratio = (products + attention) / (products + attention / 2.0);
+    assert!(native > 0.0 && (native / megatron / ratio - 1.0).abs() < 1e-9, "{native} and {megatron}");
+    assert_eq!(told["tflops_per_device"].as_f64(), Some(native));
     // No page is written, and none is asked for beside it.
     assert!(!folder.path().join("a/report.html").exists());
     assert!(refused(folder.path(), "report a --json --out b.html").contains("cannot be used with"));

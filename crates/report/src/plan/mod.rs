@@ -8,6 +8,7 @@ mod document;
 mod explanation;
 mod page;
 mod priced;
+mod rates;
 mod text;
 
 use quadrille_cost::native::Price;
@@ -18,6 +19,7 @@ pub(crate) use document::{names, values_of};
 pub use explanation::{explanation_document, explanation_text};
 pub use page::{asked_document, drawing, page_document};
 pub use priced::PricedReport;
+pub(crate) use rates::counted;
 pub use text::text;
 pub(crate) use text::{COLUMNS, SPARE, cells};
 

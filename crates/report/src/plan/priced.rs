@@ -36,6 +36,7 @@ impl PricedReport<'_> {
             "planned": question.framework.planned(),
             "sparsity": question.framework.sparsity,
             "imbalance": question.imbalance,
+            "flops_convention": question.flops_convention.to_string(),
             "device_memory_bytes": question.cluster.device_memory,
             "reserved_bytes": question.reserved()?,
             "fits": question.fits(&explanation.best.price)?,

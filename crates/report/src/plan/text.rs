@@ -9,6 +9,7 @@ use super::advised::advised_text;
 use super::assumed::assumed_text;
 use super::band::band_text;
 use super::budget;
+use super::rates::utilization;
 use super::{explanation_text, memory};
 use crate::candidate::{notation, others, recompute, schedule, share, sizes};
 use crate::{Table, Text, table};
@@ -172,7 +173,7 @@ pub fn refused(answer: &Answer) -> Text {
     Text::from("\n") + Text::heading("refused, by rule") + lines.collect::<String>()
 }
 
-/// What is trained where, and what MFU and HFU are.
+/// What is trained where, and what TFLOP/s, MFU and HFU are.
 ///
 /// # Errors
 /// A reserve of more than a device has.
@@ -206,7 +207,7 @@ pub fn headline(question: &Question, setting: &Setting) -> Result<String, SpecEr
         question.global_batch,
         question.seq_len,
         setting.framework.name,
-    ) + &utilisation(setting))
+    ) + &utilization(question, setting))
 }
 
 /// Layouts with what follows from their prices.
@@ -235,14 +236,14 @@ fn ranking_with(question: &Question, setting: &Setting, layouts: &[&Ranked], mar
 }
 
 /// What is told of a layout behind its time.
-pub(crate) const COLUMNS: [&str; 10] =
-    ["grid", "in a node", "microbatch", "schedule", "recompute", "also", "tokens/s", "MFU", "HFU", "memory"];
+pub(crate) const COLUMNS: [&str; 11] =
+    ["grid", "in a node", "microbatch", "schedule", "recompute", "also", "tokens/s", "TFLOP/s", "MFU", "HFU", "memory"];
 
 /// Columns that a narrow terminal goes without: what follows from others first.
-pub(crate) const SPARE: [&str; 5] = ["HFU", "in a node", "device-hours", "tokens/s", "MFU"];
+pub(crate) const SPARE: [&str; 6] = ["HFU", "in a node", "device-hours", "tokens/s", "TFLOP/s", "MFU"];
 
 /// The cells of [`COLUMNS`].
-pub(crate) fn cells(Ranked { candidate, price }: &Ranked, derived: &Derived) -> [String; 10] {
+pub(crate) fn cells(Ranked { candidate, price }: &Ranked, derived: &Derived) -> [String; 11] {
     [
         sizes(candidate.sizes),
         sizes(candidate.inside),
@@ -251,6 +252,7 @@ pub(crate) fn cells(Ranked { candidate, price }: &Ranked, derived: &Derived) -> 
         recompute(candidate),
         others(candidate),
         decimal(derived.tokens_per_second, "").trim_end().to_owned(),
+        format!("{:.1}", derived.tflops_per_device),
         format!("{:.1}%", 100.0 * derived.mfu),
         format!("{:.1}%", 100.0 * derived.hfu),
         bytes(price.memory.total()),
@@ -277,16 +279,6 @@ fn memory_table(setting: &Setting, layouts: &[&Ranked]) -> Table {
     };
     let table = table(&header, &layouts.iter().map(row).collect::<Vec<_>>());
     table.spare(&["stage", "buffers", "framework"])
-}
-
-/// What MFU and HFU are.
-fn utilisation(setting: &Setting) -> String {
-    let Some((peak, kind)) = setting.peak() else { return String::new() };
-    format!(
-        "MFU: FLOPs of products and attention, forward and backward, nothing twice, windows but no causal discount, over step x \
-         devices x {} ({kind} peak); HFU: all that are executed, over the same\n",
-        decimal(peak, "FLOP/s")
-    )
 }
 
 /// The parts of each step in percent, without those that no layout has.

@@ -20,6 +20,8 @@ impl Run {
             "last": self.last,
             "floor": self.floor,
             "steps": self.steps,
+            "flops_convention": self.flops_convention.to_string(),
+            "tflops_per_device": self.tflops_per_device(),
             "events": self.events,
             "checkpoints": self.checkpoints.iter().map(stored).collect::<Vec<_>>(),
             "unfinished": self.unfinished,

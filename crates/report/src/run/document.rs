@@ -1,12 +1,14 @@
 //! What a run is, as a document: its curves, its step, its events and checkpoints.
 
 use quadrille_run::Event;
+use quadrille_run::units::decimal;
 use serde_json::{Value, json};
 
 use super::prediction::Prediction;
 use super::read::{Run, Stored};
 use super::{breakdown, curves, ledgers, loads};
 use crate::ledger;
+use crate::plan::counted;
 use crate::summary::summary;
 
 /// Of more events the newest are listed.
@@ -50,6 +52,13 @@ fn about(run: &Run) -> Vec<[String; 2]> {
     let mut rows: Vec<_> = told.map(|(name, text)| row(name, text.trim().into())).collect();
     if run.program.layout.optimizer_overlap {
         rows.push(row("updates", ledger::repeats(&run.steps)));
+    }
+    if let Some(rate) = run.tflops_per_device() {
+        let counted = counted(run.flops_convention);
+        rows.push(row(
+            "speed",
+            format!("{} for each rank in the median step: {counted}", decimal(rate * 1e12, "FLOP/s")),
+        ));
     }
     rows.push(row("threads", format!("{} for each rank", run.threads)));
     rows.push(row("command", command(&run.command)));

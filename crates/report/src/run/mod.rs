@@ -10,6 +10,7 @@ mod document;
 mod ledgers;
 mod loads;
 mod prediction;
+mod rate;
 mod read;
 
 pub(crate) use document::command;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use quadrille_engine::StepRecord;
 use quadrille_run::{Description, Event, ExpertLoads, Processes, Recorded, RunError, checkpoints, documents};
-use quadrille_spec::Ledger;
+use quadrille_spec::{FlopsConvention, Ledger};
 use quadrille_step::StepProgram;
 use serde::Deserialize;
 
@@ -41,6 +41,8 @@ pub struct Run {
     pub unfinished: usize,
     /// Files whose last line is cut off: it is being written, or the run was killed.
     pub cut: Vec<&'static str>,
+    /// How the FLOPs of its rate are counted.
+    pub flops_convention: FlopsConvention,
 }
 
 /// A checkpoint as the system lists it; it is not opened.
@@ -125,6 +127,7 @@ impl Run {
             checkpoints,
             unfinished,
             cut,
+            flops_convention: FlopsConvention::default(),
         })
     }
 }

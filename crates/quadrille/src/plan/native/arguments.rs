@@ -6,7 +6,7 @@ use clap::Args;
 use quadrille_plan::native::{Bound, Question, Reserve, Space};
 use quadrille_run::{BudgetSpec, RunError, SearchSpec};
 use quadrille_spec::quantities::amount;
-use quadrille_spec::{ElementType, Field, Sparsity};
+use quadrille_spec::{ElementType, Field, FlopsConvention, Sparsity};
 
 use crate::arguments::ModelArguments;
 use crate::layout_arguments::LayoutArguments;
@@ -84,6 +84,11 @@ pub struct QuestionArguments {
     /// Seconds from a failure until training goes on [default with --goodput: 600, assumed]
     #[arg(long, value_name = "SECONDS", value_parser = real)]
     pub restart_seconds: Option<f64>,
+    /// Count the FLOPs of TFLOP/s and MFU as native (products and attention without causal discount), megatron (as Megatron-LM's
+    /// log: half of attention, padded vocabulary) or torchtitan (as its log: 6 a parameter, attention without discount)
+    /// [default: native]
+    #[arg(long, value_name = "NAME")]
+    pub flops_convention: Option<FlopsConvention>,
 }
 
 fn fix_help() -> String {
@@ -99,10 +104,11 @@ type Typed = (&'static str, bool);
 
 impl QuestionArguments {
     /// Which of these flags were typed.
-    pub fn typed(&self) -> [Typed; 20] {
+    pub fn typed(&self) -> [Typed; 21] {
         let Self { framework, sparsity, imbalance, any_layout, fix, max, min, .. } = self;
         let Self { memory_reserve, time_limit, tokens, price_per_hour, currency, days, .. } = self;
         let Self { goodput, mtbf, checkpoint_bandwidth, checkpoint_seconds, restart_seconds, .. } = self;
+        let Self { flops_convention, .. } = self;
         let [products, moments] = self.numbers.typed();
         [
             ("--framework", framework.is_some()),
@@ -125,6 +131,7 @@ impl QuestionArguments {
             ("--checkpoint-bandwidth", checkpoint_bandwidth.is_some()),
             ("--checkpoint-seconds", checkpoint_seconds.is_some()),
             ("--restart-seconds", restart_seconds.is_some()),
+            ("--flops-convention", flops_convention.is_some()),
         ]
     }
 }
@@ -175,6 +182,7 @@ pub fn question(
         tokens: question.tokens,
         price_per_hour: question.price_per_hour,
         budget,
+        flops_convention: question.flops_convention.unwrap_or_default(),
     };
     let mut said = layout.said(dtype);
     if let Some(batch) = batch {
@@ -237,6 +245,7 @@ pub const DOCUMENT: &str = "Examples:
   quadrille plan --model llama3-70b --gpus 64 --cluster dgx-h100 --products fp8 --gradients bf16
   quadrille plan --model mixtral-8x7b --gpus 64 --imbalance 1.3
   quadrille plan --model llama3-8b --gpus 64 --cluster dgx-h100 --html plan.html
+  quadrille plan --model llama3-8b --gpus 64 --cluster dgx-h100 --flops-convention megatron
   quadrille plan --gpus 64..1024 --pareto --global-batch 1536 --tokens 300e9 --price-per-hour 2
   quadrille plan --cost lbnl --strategy 2d --model gpt3-1t --gpus 16384 --cluster b200 --nvs 8
   quadrille plan --cost megatron --gpus 1024 --cluster selene --global-batch 1536
@@ -258,7 +267,9 @@ Fields of --json (times in seconds, sizes in bytes):
                 left without a price, for they have so many passes or blocks
   plans         fastest first: layout (the fields of a layout file), devices, time_s, parts_s,
                 memory_bytes, memory (of the rank that needs most, by class, and its stage),
-                model_flops, executed_flops, mfu, hfu, tokens_per_s; with --imbalance that of
+                flops_convention (of model_flops, tflops_per_device and mfu), model_flops (of a step),
+                executed_flops, tflops_per_device (10^12 a second), mfu, hfu, tokens_per_s; with
+                --imbalance that of
                 the layout; fitting_runs (the part of published runs that would fit, by what they
                 took beside their tensors); with --goodput or --mtbf goodput (share of useful time, checkpoint_s,
                 interval_steps, interval_s, failures_per_day); with --tokens days, device_hours,

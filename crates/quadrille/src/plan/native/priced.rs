@@ -5,7 +5,7 @@ use quadrille_cost::native::Framework;
 use quadrille_plan::native::{Question, Reserve};
 use quadrille_report::plan::PricedReport;
 use quadrille_run::imbalance;
-use quadrille_spec::Imbalance;
+use quadrille_spec::{FlopsConvention, Imbalance};
 use serde_json::Value;
 
 use crate::explain::{self, Asked, ExplainArguments};
@@ -38,6 +38,10 @@ pub struct PriceArguments {
     /// [default: runs:65%, of --framework quadrille 5%]
     #[arg(long, value_name = "SIZE|PERCENT", value_parser = reserve, requires = "price", conflicts_with_all = OTHERS)]
     pub memory_reserve: Option<Reserve>,
+    /// Count the FLOPs of TFLOP/s and MFU as native (products and attention without causal discount), megatron (as Megatron-LM's
+    /// log) or torchtitan (as its log) [default: native]
+    #[arg(long, value_name = "NAME", requires = "price", conflicts_with_all = OTHERS)]
+    pub flops_convention: Option<FlopsConvention>,
 }
 
 /// Prices, explains and prints.
@@ -69,7 +73,9 @@ fn priced<T>(
     let price = &arguments.price;
     let reserve = price.memory_reserve.unwrap_or_else(|| Reserve::usual(&framework));
     let imbalance = price.imbalance.as_deref().map_or(Ok(Imbalance::EQUAL), imbalance)?;
-    let question = Question { imbalance, ..Question::of(model, cluster, framework, &layout, reserve)? };
+    let flops_convention = price.flops_convention.unwrap_or_default();
+    let question =
+        Question { imbalance, flops_convention, ..Question::of(model, cluster, framework, &layout, reserve)? };
     let explanation = question.explain(&layout)?;
     tell(&PricedReport { question: &question, layout: &layout, explanation: &explanation })
 }
