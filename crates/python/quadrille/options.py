@@ -46,9 +46,9 @@ class LayoutOptions(TypedDict, total=False):
     dispatch: str | None
     expert_rows: int | None
     vocab_multiple: int | None
-    global_batch: int | None
+    global_batch: int | str | None
     microbatch: int | None
-    seq_len: int | None
+    seq_len: int | str | None
     gradients: str | None
     cluster: FilePath | None
     schedule: str | None

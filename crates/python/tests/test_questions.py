@@ -77,6 +77,17 @@ def test_files_are_written_as_the_command_line_writes_them(tmp_path: Path) -> No
     assert page.read_text().startswith("<!DOCTYPE html>")
 
 
+def test_batches_may_be_counted_in_tokens_and_flops_as_logs_do() -> None:
+    question: dict[str, Any] = {"cluster": "dgx-a100", "grid": "data=8", "seq_len": "0.5k"}
+    tokens = quadrille.price("gpt2-124m", global_batch="64k", flops_convention="megatron", **question).plan
+    assert (tokens.layout["global_batch"], tokens.layout["seq_len"]) == (128, 512)
+    native = quadrille.price("gpt2-124m", global_batch=128, **question).plan
+    assert (native.flops_convention, tokens.flops_convention) == ("native", "megatron")
+    assert 0 < tokens.tflops_per_device < native.tflops_per_device and tokens.time_s == native.time_s
+    rate = native.document["model_flops"] / (native.time_s * native.devices * 1e12)
+    assert native.tflops_per_device == pytest.approx(rate)
+
+
 def test_a_sweep_has_a_row_for_every_point() -> None:
     swept = quadrille.sweep("gpt2-124m", vary={"gpus": [4, 8]}, cluster="dgx-a100", global_batch=64)
     assert [row["vary_gpus"] for row in swept.rows] == [4, 8] and swept.varied == ["gpus"]

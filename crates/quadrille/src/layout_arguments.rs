@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, Args};
 use quadrille_run::{LayoutSpec, RunError, SaidLayout, StatesSpec};
-use quadrille_spec::{ElementType, Field};
+use quadrille_spec::{ElementType, Field, FieldValue, SpecError, sequences_of};
 
 use crate::arguments::ModelArguments;
 use crate::failure::Failure;
@@ -91,6 +91,19 @@ impl LayoutArguments {
     /// Where offloaded states lie.
     pub fn states(&self) -> StatesSpec {
         self.flags.states.clone().unwrap_or_default()
+    }
+
+    /// Sequences of a step that were typed, or of which as many tokens were, in sequences of the typed length or of `seq_len`.
+    ///
+    /// # Errors
+    /// Tokens that are no whole sequences.
+    pub fn batch(&self, seq_len: usize) -> Result<Option<usize>, SpecError> {
+        match self.flags.said.get(Field::GlobalBatch) {
+            Some(FieldValue::Tokens(tokens)) => {
+                sequences_of(*tokens, self.size(Field::SeqLen).unwrap_or(seq_len)).map(Some)
+            }
+            _ => Ok(self.size(Field::GlobalBatch)),
+        }
     }
 
     /// The number that was typed of a field.

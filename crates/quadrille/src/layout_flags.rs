@@ -36,10 +36,12 @@ fn flag(field: Field) -> Arg {
             flag.num_args(0..=1).require_equals(true).default_missing_value("true").value_parser(value_parser!(bool))
         }
         Kind::Sizes => flag.action(ArgAction::Append).value_delimiter(',').value_parser(whole::<usize>(..)),
-        Kind::Size | Kind::Name => flag.value_parser(move |text: &str| match (field, text) {
-            (Field::Recompute, OpenLayout::LEAST_INTERVAL) => Ok(FieldValue::Name(text.to_owned())),
-            _ => field.parse(text),
-        }),
+        Kind::Size | Kind::Length | Kind::Batch | Kind::Name => {
+            flag.value_parser(move |text: &str| match (field, text) {
+                (Field::Recompute, OpenLayout::LEAST_INTERVAL) => Ok(FieldValue::Name(text.to_owned())),
+                _ => field.parse(text),
+            })
+        }
     }
 }
 
@@ -49,7 +51,7 @@ fn typed(matches: &ArgMatches, field: Field) -> Option<FieldValue> {
     match field.kind() {
         Kind::Truth => matches.get_one(key).copied().map(FieldValue::Truth),
         Kind::Sizes => matches.get_many(key).map(|sizes| FieldValue::Sizes(sizes.copied().collect())),
-        Kind::Size | Kind::Name => matches.get_one(key).cloned(),
+        Kind::Size | Kind::Length | Kind::Batch | Kind::Name => matches.get_one(key).cloned(),
     }
 }
 

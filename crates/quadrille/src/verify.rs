@@ -171,6 +171,6 @@ fn layouts(
     }
     let typed = arguments.layout.said(arguments.dtype).open(defaults)?;
     typed.check_interval()?;
-    let Grids { legal, skipped } = Grids::all(model, &typed.request_of(model), arguments.axes.as_deref())?;
+    let Grids { legal, skipped } = Grids::all(model, &typed.request_of(model)?, arguments.axes.as_deref())?;
     Ok((legal, flags::spelled_reasons(skipped)))
 }

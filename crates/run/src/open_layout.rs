@@ -126,20 +126,24 @@ impl OpenLayout {
         }
         let [sequences, tokens] = defaults.batch.map_or([None; 2], |batch| batch.map(Some));
         let batch = said.size(Field::GlobalBatch).or(sequences);
+        let usual_batch = batch.is_none() && request.batch_tokens.is_none();
         request.global_batch = batch.unwrap_or_else(|| usual_batch_of(request.grid.ranks()));
         request.seq_len = request.seq_len.or(tokens);
         request.check_used()?;
-        Ok(Self { request, least_interval, usual_batch: batch.is_none(), said, cluster })
+        Ok(Self { request, least_interval, usual_batch, said, cluster })
     }
 
     /// What is asked for of a model.
-    pub fn request_of(&self, model: &Model) -> LayoutRequest {
-        let mut request = self.request.clone();
+    ///
+    /// # Errors
+    /// A batch of tokens that are no whole sequences.
+    pub fn request_of(&self, model: &Model) -> Result<LayoutRequest, SpecError> {
+        let mut request = self.request.in_sequences(model)?.into_owned();
         // Nobody has asked for a padding of what a model has not.
         if model.patch_values.is_some() && self.said.get(Field::VocabMultiple).is_none() {
             Field::VocabMultiple.leave(&mut request);
         }
-        request
+        Ok(request)
     }
 
     /// Whether the interval of recomputation is left open, to the memory that is predicted.
@@ -205,7 +209,7 @@ impl OpenLayout {
 
     fn with_grid(&self, model: &Model) -> Result<Layout, RunError> {
         let Self { usual_batch, said, cluster, .. } = self;
-        let request = &self.request_of(model);
+        let request = &self.request_of(model)?;
         let ranks = request.grid.ranks();
         if said.get(Field::Grid).is_none() && ranks > 1 {
             return self.best(model);
@@ -229,7 +233,7 @@ impl OpenLayout {
 
     fn best(&self, model: &Model) -> Result<Layout, RunError> {
         let cluster = &self.cluster;
-        let mut request = self.request_of(model);
+        let mut request = self.request_of(model)?;
         let ranks = request.grid.ranks();
         request.per_node = request.per_node.or(Some(cluster.ranks_of_node(ranks)));
         let (described, _) = machine::described(cluster.clone(), ranks, 1, processors());

@@ -76,8 +76,11 @@ impl SearchSpec {
         check_interval(&said)?;
         check_open(layout, &file)?;
         let devices = self.devices(layout, &file, &cluster)?;
-        let mut request = LayoutRequest::new("x=1".parse()?, said.size(Field::GlobalBatch).unwrap_or(2 * devices));
+        let mut request = LayoutRequest::new("x=1".parse()?, 2 * devices);
+        said.get(Field::GlobalBatch).map_or(Ok(()), |batch| Field::GlobalBatch.set(&mut request, batch))?;
         request.seq_len = said.size(Field::SeqLen);
+        let batch_tokens = request.batch_tokens;
+        let request = request.in_sequences(&model)?.into_owned();
         request.check_without_grid(&model, devices)?;
         let per_node = said.size(Field::PerNode);
         if per_node == Some(0) {
@@ -110,6 +113,7 @@ impl SearchSpec {
         let question = Question {
             seq_len: request.seq_len.unwrap_or(model.seq_len),
             global_batch: request.global_batch,
+            batch_tokens,
             space,
             framework: framework.on_devices(devices),
             imbalance: self.imbalance.as_deref().map_or(Ok(Imbalance::EQUAL), imbalance)?,

@@ -139,15 +139,11 @@ impl Asked {
         // A preset, whatever files have its name.
         let cluster = Cluster::preset(self.cluster.as_deref().unwrap_or(SearchSpec::CLUSTER)).map_err(text)?;
         let size = |choices: LayoutFile, field: Field, said: &Option<String>| {
-            let size = whole(&format!("layout.{}", field.key()), said.as_ref())?;
-            Ok::<_, String>(size.map_or(choices.clone(), |size| choices.with(field, size.into())))
+            let Some(said) = said else { return Ok(choices) };
+            let size = field.parse(said).map_err(|error| format!("`layout.{}` {said}: {error}", field.key()))?;
+            Ok::<_, String>(choices.with(field, size))
         };
         let choices = size(LayoutFile::default(), Field::GlobalBatch, &self.global_batch)?;
-        if let Some(batch) = choices.size(Field::GlobalBatch).filter(|batch| *batch > MOST_SEQUENCES) {
-            return Err(format!(
-                "`layout.global_batch` {batch}: this page plans at most {MOST_SEQUENCES} sequences; ask `quadrille plan`"
-            ));
-        }
         let choices = size(choices, Field::SeqLen, &self.seq_len)?;
         let most = [("x", &self.max_x), ("pipe", &self.max_pipe)];
         let most = most.into_iter().filter_map(|(axis, most)| Some((Bound::Max, format!("{axis}={}", most.as_ref()?))));
@@ -164,7 +160,13 @@ impl Asked {
             ..SearchSpec::default()
         };
         let layout = SaidLayout { choices, ..SaidLayout::default() };
-        spec.question_on(cluster, self.described_model()?, &layout).map_err(text)
+        let question = spec.question_on(cluster, self.described_model()?, &layout).map_err(text)?;
+        match question.global_batch {
+            ..=MOST_SEQUENCES => Ok(question),
+            batch => Err(format!(
+                "`layout.global_batch` {batch}: this page plans at most {MOST_SEQUENCES} sequences; ask `quadrille plan`"
+            )),
+        }
     }
 
     fn described_model(&self) -> Result<Model, String> {
@@ -308,6 +310,19 @@ mod tests {
         // Of the published 2,614,341,888 weights, each read once in a step at least.
         assert!(found["plans"][0]["model_flops"].as_f64().unwrap() > 6.0 * 2.6e9 * 64.0 * 4096.0);
         assert!(refused(r#"{"config":"{}","gpus":"8"}"#).starts_with("config.json: "));
+    }
+
+    #[test]
+    fn batches_and_lengths_are_read_as_the_command_line_reads_them() {
+        let question = |text: &str| asked(text).question().unwrap();
+        let tokens = question(r#"{"model":"gpt2-124m","gpus":"8","global_batch":"0.5M","seq_len":"1k"}"#);
+        assert_eq!((tokens.global_batch, tokens.seq_len), (512, 1024));
+        let plain = question(r#"{"model":"gpt2-124m","gpus":8,"global_batch":512,"flops_convention":"megatron"}"#);
+        assert_eq!((plain.global_batch, plain.flops_convention.to_string().as_str()), (512, "megatron"));
+        assert!(
+            refused(r#"{"model":"gpt2-124m","gpus":8,"global_batch":"1M","seq_len":"1000"}"#)
+                .contains("whole sequences")
+        );
     }
 
     /// Alone in changing the folder of the process; what others here read lies nowhere.

@@ -4,7 +4,8 @@
 //! Flags, layout files, documents, the constraints of a search and remedies are made from this table. A new field is a row
 //! here, a place in [`LayoutRequest`] and [`Layout`], and the code to which it means something.
 
-use crate::field_value::{FieldValue, Holds, Kind, Place, Typed, underscored};
+use crate::field_value::{FieldValue, Holds, Kind, Length, Place, Typed, underscored};
+use crate::quantities::BatchSize;
 use crate::{
     Activations, AxisOrder, AxisSet, Dispatch, ElementType, Grid, KeepWeights, Layout, LayoutRequest, Linear, Offload,
     Overlap, Recompute, Schedule, SpecError, Zero,
@@ -142,12 +143,13 @@ fields! {
         OverlapChunks "overlap-chunks" <"N"> usize, in overlap_chunks;
     }
     None => {
-        /// Sequences in a step [default: 2 x ranks]
-        GlobalBatch "global-batch" <"N"> usize, in global_batch;
+        /// Sequences in a step as a plain number, e.g. 512; with k, M or G (powers of 1024) its tokens, a multiple of --seq-len, e.g.
+        /// --global-batch 4M; "4000000 tokens" counts exactly [default: 2 x ranks]
+        GlobalBatch "global-batch" <"N|TOKENS"> BatchSize, in global_batch;
         /// Sequences of one data (and expert) rank in one pass [default: all of its share; with a pipeline the fewest possible]
         Microbatch "microbatch" <"N"> usize, in microbatch;
-        /// Tokens in a sequence [default: as many as the model takes]
-        SeqLen "seq-len" <"N"> usize, in seq_len;
+        /// Tokens in a sequence, e.g. 8192 or 8k (8 x 1024) [default: as many as the model takes]
+        SeqLen "seq-len" <"N"> Length, in seq_len;
         /// Type of the values: f32, f64, or bf16 or f16 with masters in f32
         Dtype "dtype" <"TYPE"> ElementType, in dtype;
         /// Type in which gradients of weights are summed and sent, e.g. --dtype bf16 --gradients bf16 [default: f32, of
@@ -205,6 +207,12 @@ impl Field {
     /// # Errors
     /// A choice that is not known.
     pub fn set(self, request: &mut LayoutRequest, value: &FieldValue) -> Result<(), SpecError> {
+        if self == Self::GlobalBatch {
+            request.batch_tokens = match value {
+                FieldValue::Tokens(tokens) => Some(*tokens),
+                _ => None,
+            };
+        }
         (self.row().set)(request, value)
     }
 

@@ -7,6 +7,7 @@ use crate::{
     Activations, Attention, Axis, AxisSet, Coordinate, Dispatch, ElementType, EvenPieces, Field, Grid, KeepWeights,
     Linear, Model, Offload, Overlap, Recompute, Schedule, SpecError, Zero,
 };
+use std::borrow::Cow;
 
 /// The largest multiple of rows of a vocabulary accepted.
 const MAX_VOCAB_MULTIPLE: usize = 1 << 12;
@@ -68,6 +69,8 @@ pub struct LayoutRequest {
     pub microbatch: Option<usize>,
     /// Tokens in a sequence; `None`: as many as the model takes.
     pub seq_len: Option<usize>,
+    /// Tokens of a step in place of `global_batch`, which they decide with the length of sequences ([`Self::in_sequences`]).
+    pub batch_tokens: Option<usize>,
     /// Type of the values.
     pub dtype: ElementType,
     /// Type of the gradients of weights; `None`: that which values are computed in.
@@ -103,6 +106,7 @@ impl LayoutRequest {
             global_batch,
             microbatch: None,
             seq_len: None,
+            batch_tokens: None,
             dtype: ElementType::F32,
             gradients: None,
         }
@@ -111,6 +115,16 @@ impl LayoutRequest {
     /// The type of the gradients of weights.
     pub fn gradient_type(&self) -> ElementType {
         self.gradients.unwrap_or(self.dtype.real().into())
+    }
+
+    /// The same request with as many sequences as its tokens make, if it counts tokens.
+    ///
+    /// # Errors
+    /// Tokens that are no whole sequences: names the nearest that are.
+    pub fn in_sequences(&self, model: &Model) -> Result<Cow<'_, Self>, SpecError> {
+        let Some(tokens) = self.batch_tokens else { return Ok(Cow::Borrowed(self)) };
+        let global_batch = sequences_of(tokens, self.seq_len.unwrap_or(model.seq_len))?;
+        Ok(Cow::Owned(Self { global_batch, batch_tokens: None, ..self.clone() }))
     }
 
     /// Refuses numbers of what the layout does not have.
@@ -171,7 +185,8 @@ impl LayoutRequest {
     /// Names the rule that is broken and what would keep it.
     pub fn check_without_grid(&self, model: &Model, ranks: usize) -> Result<(), SpecError> {
         let check = |request: &Self| request.keeps_without_grid(model, ranks);
-        check(self).map_err(|broken| broken.refuse(self, check))
+        let request = self.in_sequences(model)?;
+        check(&request).map_err(|broken| broken.refuse(&request, check))
     }
 
     fn keeps_without_grid(&self, model: &Model, ranks: usize) -> Kept {
@@ -286,6 +301,33 @@ pub struct Layout {
     pub gradients: ElementType,
 }
 
+/// Sequences of a step of so many tokens.
+///
+/// # Errors
+/// Tokens that are no whole sequences, or none.
+pub fn sequences_of(tokens: usize, seq_len: usize) -> Result<usize, SpecError> {
+    if tokens > 0 && seq_len > 0 && tokens.is_multiple_of(seq_len) {
+        return Ok(tokens / seq_len);
+    }
+    let below = tokens / seq_len.max(1);
+    let near = |sequences: usize| match sequences {
+        1 => "1 sequence".to_owned(),
+        sequences => format!("{sequences} sequences"),
+    };
+    let remedy = match below {
+        0 => format!("give at least {seq_len} tokens, or a plain number of sequences, e.g. `layout.global_batch` 1"),
+        below => format!(
+            "give \"{} tokens\" ({}) or \"{} tokens\" ({}), or another `layout.seq_len`",
+            below * seq_len,
+            near(below),
+            (below + 1) * seq_len,
+            near(below + 1),
+        ),
+    };
+    let rule = format!("a step has whole sequences, of {seq_len} tokens each");
+    Err(SpecError::invalid("global-batch", format!("{tokens} tokens"), rule, remedy))
+}
+
 impl Layout {
     /// Elements of a bucket of offloaded states where nobody says how many: as many as AxoNN's.
     pub const BUCKET: usize = 16_000_000;
@@ -309,12 +351,13 @@ impl Layout {
         complete: impl Fn(&LayoutRequest) -> LayoutRequest,
     ) -> Result<Self, SpecError> {
         let legal = |request: &LayoutRequest| Self::legal(model, &complete(request));
+        let request = &*request.in_sequences(model)?;
         legal(request).map_err(|broken| broken.refuse(request, |other| legal(other).map(drop)))
     }
 
     /// [`Layout::new`] where nobody asks why not: no remedies are looked for, which takes many times as long.
     pub fn if_legal(model: &Model, request: &LayoutRequest) -> Option<Self> {
-        Self::legal(model, request).ok()
+        Self::legal(model, &*request.in_sequences(model).ok()?).ok()
     }
 
     fn legal(model: &Model, request: &LayoutRequest) -> Result<Self, Broken> {

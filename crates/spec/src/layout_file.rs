@@ -262,6 +262,37 @@ mod tests {
         assert!(message("grid = 'x=5'\nglobal_batch = 4").contains("x=5 does not divide heads = 4"));
     }
 
+    /// 4 x 1024 x 1024 tokens are 512 sequences of 8,192; where the file does not say their length, the model does.
+    #[test]
+    fn a_batch_of_tokens_follows_from_the_length_of_sequences() {
+        let model = Model { seq_len: 8192, ..Model::gpt(8, 48, 4, 101, 32) };
+        let batch = |text: &str| {
+            let layout = LayoutFile::from_toml(&format!("grid = 'x=2'\n{text}")).unwrap().validate(&model);
+            layout.map(|layout| (layout.global_batch, layout.seq_len)).map_err(|error| error.to_string())
+        };
+        assert_eq!(batch("global_batch = '4M'\nseq_len = '8k'"), Ok((512, 8192)));
+        assert_eq!(batch("global_batch = '4M'"), Ok((512, 8192)));
+        assert_eq!(batch("global_batch = '0.5M'\nseq_len = 1024"), Ok((512, 1024)));
+        assert_eq!(batch("global_batch = 4e3\nseq_len = '2k'"), Ok((4000, 2048)));
+        assert_eq!(batch("global_batch = '32 tokens'\nseq_len = 16"), Ok((2, 16)));
+        let told = "global-batch = 4194304 tokens: a step has whole sequences, of 1000 tokens each; give \"4194000 tokens\" (4194 \
+                    sequences) or \"4195000 tokens\" (4195 sequences), or another `layout.seq_len`";
+        assert_eq!(batch("global_batch = '4M'\nseq_len = 1000"), Err(told.to_owned()));
+        assert!(batch("global_batch = '1k'").unwrap_err().contains("give at least 8192 tokens"));
+        // As it is written it is read.
+        let file = LayoutFile::from_toml("global_batch = '4M'\nseq_len = '8k'").unwrap();
+        assert_eq!(file.get(Field::GlobalBatch), Some(&FieldValue::Tokens(4_194_304)));
+        assert_eq!(LayoutFile::from_toml(&file.to_toml().unwrap()), Ok(file.clone()));
+        let json: LayoutFile = serde_json::from_str(&serde_json::to_string(&file).unwrap()).unwrap();
+        assert_eq!(json, file);
+        for (text, part) in
+            [("global_batch = '4MB'", "\"4MB\": it is a whole number of sequences"), ("seq_len = -1", "a whole number")]
+        {
+            let told = LayoutFile::from_toml(text).unwrap_err().to_string();
+            assert!(told.contains("line 1") && told.contains(part), "{told}");
+        }
+    }
+
     #[test]
     fn what_is_no_layout_is_named_with_its_line() {
         let message = |text| LayoutFile::from_toml(text).unwrap_err().to_string();

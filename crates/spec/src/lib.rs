@@ -102,7 +102,7 @@ pub use formation::Formation;
 pub use grid::{Coordinate, Grid};
 pub use imbalance::{Imbalance, MeasuredLoads, fullest_rank, most_crowded, usual_room};
 pub use inputs::{InputKind, InputLayer, LatentLayers};
-pub use layout::{Layout, LayoutRequest};
+pub use layout::{Layout, LayoutRequest, sequences_of};
 pub use layout_file::LayoutFile;
 pub use ledger::{
     AxesLedger, CollectiveKind, FlopsLedger, HOST, LayerLedger, Ledger, MemoryClass, MemoryLedger, RankLedger, Transfer,

@@ -38,6 +38,72 @@ pub fn amount(text: &str) -> Result<f64, SpecError> {
     })
 }
 
+/// Letters that stand for powers of 1,024 behind a number of tokens in a sequence or a step.
+const BINARY: [(char, f64); 3] = [('K', 1024.0), ('M', 1_048_576.0), ('G', 1_073_741_824.0)];
+/// Up to here every whole number is one of 64 bits with a fraction, too.
+const MOST_EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// Reads a whole number in digits, and one with a letter: `8192`, `8k` (8,192) or `0.5M` (524,288); and whether it has a letter.
+fn binary(text: &str) -> Option<(usize, bool)> {
+    let letter = text.chars().last()?.to_ascii_uppercase();
+    let Some((_, times)) = BINARY.iter().find(|(known, _)| letter == *known) else {
+        return Some((text.parse().ok()?, false));
+    };
+    Some((exact(text[..text.len() - 1].trim_end().parse::<f64>().ok()? * times)?, true))
+}
+
+/// The whole number that a number with a fraction is.
+fn exact(number: f64) -> Option<usize> {
+    (number.fract() == 0.0 && (0.0..=MOST_EXACT).contains(&number)).then_some(number as usize)
+}
+
+/// Text before the word for tokens, if it has that.
+fn before_tokens(text: &str) -> Option<&str> {
+    text.trim().strip_suffix("tokens").map(str::trim_end)
+}
+
+/// Reads the tokens of a sequence: `8192`, `8k` or `8k tokens`.
+///
+/// # Errors
+/// What is no whole number.
+pub fn tokens(text: &str) -> Result<usize, SpecError> {
+    let read = binary(before_tokens(text).unwrap_or_else(|| text.trim()));
+    read.map(|(number, _)| number).ok_or_else(|| SpecError::Number {
+        rule: "a whole number of tokens".to_owned(),
+        remedy: "write e.g. 8192, or 8k for 8 x 1024".to_owned(),
+    })
+}
+
+/// Size of a step's batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BatchSize {
+    /// Whole sequences.
+    Sequences(usize),
+    /// Tokens of all sequences.
+    Tokens(usize),
+}
+
+/// Reads a batch: a plain number, `512`, counts sequences; one with a letter, `4M`, or with the word, `4194304 tokens`, counts tokens.
+///
+/// # Errors
+/// What is no whole number.
+pub fn batch(text: &str) -> Result<BatchSize, SpecError> {
+    let read = match before_tokens(text) {
+        // With the word they may have an exponent, too.
+        Some(number) => {
+            binary(number).map(|(tokens, _)| tokens).or_else(|| exact(number.parse().ok()?)).map(BatchSize::Tokens)
+        }
+        None => binary(text.trim()).map(|(number, letter)| match letter {
+            true => BatchSize::Tokens(number),
+            false => BatchSize::Sequences(number),
+        }),
+    };
+    read.ok_or_else(|| SpecError::Number {
+        rule: "a whole number of sequences, or of tokens with k, M, G or the word".to_owned(),
+        remedy: "write e.g. 512, 4M for 4 x 1024 x 1024 tokens, or \"4000000 tokens\"".to_owned(),
+    })
+}
+
 /// Most values that a list or a range may have.
 const MOST_VALUES: usize = 256;
 
@@ -46,9 +112,25 @@ const MOST_VALUES: usize = 256;
 /// # Errors
 /// What is no positive number, a range that does not ascend, more than 256 values.
 pub fn numbers(what: &'static str, text: &str) -> Result<Vec<f64>, SpecError> {
+    read_numbers(what, text, |part| part.parse().ok())
+}
+
+/// The same for tokens of sequences, each as [`tokens`] reads it: `4k,8k` or `4k..64k`; those of a range with points are rounded.
+///
+/// # Errors
+/// As [`numbers`].
+pub fn lengths(what: &'static str, text: &str) -> Result<Vec<f64>, SpecError> {
+    let length = |part: &str| tokens(part).ok().or_else(|| exact(part.parse().ok()?)).map(|length| length as f64);
+    let mut lengths = read_numbers(what, text, length)?;
+    lengths.iter_mut().for_each(|length| *length = length.round());
+    lengths.dedup();
+    Ok(lengths)
+}
+
+fn read_numbers(what: &'static str, text: &str, read: impl Fn(&str) -> Option<f64>) -> Result<Vec<f64>, SpecError> {
     let syntax = |reason: &str| SpecError::Syntax { what, text: text.to_owned(), reason: reason.to_owned() };
     let number = |part: &str| {
-        let value = part.trim().parse().ok().filter(|value: &f64| value.is_finite() && *value > 0.0);
+        let value = read(part.trim()).filter(|value| value.is_finite() && *value > 0.0);
         value.ok_or_else(|| syntax("write positive numbers, e.g. 4,8,64 or 64..4096"))
     };
     let mut values = match text.split_once("..") {
@@ -121,6 +203,28 @@ mod tests {
     }
 
     #[test]
+    fn tokens_come_in_powers_of_1024() {
+        let read = ["8192", "8k", "0.5M", "1m", "128K tokens", " 512 "].map(tokens);
+        assert_eq!(read, [8192, 8192, 524_288, 1_048_576, 131_072, 512].map(Ok));
+        assert_eq!(tokens(&usize::MAX.to_string()), Ok(usize::MAX));
+        for text in ["", "k", "8kb", "1.5", "1e3", "0.3k", "-8", "eight", "1e300k", "nan"] {
+            let told = tokens(text).unwrap_err().to_string();
+            assert_eq!(told, "it is a whole number of tokens; write e.g. 8192, or 8k for 8 x 1024", "{text}");
+        }
+    }
+
+    /// Only what says so counts tokens.
+    #[test]
+    fn batches_are_of_sequences_or_of_tokens() {
+        assert_eq!(batch("512"), Ok(BatchSize::Sequences(512)));
+        for (text, count) in [("4M", 4_194_304), ("512k", 524_288), ("1000 tokens", 1000), ("4e6 tokens", 4_000_000)] {
+            assert_eq!(batch(text), Ok(BatchSize::Tokens(count)), "{text}");
+        }
+        assert!(batch("7x").unwrap_err().to_string().contains("4M for 4 x 1024 x 1024 tokens"));
+        assert!(["3.2M", "4MB", "4 sequences", "1e3", "1.5 tokens", "-1", ""].iter().all(|text| batch(text).is_err()));
+    }
+
+    #[test]
     fn lists_and_ranges_are_read() {
         assert_eq!(whole_numbers("devices", "8,4,64,8"), Ok(vec![4, 8, 64]));
         assert_eq!(whole_numbers("devices", "64..600"), Ok(vec![64, 128, 256, 512]));
@@ -130,6 +234,10 @@ mod tests {
         for wrong in ["", "x", "0", "-4", "4..", "8..4", "1..2:1", "1..2:x", "1e-200..1", "1..1e9:400", "inf"] {
             assert!(numbers("rates", wrong).is_err(), "{wrong}");
         }
+        assert_eq!(lengths("tokens", "8k,4096"), Ok(vec![4096.0, 8192.0]));
+        assert_eq!(lengths("tokens", "4k..16k"), Ok(vec![4096.0, 8192.0, 16_384.0]));
+        assert_eq!(lengths("tokens", "1e3,512"), Ok(vec![512.0, 1000.0]));
+        assert!(["0", "1.5", "8kb"].iter().all(|wrong| lengths("tokens", wrong).is_err()));
         for wrong in ["1.5", "1e9", "0.5..4"] {
             assert!(whole_numbers("devices", wrong).is_err(), "{wrong}");
         }

@@ -35,6 +35,8 @@ pub struct Question {
     pub global_batch: usize,
     /// Tokens in a sequence.
     pub seq_len: usize,
+    /// Tokens in a step, where these were said in place of its sequences: of longer sequences it has fewer.
+    pub batch_tokens: Option<usize>,
     /// The values that are tried of every choice.
     pub space: Space,
     /// Most devices of a node that are used; `None`: all.
@@ -187,6 +189,7 @@ impl Question {
     pub fn new(model: Model, cluster: Cluster, framework: Framework, devices: usize, global_batch: usize) -> Self {
         Self {
             seq_len: model.seq_len,
+            batch_tokens: None,
             model,
             cluster,
             framework: framework.on_devices(devices),

@@ -8,7 +8,7 @@ use quadrille_papers::atp::{
 };
 use quadrille_report::papers::atp::AtpReport;
 use quadrille_run::described;
-use quadrille_spec::{ElementType, Field};
+use quadrille_spec::ElementType;
 
 use super::flags::{LayoutFlags, devices};
 use crate::failure::Failure;
@@ -110,7 +110,7 @@ fn search(arguments: &PlanArguments) -> Result<Search, Failure> {
     };
     let model = arguments.model.described("gpt3-175b")?;
     check_described(&model)?;
-    let batch = arguments.layout.size(Field::GlobalBatch).unwrap_or(PUBLISHED_BATCH);
+    let batch = arguments.layout.batch(model.seq_len)?.unwrap_or(PUBLISHED_BATCH);
     if !(1..=1 << 24).contains(&batch) {
         return Err(Failure::usage(format!("--global-batch {batch}: it is 1 to 2^24; give a number in between")));
     }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use clap::Args;
 use quadrille_papers::lbnl::{PUBLISHED_BATCH, Search, Shape, Strategy, System};
 use quadrille_report::papers::lbnl::LbnlReport;
-use quadrille_spec::{ElementType, Field, Model};
+use quadrille_spec::{ElementType, Model};
 
 use crate::failure::Failure;
 use crate::output::{print_json, print_text, write_rows};
@@ -79,7 +79,7 @@ fn search(arguments: &PlanArguments) -> Result<(Model, Search), Failure> {
     };
     let model = arguments.model.described("gpt3-1t")?;
     let shape = Shape::try_from(&model)?;
-    let global_batch = arguments.layout.size(Field::GlobalBatch).map_or(PUBLISHED_BATCH, |batch| batch as u64);
+    let global_batch = arguments.layout.batch(model.seq_len)?.map_or(PUBLISHED_BATCH, |batch| batch as u64);
     let search = Search::new(shape, system, strategy, gpus, global_batch)?;
     Ok((model, search))
 }

@@ -46,12 +46,12 @@ fn plan(arguments: &PlanArguments) -> Result<(Plan, String), Failure> {
     let needed =
         |flag: &str, example: &str| Failure::usage(format!("--cost megatron needs {flag}, e.g. {flag} {example}"));
     let gpus = devices(arguments)?.ok_or_else(|| needed("--gpus", "512"))?;
-    let batch = arguments.layout.size(Field::GlobalBatch).ok_or_else(|| needed("--global-batch", "1536"))?;
     let cluster = described::cluster(arguments.layout.cluster())?;
     let (device, device_memory) = known_device(&cluster)?;
     let per_node = arguments.layout.size(Field::PerNode).unwrap_or_else(|| cluster.per_node(gpus));
     cluster.network_for(gpus, per_node)?;
     let model = arguments.model.described("gpt3-175b")?;
+    let batch = arguments.layout.batch(model.seq_len)?.ok_or_else(|| needed("--global-batch", "1536"))?;
     let machine = Machine { devices: gpus, per_node, device_memory };
     Ok((Plan::new(model, device, machine, batch)?, cluster.name))
 }

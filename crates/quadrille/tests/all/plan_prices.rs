@@ -18,6 +18,44 @@ fn a_priced_layout_says_whether_it_fits() {
     refused(&format!("{explain} --dtype f64"), &["--dtype", "--framework"]);
 }
 
+/// 256 x 1024 tokens are 64 sequences of 4 x 1024; in a sweep a step has as many tokens at each length.
+#[test]
+fn batches_may_be_counted_in_tokens() {
+    let price = "explain --price --model gpt2-124m --cluster dgx-a100 --grid data=8";
+    let layout = |batch: &str| json(&format!("{price} {batch}"))["plan"]["layout"].clone();
+    for batch in [
+        "--global-batch 64k --seq-len 512",
+        "--global-batch=65536tokens --seq-len 0.5k",
+        "--global-batch 128 --seq-len 512",
+    ] {
+        let layout = layout(batch);
+        assert_eq!((&layout["global_batch"], &layout["seq_len"]), (&128.into(), &512.into()), "{batch}");
+    }
+    assert_eq!(layout("--global-batch 64k")["global_batch"], 64, "in sequences of 1,024, the model's");
+    let plan = json(
+        "plan --model gpt2-124m --cluster dgx-a100 --gpus 8 --global-batch 0.5M --seq-len 1k --top 1 --max pipe=1",
+    );
+    assert_eq!((&plan["global_batch"], &plan["seq_len"]), (&512.into(), &1024.into()));
+    let folder = folder_with("layout.toml", b"grid = 'data=8'\nglobal_batch = '64k'\nseq_len = '0.5k'\n");
+    let line = "explain --price --json --model gpt2-124m --cluster dgx-a100 --layout layout.toml";
+    let said: Value = serde_json::from_slice(&run(folder.path(), line).stdout).unwrap();
+    assert_eq!(said["plan"]["layout"]["global_batch"], 128);
+    let sweep =
+        "sweep --model gpt2-124m --cluster dgx-a100 --gpus 8 --global-batch 64k --vary seq-len=0.5k,1k --max pipe=1";
+    let table = String::from_utf8(run(folder.path(), sweep).stdout).unwrap();
+    let mut lines = csv::Reader::from_reader(table.as_bytes());
+    let at = lines.headers().unwrap().iter().position(|name| name == "global_batch").unwrap();
+    let batches: Vec<String> = lines.records().map(|row| row.unwrap()[at].to_owned()).collect();
+    assert_eq!(batches, ["128", "64"], "{table}");
+    refused(
+        &format!("{price} --global-batch 4M --seq-len 1000"),
+        &["global-batch", "4194304 tokens", "4194000 tokens", "4194 sequences", "--seq-len"],
+    );
+    refused(&format!("{price} --global-batch 4MB"), &["--global-batch", "4MB", "4M for 4 x 1024 x 1024 tokens"]);
+    refused(&format!("{price} --seq-len 8kb"), &["--seq-len", "8kb", "8k for 8 x 1024"]);
+    refused("plan --cost megatron --gpus 512 --cluster selene --global-batch 1k", &["1024 tokens", "2048"]);
+}
+
 /// A device of a user's file that nobody has published runs of: no band in text, documents and tables, and why.
 #[test]
 fn a_device_without_published_runs_has_no_error_band() {

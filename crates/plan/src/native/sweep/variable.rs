@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use quadrille_spec::SpecError;
-use quadrille_spec::quantities::{numbers, whole_numbers};
+use quadrille_spec::quantities::{lengths, numbers, whole_numbers};
+use quadrille_spec::{SpecError, sequences_of};
 
 use super::super::{Question, hardware};
 
@@ -53,6 +53,7 @@ impl FromStr for Variable {
         };
         let is_whole = !matches!(quantity, Quantity::Hardware(_)) || name == "nvs";
         let values = match is_whole {
+            true if quantity == Quantity::SeqLen => lengths("values to vary over", values)?,
             true => whole_numbers("values to vary over", values)?.into_iter().map(|value| value as f64).collect(),
             false => numbers("values to vary over", values)?,
         };
@@ -111,13 +112,21 @@ impl Variable {
             Quantity::Nodes => {
                 changed.devices = question.devices_of_nodes(value as usize)?;
             }
-            Quantity::Batch => changed.global_batch = value as usize,
+            Quantity::Batch => {
+                changed.global_batch = value as usize;
+                changed.batch_tokens = None;
+            }
             Quantity::SeqLen if value as usize > question.model.seq_len => {
                 let rule = format!("the model has {} positions", question.model.seq_len);
                 let remedy = format!("vary over at most {}, or give the model seq_len={value}", question.model.seq_len);
                 return Err(SpecError::invalid("seq-len", value, rule, remedy));
             }
-            Quantity::SeqLen => changed.seq_len = value as usize,
+            Quantity::SeqLen => {
+                changed.seq_len = value as usize;
+                if let Some(tokens) = question.batch_tokens {
+                    changed.global_batch = sequences_of(tokens, changed.seq_len)?;
+                }
+            }
             Quantity::Hardware(field) => {
                 changed.cluster = hardware::with(&question.cluster, field, value).map_err(unknown)?;
             }
