@@ -17,7 +17,7 @@ from .explaining import Explanation, explain
 from .layouts import Layout
 from .ledgers import Ledger, Transfer
 from .models import Model, cluster_names, from_hf, model_names
-from .planning import ErrorBand, Plan, PlannedLayout, plan
+from .planning import ErrorBand, Oversized, Plan, PlannedLayout, plan
 from .pricing import MemoryEstimate, Priced, estimate_memory, price
 from .published import Published, SourceErrors, validate_published
 from .runs import Checkpoint, Run
@@ -38,6 +38,7 @@ __all__ = [
     "Ledger",
     "MemoryEstimate",
     "Model",
+    "Oversized",
     "Part",
     "Plan",
     "PlannedLayout",

@@ -105,6 +105,16 @@ class ErrorBand:
 
 
 @dataclass(frozen=True)
+class Oversized:
+    """Published runs that ran, and those of them that are called too large."""
+
+    device: str
+    framework: str
+    ran: int
+    called_too_large: int
+
+
+@dataclass(frozen=True)
 class Plan:
     """What a search has found."""
 
@@ -117,13 +127,16 @@ class Plan:
     plans: list[PlannedLayout]
     """The fastest, fastest first."""
     advised: PlannedLayout
-    """The layout to run: the simplest of those that predictions do not tell apart from the fastest."""
+    """The layout to run: the simplest of those that predictions do not tell apart from the fastest; where `memory_reserve` is left out,
+    among those that 95 of 100 runs fit into, if there are any."""
     gain_of_fastest: float
     """How much less the fastest takes than the advised one, as a part of its time."""
     error_band: ErrorBand | None
     """That of `advised`."""
     error_band_reason: str | None
     """Why there is none."""
+    called_too_large: Oversized | None
+    """Published runs of this device and kind of framework; `None`: there are none."""
     counts: dict[str, int]
     """Grids and configurations that there are, and what became of them."""
     refusals: list[dict[str, Any]] = field(repr=False)
@@ -141,6 +154,7 @@ class Plan:
     def of(cls, document: Mapping[str, Any]) -> Plan:
         """From a document."""
         why, planned = document.get("explanation"), document["planned"]
+        oversized = document["called_too_large"]
         return cls(
             **{name: document[name] for name in ("model", "cluster", "framework", "gpus", "global_batch", "seq_len")},
             plans=[PlannedLayout.of(entry, planned) for entry in document["plans"]],
@@ -148,6 +162,7 @@ class Plan:
             gain_of_fastest=document["advised"]["gain_of_fastest"],
             error_band=ErrorBand.of(document["error_band"]),
             error_band_reason=document["error_band_reason"],
+            called_too_large=oversized and Oversized(**oversized),
             counts=document["counts"],
             refusals=document["refusals"],
             pareto=[PlannedLayout.of(entry, planned) for entry in document.get("pareto", [])],

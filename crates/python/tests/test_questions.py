@@ -22,6 +22,8 @@ def test_a_plan_advises_a_layout_and_says_why(found: quadrille.Plan) -> None:
     assert found.why is not None and sum(part.share for part in found.why.binding) == pytest.approx(1)
     assert found.error_band is not None and found.error_band.low < found.error_band.high
     assert found.error_band == found.advised.error_band and found.error_band_reason is None
+    assert found.called_too_large is not None and found.called_too_large.device == "a100-80"
+    assert 0 <= found.called_too_large.called_too_large < found.called_too_large.ran
     columns = found.to_pandas()
     assert list(columns["time_s"]) == times and "parts_s_communication_x" in columns and "grid" in columns
 

@@ -44,7 +44,8 @@ pub struct Answer<'a> {
     pub found: Found,
     /// The fastest layout.
     pub best: Ranked,
-    /// The layout to run: the simplest of those that are hardly slower than the fastest, if that was asked for.
+    /// The layout to run: the simplest of those that are hardly slower than the fastest, if that was asked for. Where memory is
+    /// reserved as usual both are of those that [`Reserve::SAFE_RUNS`](super::Reserve::SAFE_RUNS) of runs fit into, if there are any.
     pub advised: Ranked,
     /// Those than which none has fewer devices, less time and fewer grains of memory; empty unless it was asked for.
     pub front: Vec<Ranked>,
@@ -81,7 +82,9 @@ impl<'a> Answer<'a> {
         let (start, end) = (Instant::now(), question.end());
         let search = question.search(wanted.top)?;
         let Wanted { one_per_grid, tolerance, brief, .. } = *wanted;
-        let search = Search { one_per_grid, brief, front: wanted.front_over.is_some(), tolerance, ..search };
+        let safe_capacity = question.safe_capacity();
+        let search = Search { one_per_grid, brief, tolerance, safe_capacity, ..search };
+        let search = Search { front: wanted.front_over.is_some(), ..search };
         let mut others = wanted.front_over.clone().unwrap_or_default();
         others.retain(|devices| *devices != question.devices);
         let mut found = search.run(&question.stop_at(share_of(end, 1 + others.len())))?;
@@ -89,7 +92,7 @@ impl<'a> Answer<'a> {
         let mut incomplete: Vec<usize> = found.stopped.then_some(question.devices).into_iter().collect();
         for (index, devices) in others.iter().enumerate() {
             question.check_wanted()?;
-            let other = Search { devices: *devices, top: 0, ..search.clone() };
+            let other = Search { devices: *devices, top: 0, safe_capacity: None, ..search.clone() };
             let other = other.run(&question.stop_at(share_of(end, others.len() - index)))?;
             found.stopped |= other.stopped;
             found.too_long += other.too_long;
@@ -114,7 +117,8 @@ impl<'a> Answer<'a> {
             (None, None) => quickest,
         };
         let seconds = start.elapsed().as_secs_f64();
-        let advised = found.simplest.unwrap_or(best);
+        let is_kept = |ranked: &Ranked| search.deadline.is_none_or(|deadline| deadline.is_kept(ranked));
+        let advised = found.simplest.or(found.safe.filter(is_kept)).unwrap_or(best);
         let felt = || sensitivities(&search.setting, &question.layout(&advised)?, &question.cancel);
         // Each of some thirty is a price.
         let late = question.time_limit.is_some() && search.is_long(&advised.candidate);

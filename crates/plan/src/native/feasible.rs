@@ -68,7 +68,7 @@ impl Search<'_> {
         let domain = domain(self.setting.cluster, self.setting.per_node, self.devices);
         let mut tally = Tally::default();
         let cuts = cuts(&problem, &rules, &self.space, self.devices, domain, &mut tally, &|| false).cuts;
-        cuts.iter().any(|cut| Visit::new(self, &pool, rules, cut, Kept::new(1, false, None)).has_legal())
+        cuts.iter().any(|cut| Visit::new(self, &pool, rules, cut, Kept::new(1, false, None, None)).has_legal())
     }
 
     /// Of more devices the first number of which a layout fits, as far as it was found until `stop`.

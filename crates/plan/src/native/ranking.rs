@@ -170,21 +170,47 @@ pub(super) struct Kept {
     /// Whether the layout of least memory is wanted, and it.
     smallest: Option<Option<Ranked>>,
     simplest: Option<Simplest>,
+    safe: Option<Safe>,
+}
+
+/// The fastest layout that takes at most so many bytes.
+#[derive(Debug, Clone)]
+struct Safe {
+    most_bytes: u64,
+    fastest: Fastest,
+}
+
+impl Safe {
+    fn offer(&mut self, offered: Ranked) {
+        if offered.price.memory.total() <= self.most_bytes {
+            self.fastest.offer(offered);
+        }
+    }
+
+    /// True if a layout that takes at least this time and memory would not be kept.
+    fn is_worthless(&self, simplest: &Candidate, seconds: f32, bytes: u64) -> bool {
+        bytes > self.most_bytes || seconds > self.fastest.limit(simplest)
+    }
+
+    fn found(&self) -> Option<Ranked> {
+        self.fastest.ranked.first().copied()
+    }
 }
 
 impl Kept {
-    /// With a front that tells memory apart by so many bytes, if one is wanted.
-    pub fn new(top: usize, one_per_grid: bool, front: Option<u64>) -> Self {
+    /// With a front that tells memory apart by so many bytes, if one is wanted, and the fastest layout of at most `safe` bytes.
+    pub fn new(top: usize, one_per_grid: bool, front: Option<u64>, safe: Option<u64>) -> Self {
         let fastest = (top > 0).then(|| Fastest::new(top, one_per_grid));
-        Self { fastest, front: front.map(Front::new), smallest: None, simplest: None }
+        let safe = safe.map(|most_bytes| Safe { most_bytes, fastest: Fastest::new(1, false) });
+        Self { fastest, front: front.map(Front::new), smallest: None, simplest: None, safe }
     }
 
     pub fn smallest() -> Self {
-        Self { fastest: None, front: None, smallest: Some(None), simplest: None }
+        Self { fastest: None, front: None, smallest: Some(None), simplest: None, safe: None }
     }
 
     pub fn simplest(simplest: Simplest) -> Self {
-        Self { fastest: None, front: None, smallest: None, simplest: Some(simplest) }
+        Self { fastest: None, front: None, smallest: None, simplest: Some(simplest), safe: None }
     }
 
     /// Orders what is more likely kept before what is less.
@@ -205,11 +231,17 @@ impl Kept {
         Some(self.fastest.as_ref()?.ranked.first()?.price.seconds)
     }
 
+    /// The fastest layout that is known of at most as many bytes as are safe, if it was wanted.
+    pub fn safe(&self) -> Option<Ranked> {
+        self.safe.as_ref().and_then(Safe::found)
+    }
+
     /// Whether neither `simplest` nor the same with more switches would be kept, if it takes at least this time and memory.
     pub fn is_worthless(&self, simplest: &Candidate, seconds: f64, bytes: u64) -> bool {
         let seconds = comparable(seconds);
-        self.simplest.as_ref().is_none_or(|found| found.is_worthless(simplest, seconds))
+        self.simplest.as_ref().is_none_or(|found| found.is_worthless(simplest, seconds, bytes))
             && self.fastest.as_ref().is_none_or(|fastest| seconds > fastest.limit(simplest))
+            && self.safe.as_ref().is_none_or(|safe| safe.is_worthless(simplest, seconds, bytes))
             && self.front.as_ref().is_none_or(|front| front.beats(seconds, bytes))
             && self.smallest.is_none_or(|smallest| smallest.is_some_and(|found| found.price.memory.total() < bytes))
     }
@@ -220,6 +252,9 @@ impl Kept {
         }
         if let Some(front) = &mut self.front {
             front.offer(offered);
+        }
+        if let Some(safe) = &mut self.safe {
+            safe.offer(offered);
         }
         if let Some(smallest) = &mut self.smallest {
             let bytes = |ranked: &Ranked| ranked.price.memory.total();
@@ -238,7 +273,7 @@ impl Kept {
         let fastest = other.fastest.iter().flat_map(|fastest| &fastest.ranked);
         let front = other.front.iter().flat_map(|front| &front.ranked);
         let one = other.smallest.iter().flatten().copied().chain(other.simplest.iter().filter_map(Simplest::found));
-        fastest.chain(front).copied().chain(one).for_each(|ranked| self.offer(ranked));
+        fastest.chain(front).copied().chain(one).chain(other.safe()).for_each(|ranked| self.offer(ranked));
     }
 
     /// The fastest, the front, and the one of least memory or the simplest.

@@ -45,6 +45,9 @@ pub struct Search<'a> {
     /// Beside them the simplest is wanted of those that are slower than the fastest by at most this fraction of its time;
     /// `None`: it is not.
     pub tolerance: Option<f64>,
+    /// Bytes within which layouts are safe: the fastest of at most so many is wanted beside the others, and the simplest is one of
+    /// these if there are any; `None`: all are alike.
+    pub safe_capacity: Option<u64>,
     /// By when that one trains, if any is to.
     pub deadline: Option<Deadline>,
     /// Whether the three fastest are enough where the search is stopped.
@@ -66,6 +69,7 @@ impl<'a> Search<'a> {
             one_per_grid: false,
             front: false,
             tolerance: None,
+            safe_capacity: None,
             deadline: None,
             brief: false,
             watch: Cancel::default(),
@@ -85,6 +89,8 @@ pub struct Found {
     /// The simplest of those that are hardly slower than the fastest, which may be the fastest; `None` where it was not wanted,
     /// or nothing fits.
     pub simplest: Option<Ranked>,
+    /// The fastest of those that take at most as many bytes as are safe; `None` where that was not wanted, or there is none.
+    pub safe: Option<Ranked>,
     /// What was looked at for all but the simplest.
     pub counts: Counts,
     /// What each rule refused.
@@ -125,9 +131,9 @@ impl Search<'_> {
     /// # Errors
     /// A model, cluster, batch or sequence that cannot be priced.
     pub fn run(&self, stop: &(dyn Fn() -> bool + Sync)) -> Result<Found, PriceError> {
-        self.of_model()
-            .run_keeping(Kept::new(self.top, self.one_per_grid, self.front.then(|| grain(self.setting.capacity))), stop)
-            .map(|(found, _)| found)
+        let front = self.front.then(|| grain(self.setting.capacity));
+        let kept = Kept::new(self.top, self.one_per_grid, front, self.safe_capacity);
+        self.of_model().run_keeping(kept, stop).map(|(found, _)| found)
     }
 
     /// The layout that needs the least memory, whether or not it fits.
@@ -185,9 +191,13 @@ impl Search<'_> {
             let cuts: Vec<&Cut> = ordered.iter().map(|(_, cut)| *cut).collect();
             stopped = self.visit_all(&cuts, &pool, &mut kept, &mut tally, stop)?;
         }
-        let (mut simplest, limit) = (None, self.tolerance.zip(kept.fastest_seconds()));
-        if let Some((tolerance, fastest)) = limit {
-            let (found, early) = self.simplest((1.0 + tolerance) * fastest, &ordered, &pool, stop)?;
+        let mut safe = kept.safe();
+        let fastest = safe.map(|safe| safe.price.seconds).or(kept.fastest_seconds());
+        let mut simplest = None;
+        if let Some((tolerance, fastest)) = self.tolerance.zip(fastest) {
+            let most_bytes = safe.and(self.safe_capacity);
+            let limit = (1.0 + tolerance) * fastest;
+            let (found, early) = self.simplest(limit, most_bytes, &ordered, &pool, stop)?;
             stopped |= early;
             simplest = found;
         }
@@ -206,7 +216,7 @@ impl Search<'_> {
             }
         }
         // What was kept by seconds and memory is priced in full, each layout once.
-        let found = ranked.iter_mut().chain(&mut front).chain(&mut smallest).chain(&mut simplest);
+        let found = ranked.iter_mut().chain(&mut front).chain(&mut smallest).chain(&mut simplest).chain(&mut safe);
         let mut found: Vec<&mut Ranked> = found.collect();
         too_long.retain(|candidate| found.iter().all(|ranked| ranked.candidate != *candidate));
         found.retain(|ranked| is_pending(&ranked.price));
@@ -219,7 +229,7 @@ impl Search<'_> {
             candidates.into_par_iter().map(price).collect::<Result<_, PriceError>>()?;
         found.iter_mut().for_each(|ranked| ranked.price = prices[&ranked.candidate]);
         let Tally { counts, refused, .. } = tally;
-        let found = Found { ranked, front, simplest, counts, refused, stopped, too_long: too_long.len() };
+        let found = Found { ranked, front, simplest, safe, counts, refused, stopped, too_long: too_long.len() };
         Ok((found, smallest))
     }
 
@@ -264,17 +274,18 @@ impl Search<'_> {
         Ok(stopped)
     }
 
-    /// The simplest layout that takes at most `limit` seconds, of what is known and of all that may be simpler; and whether
-    /// `stop` said that this is enough.
+    /// The simplest layout that takes at most `limit` seconds and `most_bytes`, of what is known and of all that may be simpler;
+    /// and whether `stop` said that this is enough.
     fn simplest<'b>(
         &'b self,
         limit: f64,
+        most_bytes: Option<u64>,
         ordered: &[(f32, &Cut)],
         pool: &'b Pool<'b>,
         stop: &(dyn Fn() -> bool + Sync),
     ) -> Result<(Option<Ranked>, bool), PriceError> {
         let layers = self.setting.model.layers();
-        let mut kept = Kept::simplest(Simplest::new(limit, layers, self.deadline));
+        let mut kept = Kept::simplest(Simplest::new(limit, layers, self.deadline, most_bytes));
         pool.fitting().into_iter().for_each(|ranked| kept.offer(ranked));
         // The sizes and places alone leave little to look at.
         let mut cuts: Vec<(Complexity, Cut)> = Vec::new();

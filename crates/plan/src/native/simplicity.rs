@@ -103,22 +103,25 @@ pub(super) struct Simplest {
     limit: f32,
     layers: usize,
     deadline: Option<Deadline>,
+    /// The most bytes that it may take.
+    most_bytes: u64,
     found: Option<(Complexity, Ranked)>,
 }
 
 impl Simplest {
-    /// Among layouts of a model of so many layers, which keep a deadline if there is one.
-    pub fn new(limit: f64, layers: usize, deadline: Option<Deadline>) -> Self {
-        Self { limit: comparable(limit), layers, deadline, found: None }
+    /// Among layouts of a model of so many layers, which keep a deadline if there is one, and take at most so many bytes.
+    pub fn new(limit: f64, layers: usize, deadline: Option<Deadline>, most_bytes: Option<u64>) -> Self {
+        let most_bytes = most_bytes.unwrap_or(u64::MAX);
+        Self { limit: comparable(limit), layers, deadline, most_bytes, found: None }
     }
 
-    /// Whether neither `simplest`, which takes at least so long, nor the same with more switches would be kept.
-    pub fn is_worthless(&self, simplest: &Candidate, seconds: f32) -> bool {
+    /// True if neither `simplest`, which takes at least this time and memory, nor the same with more switches would be kept.
+    pub fn is_worthless(&self, simplest: &Candidate, seconds: f32, bytes: u64) -> bool {
         let is_beaten = |(complexity, found): (Complexity, Ranked)| {
             let ordered = Complexity::of(simplest, self.layers).cmp(&complexity);
             ordered.then_with(|| seconds.total_cmp(&comparable(found.price.seconds))).is_gt()
         };
-        seconds > self.limit || self.found.is_some_and(is_beaten)
+        seconds > self.limit || bytes > self.most_bytes || self.found.is_some_and(is_beaten)
     }
 
     pub fn complexity(&self, candidate: &Candidate) -> Complexity {
@@ -127,7 +130,8 @@ impl Simplest {
 
     pub fn offer(&mut self, offered: Ranked) {
         let is_late = self.deadline.is_some_and(|deadline| !deadline.is_kept(&offered));
-        if is_late || comparable(offered.price.seconds) > self.limit {
+        let is_large = offered.price.memory.total() > self.most_bytes;
+        if is_late || is_large || comparable(offered.price.seconds) > self.limit {
             return;
         }
         let complexity = self.complexity(&offered.candidate);

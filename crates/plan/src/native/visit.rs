@@ -248,7 +248,7 @@ impl<'a> Visit<'a> {
     /// # Errors
     /// What cannot be priced.
     pub fn rough(mut self, bounds: &mut Bounds) -> Result<Option<Likely>, PriceError> {
-        self.kept = Kept::new(1, false, None);
+        self.kept = Kept::new(1, false, None, None);
         self.is_rough = true;
         let keep_weights = self.keep_weights.first().copied().unwrap_or(KeepWeights::Use);
         let recompute = self.usual_recompute();

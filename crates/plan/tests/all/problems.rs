@@ -60,6 +60,7 @@ pub fn search<'a>(model: &'a Model, cluster: &'a Cluster, devices: usize, global
         one_per_grid: false,
         front: true,
         tolerance: None,
+        safe_capacity: None,
         deadline: None,
         brief: false,
         watch: Cancel::default(),

@@ -1,6 +1,6 @@
 //! Of layouts whose times cannot be told apart the simplest is found, whatever is left out on the way.
 
-use quadrille_plan::native::{Bound, Complexity, Found, Search};
+use quadrille_plan::native::{Bound, Complexity, Found, Ranked, Search};
 
 use crate::problems::{by_both, cluster, found, model, search};
 
@@ -34,6 +34,42 @@ fn nothing_within_the_tolerance_is_simpler() {
             simpler += usize::from(complexity < of_fastest);
         }
         assert!(simpler > 0, "the fastest and the simplest differ somewhere");
+    }
+}
+
+/// Among layouts of at most so many bytes, of all that were priced one by one: the fastest, and the simplest that is hardly slower.
+#[test]
+fn the_recommended_layout_is_a_safe_one_if_there_is_any() {
+    let (model, cluster) = (model(4, 4), cluster());
+    for search in by_both(search(&model, &cluster, 4, 8)) {
+        let mut all = Search { front: false, prune: false, top: usize::MAX, ..search };
+        for text in ["z=1", "overlap-chunks=1", "linear=pmm", "cac=false"] {
+            all.space.constrain(Bound::Fix, text).unwrap();
+        }
+        let everything = found(&all).ranked;
+        let bytes = |ranked: &Ranked| ranked.price.memory.total();
+        let mut sizes: Vec<u64> = everything.iter().map(bytes).collect();
+        sizes.sort_unstable();
+        let mut slower = 0;
+        for safe in [sizes[0] - 1, sizes[0], sizes[sizes.len() / 4], sizes[sizes.len() / 2], u64::MAX] {
+            let tolerance = 0.05;
+            let few =
+                Search { prune: true, top: 1, tolerance: Some(tolerance), safe_capacity: Some(safe), ..all.clone() };
+            let found = found(&few);
+            assert_eq!(found.ranked[0], everything[0], "the fastest of all stays the first");
+            let fastest = everything.iter().find(|ranked| bytes(ranked) <= safe);
+            assert_eq!(found.safe.as_ref(), fastest);
+            // Without a safe one the simplest is one of all.
+            let most = if fastest.is_some() { safe } else { u64::MAX };
+            let limit = (1.0 + tolerance) * fastest.unwrap_or(&everything[0]).price.seconds;
+            let within = |ranked: &&Ranked| bytes(ranked) <= most && ranked.price.seconds as f32 <= limit as f32;
+            let of = |ranked: &Ranked| Complexity::of(&ranked.candidate, model.layers());
+            let simplest = found.simplest.unwrap();
+            assert_eq!(Some(of(&simplest)), everything.iter().filter(within).map(of).min());
+            assert!(within(&&simplest));
+            slower += usize::from(fastest.is_some_and(|fastest| fastest.price.seconds > everything[0].price.seconds));
+        }
+        assert!(slower > 0, "the fastest takes more than is safe somewhere");
     }
 }
 

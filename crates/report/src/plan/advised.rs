@@ -1,6 +1,6 @@
 //! Which of the layouts that were found is advised, and what the fastest gains over it.
 
-use quadrille_plan::native::Answer;
+use quadrille_plan::native::{Answer, Ranked, Reserve};
 use quadrille_run::units::percent;
 use quadrille_spec::SpecError;
 use serde_json::{Value, json};
@@ -10,6 +10,10 @@ use super::entry;
 /// What says so on a line; nothing where the fastest was asked for.
 pub(super) fn advised_text(answer: &Answer) -> String {
     let Answer { best, advised, search, found, .. } = answer;
+    let safe = |ranked: &Ranked| search.safe_capacity.is_none_or(|most| ranked.price.memory.total() <= most);
+    if !safe(best) && safe(advised) {
+        return of_safe_ones(answer);
+    }
     let Some(tolerance) = search.tolerance.map(percent) else { return String::new() };
     match advised == best {
         true if found.stopped => {
@@ -22,6 +26,17 @@ pub(super) fn advised_text(answer: &Answer) -> String {
             percent(gain(answer))
         ),
     }
+}
+
+/// The same where too few runs of the fastest fit.
+fn of_safe_ones(answer: &Answer) -> String {
+    let within = answer.search.tolerance.map(|tolerance| format!("simplest within {} of the ", percent(tolerance)));
+    format!(
+        "advised (*): the {}fastest of those that {:.0}% of runs fit into; the fastest of all takes {} less\n",
+        within.unwrap_or_default(),
+        100.0 * Reserve::SAFE_RUNS,
+        percent(gain(answer))
+    )
 }
 
 /// The same as a document.

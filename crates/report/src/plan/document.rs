@@ -10,6 +10,7 @@ use super::advised::advised_document;
 use super::assumed::{assumed_document, origins};
 use super::band;
 use super::budget;
+use super::text::oversized;
 use super::{explanation_document, memory};
 use crate::candidate::notation;
 
@@ -60,6 +61,7 @@ pub fn document(answer: &Answer) -> Result<Value, SpecError> {
         "too_long": found.too_long,
         "plans": entries(&found.ranked)?,
         "advised": advised_document(answer)?,
+        "called_too_large": oversized(question),
         "assumed": assumed_document(&answer.sensitivities, answer.advised.price.seconds),
     });
     let band = band::fields(question, &answer.advised.candidate);

@@ -65,7 +65,7 @@ pub fn asked_document(answer: &Answer) -> Result<Value, PriceError> {
     // What a first answer has not looked at the whole one tells.
     let assumed =
         if sensitivities.is_empty() { String::new() } else { assumed_text(sensitivities, advised.price.seconds) };
-    let risk = risk_text(&answer.search.setting, advised);
+    let risk = risk_text(question, advised);
     let told = [band_text(question, &advised.candidate), risk, assumed];
     document["told"] = told.iter().flat_map(|text| sentences(text)).collect();
     Ok(document)

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::assumed::{assumed_document, assumed_text, origins};
 use super::band::band_text;
-use super::text::{headline, ranking, tables_of};
+use super::text::{headline, oversized, oversized_text, ranking, tables_of};
 use super::{entry, explanation_document, explanation_text};
 use crate::Text;
 
@@ -40,6 +40,7 @@ impl PricedReport<'_> {
             "device_memory_bytes": question.cluster.device_memory,
             "reserved_bytes": question.reserved()?,
             "fits": question.fits(&explanation.best.price)?,
+            "called_too_large": oversized(question),
             "plan": entry(question, &setting, &explanation.best, layout)?,
             "origins": origins(&question.cluster),
             "assumed": assumed_document(&explanation.sensitivities, explanation.best.price.seconds),
@@ -59,6 +60,7 @@ impl PricedReport<'_> {
             text += "it does not fit into the memory of a device\n";
         }
         text += band_text(question, &explanation.best.candidate);
+        text += &oversized_text(question);
         text += assumed_text(&explanation.sensitivities, explanation.best.price.seconds);
         text += tables_of(&setting, &best, None);
         Ok(text + explanation_text(explanation, &setting))

@@ -1,5 +1,6 @@
 //! What was found, for people.
 
+use quadrille_evidence::Oversized;
 use quadrille_plan::native::explain::{Part, ROUNDING};
 use quadrille_plan::native::{Answer, Derived, Question, Ranked, RefusedBy, Reserve, Setting};
 use quadrille_run::units::{bytes, decimal, seconds};
@@ -13,9 +14,6 @@ use super::rates::utilization;
 use super::{explanation_text, memory};
 use crate::candidate::{notation, others, recompute, schedule, share, sizes};
 use crate::{Table, Text, table};
-
-/// Below this part of runs that would fit people are warned.
-const SAFE: f64 = 0.9;
 
 /// All of it.
 ///
@@ -33,17 +31,46 @@ pub fn text(answer: &Answer) -> Result<Text, SpecError> {
     Ok(text)
 }
 
-/// A warning where many runs of the layout would not fit.
-pub(super) fn risk_text(setting: &Setting, ranked: &Ranked) -> String {
-    let device = setting.cluster.device_memory.filter(|_| !setting.framework.is_own());
-    let fitting = device.map_or(1.0, |device| setting.framework.fitting_runs(&ranked.price.memory, device));
-    if fitting >= SAFE {
+/// The part of runs that fit of the recommended layout, as a warning where many do not, and published runs of the device that ran
+/// though they are called too large.
+pub(super) fn risk_text(question: &Question, ranked: &Ranked) -> String {
+    let framework = &question.framework;
+    let device = question.cluster.device_memory.filter(|_| framework.reserved_deviation > 0);
+    let Some(device) = device else { return String::new() };
+    let fitting = framework.fitting_runs(&ranked.price.memory, device);
+    let (part, safe) = (percent_below(fitting), 100.0 * Reserve::SAFE_RUNS);
+    let text = match (fitting >= Reserve::SAFE_RUNS, question.safe_capacity()) {
+        (true, _) => format!("it fits in {part} of runs, by what they took beside their tensors\n"),
+        (false, Some(_)) => format!(
+            "warning: {part} of runs would fit, by what they took beside their tensors: a risk, for no layout was found\n\
+             that {safe:.0}% of them fit into; more devices, or other constraints, may have one\n"
+        ),
+        (false, None) => format!(
+            "warning: {part} of runs would fit, by what they took beside their tensors; a reserve of memory for more of\n\
+             them, e.g. `runs:97%`, finds layouts that leave it\n"
+        ),
+    };
+    text + &oversized_text(question)
+}
+
+/// A part in percent, rounded down: 95% are said of no fewer.
+fn percent_below(part: f64) -> String {
+    format!("{:.0}%", (100.0 * part).floor())
+}
+
+/// Published runs of the question's device that ran, and how many of them are called too large.
+pub(super) fn oversized(question: &Question) -> Option<&'static Oversized> {
+    let device = question.cluster.device.as_ref()?;
+    Oversized::on(&device.name, &question.framework)
+}
+
+/// The same for people.
+pub(super) fn oversized_text(question: &Question) -> String {
+    let Some(Oversized { device, framework, ran, called_too_large }) = oversized(question) else {
         return String::new();
-    }
+    };
     format!(
-        "warning: {:.0}% of runs would fit, by what they took beside their tensors; a reserve of memory for more of\n\
-         them, e.g. `runs:97%`, finds layouts that leave it\n",
-        100.0 * fitting
+        "note: {called_too_large} of {ran} published runs on {device} by {framework} that ran are called too large\n"
     )
 }
 
@@ -98,7 +125,7 @@ pub fn tables(answer: &Answer) -> Text {
         text += ranking_with(question, &search.setting, &ranked, marked);
         text += format!("as other programs name its axes, the first is {}\n", notation(&ranked[0].candidate));
         text += band_text(question, &ranked[0].candidate);
-        text += &risk_text(&search.setting, ranked[0]);
+        text += &risk_text(question, ranked[0]);
         text += assumed_text(&answer.sensitivities, answer.advised.price.seconds);
         text += tables_of(&search.setting, &ranked, marked);
     }
@@ -267,10 +294,8 @@ fn memory_table(setting: &Setting, layouts: &[&Ranked]) -> Table {
     let row = |ranked: &&Ranked| {
         let total = ranked.price.memory.total();
         let free = setting.capacity.map_or("-".to_owned(), |capacity| bytes(capacity.saturating_sub(total)));
-        let fitting = setting
-            .cluster
-            .device_memory
-            .map(|device| format!("{:.0}%", 100.0 * setting.framework.fitting_runs(&ranked.price.memory, device)));
+        let runs = |device| percent_below(setting.framework.fitting_runs(&ranked.price.memory, device));
+        let fitting = setting.cluster.device_memory.map(runs);
         let classes = memory(&ranked.price).map(|(_, amount)| bytes(amount));
         [bytes(total), free, fitting.unwrap_or("-".to_owned()), ranked.price.memory.stage.to_string()]
             .into_iter()

@@ -277,8 +277,12 @@ Fields of --json (times in seconds, sizes in bytes):
   failures      with goodput: mtbf_hours, checkpoint_bandwidth or checkpoint_s, restart_s
   within_days   with --days; with --pareto fewest_gpus that do
   advised       plan, the layout to run: the simplest of all that take at most the part tolerance
-                longer than the fastest (0 with --exotic); gain_of_fastest: how much less that takes;
-                index of plan in plans (null: not among them)
+                longer than the fastest (0 with --exotic), without --memory-reserve among those that
+                95% of runs fit into if there are any; gain_of_fastest: how much less the fastest of
+                all takes; index of plan in plans (null: not among them)
+  called_too_large
+                ran, called_too_large: published runs of this device and kind of framework that ran,
+                and those that this program calls too large (null: there are none)
   error_band    of the advised plan, as of each of plans: low, middle, high (measured over predicted
                 time of 1 of 10, of half, and of 9 of 10 published runs most like it), runs,
                 runs_of_kind, sources, distance; null where fewer than two published runs are of its
