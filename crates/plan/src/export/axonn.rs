@@ -23,8 +23,7 @@ pub(super) fn export(model: &Classic, layout: &Layout, target: &Target) -> Resul
     }
     let mut gaps = Gaps::new("AxoNN", layout);
     let y_inner = y_inner(layout, sizes);
-    let [inner, outer] = if y_inner { [Axis::Y, Axis::X] } else { [Axis::X, Axis::Y] };
-    gaps.check_order(&[inner, outer, Axis::Z, Axis::Pipe, Axis::Data]);
+    gaps.check_order(&order(layout));
     gaps.unpadded(model.vocab);
     layout_gaps(layout, sizes, &mut gaps);
     gaps.lines.extend(types.gaps);
@@ -33,6 +32,13 @@ pub(super) fn export(model: &Classic, layout: &Layout, target: &Target) -> Resul
     let left = format!("mpirun -n {} with {} on {each}; the model is yours", sizes.ranks(), counted(per_node, "rank"));
     let text = comments(model, layout, checked, &left, &gaps.lines) + &code(layout, sizes, y_inner, per_node, target);
     Ok(Export { text, cannot_express: gaps.lines })
+}
+
+/// AxoNN's order, whose inner group may be x or y.
+pub(super) fn order(layout: &Layout) -> [Axis; 5] {
+    let y_inner = y_inner(layout, Sizes::of(layout));
+    let [inner, outer] = if y_inner { [Axis::Y, Axis::X] } else { [Axis::X, Axis::Y] };
+    [inner, outer, Axis::Z, Axis::Pipe, Axis::Data]
 }
 
 /// Whether y is AxoNN's inner group, over which layers contract that are not transposed; else x is.

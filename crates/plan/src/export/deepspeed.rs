@@ -9,11 +9,11 @@
 //! had sequences of its own, and of a pipeline's it learns from the model's code. There the two other sizes say the
 //! batch, and `train_batch_size` is left out, as DeepSpeed allows.
 
-use quadrille_spec::{Activations, Axis, Classic, Field, KeepWeights, Layout, Recompute, Schedule, SpecError};
+use quadrille_spec::{Activations, Classic, Field, KeepWeights, Layout, Recompute, Schedule, SpecError};
 
 use super::gaps::{Gaps, even_pieces};
 use super::numbers::{self, Types};
-use super::{Export, Framework, Precision, Sizes, Target, nodes};
+use super::{Export, Framework, ORDER, Precision, Sizes, Target, nodes};
 
 pub(super) fn export(model: &Classic, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
     nodes(layout, target)?;
@@ -24,7 +24,6 @@ pub(super) fn export(model: &Classic, layout: &Layout, target: &Target) -> Resul
     // All ranks but those of sequences have sequences of their own.
     let configured = tensor * pipe == 1;
     if context > 1 {
-        SpecError::check_divides("context", context, "heads", model.heads)?;
         let instead = "Ulysses turns shares of sequences into shares of heads (all-to-all) where keys and values are \
                        gathered";
         gaps.add(format!("context={context}"), instead);
@@ -45,7 +44,7 @@ pub(super) fn export(model: &Classic, layout: &Layout, target: &Target) -> Resul
     let stage = stage(layout, sizes, &mut gaps);
     let types = Types::new(Framework::DeepSpeed, layout, target, stage > 0)?;
     pipeline_gaps(layout, sizes, stage, &mut gaps);
-    gaps.check_order(&[Axis::X, Axis::Y, Axis::Context, Axis::Z, Axis::Data, Axis::Pipe]);
+    gaps.check_order(&ORDER);
     if layout.activations == Activations::Scattered && tensor > 1 {
         gaps.lacks(Field::Activations, "AutoTP repeats the residual stream on every rank (replicated)");
     }
@@ -60,6 +59,9 @@ pub(super) fn export(model: &Classic, layout: &Layout, target: &Target) -> Resul
     }
     if stage == 0 && layout.overlap.reduce_scatter && z * data * context > 1 {
         gaps.add("overlap ors", "without ZeRO gradients are all-reduced after the backward pass");
+    }
+    if [1, 2].contains(&stage) && layout.overlap.all_gather && z * data * context > 1 {
+        gaps.add("overlap oag", "updated weights are gathered at the end of the step, before the next one begins");
     }
     gaps.lines.extend(types.gaps);
     let mut lines = Vec::new();

@@ -111,6 +111,20 @@ impl<'a> Gaps<'a> {
     /// Says so where experts are spread over other ranks than the innermost in `order`, those of tensor parallelism left out
     /// that cut every expert.
     pub fn check_experts_over(&mut self, order: &[Axis]) {
+        if !self.spreads_first(order) {
+            let over = self.layout.experts_over;
+            let names = order.iter().map(|axis| axis.name()).collect::<Vec<_>>().join(",");
+            let spread = self.layout.grid.size_of(over);
+            let instead = format!(
+                "{} spreads experts over the {spread} ranks that come first in its order {names}, so other ranks have them",
+                self.framework
+            );
+            self.lacks(Field::ExpertsOver, instead);
+        }
+    }
+
+    /// True if experts are spread over the innermost ranks in `order`, those of tensor parallelism left out that cut every expert.
+    pub fn spreads_first(&self, order: &[Axis]) -> bool {
         let over = self.layout.experts_over;
         let cuts_experts = |axis: &Axis| !over.contains(Axis::X) && [Axis::X, Axis::Y].contains(axis);
         // Expert and data are one axis of frameworks, in which they stand as in the grid.
@@ -123,15 +137,7 @@ impl<'a> Gaps<'a> {
         };
         let ranks = flat.into_iter().filter(|axis| self.layout.grid.size(*axis) > 1 && !cuts_experts(axis));
         let innermost: AxisSet = ranks.take(over.iter().count()).collect();
-        if innermost != over {
-            let names = order.iter().map(|axis| axis.name()).collect::<Vec<_>>().join(",");
-            let spread = self.layout.grid.size_of(over);
-            let instead = format!(
-                "{} spreads experts over the {spread} ranks that come first in its order {names}, so other ranks have them",
-                self.framework
-            );
-            self.lacks(Field::ExpertsOver, instead);
-        }
+        innermost == over
     }
 
     /// The axes above 1, innermost first.

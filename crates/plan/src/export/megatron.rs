@@ -16,7 +16,7 @@ use super::gaps::{Gaps, even_pieces};
 use super::model::Described;
 use super::numbers::{self, Types};
 use super::properties::Properties;
-use super::{Export, Framework, Precision, Sizes, Target, attention, check_language_model, comments, nodes};
+use super::{Export, Framework, ORDER, Precision, Sizes, Target, attention, check_language_model, comments, nodes};
 
 /// How data parallelism shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,8 +63,7 @@ impl Choices {
         let tensor = gaps.tensor_parallel(model)?;
         let sharding = sharding(layout, sizes, &mut gaps);
         let mixture = described.mixture.as_ref();
-        let degrees = mixture.map(|_| Degrees::of(layout, tensor));
-        let pipe_before_data = order(&mut gaps, sharding, may_put_pipe_before_data(sizes, tensor, degrees));
+        let pipe_before_data = check_order(&mut gaps, mixture.is_some(), layout);
         let experts = mixture.map(|mixture| experts::fields(framework, model, mixture, layout, tensor, &mut gaps));
         gaps.check_schedule(&[Schedule::OneForwardOneBackward, Schedule::Interleaved], "1f1b");
         let interleaved = layout.schedule == Schedule::Interleaved && layout.chunks > 1;
@@ -144,17 +143,29 @@ fn may_put_pipe_before_data(sizes: Sizes, tensor: usize, degrees: Option<Degrees
     degrees.is_none_or(|degrees| sizes.pipe == 1 || degrees.parallel * degrees.tensor == tensor * sizes.context)
 }
 
-/// Whether ranks are numbered with the pipeline inside data; Megatron-FSDP has the usual order only.
-fn order(gaps: &mut Gaps, sharding: Sharding, may_put_pipe_before_data: bool) -> bool {
-    use Axis::{Context, Data, Pipe, X, Y, Z};
-    let usual = [X, Y, Context, Z, Data, Pipe];
-    gaps.check_experts_over(&[X, Y, Context, Z, Data]);
-    let may = may_put_pipe_before_data && !matches!(sharding, Sharding::Fsdp { .. });
-    if may && !gaps.is_order(&usual) && gaps.is_order(&[X, Y, Context, Pipe, Z, Data]) {
+/// True if ranks are numbered with the pipeline inside data, which is not the usual order; any third order is named.
+fn check_order(gaps: &mut Gaps, has_experts: bool, layout: &Layout) -> bool {
+    gaps.check_experts_over(&ORDER[..5]);
+    if !gaps.is_order(&ORDER) && has_pipe_before_data(gaps, has_experts, layout) {
         return true;
     }
-    gaps.check_order(&usual);
+    gaps.check_order(&ORDER);
     false
+}
+
+/// True if Megatron can number ranks with the pipeline inside data, as the layout does; Megatron-FSDP has the usual order only.
+pub(super) fn has_pipe_before_data(gaps: &Gaps, has_experts: bool, layout: &Layout) -> bool {
+    use Axis::{Context, Data, Pipe, X, Y, Z};
+    let sizes = Sizes::of(layout);
+    let tensor = sizes.x * sizes.y;
+    let degrees = has_experts.then(|| Degrees::of(layout, tensor));
+    let may = may_put_pipe_before_data(sizes, tensor, degrees) && !is_fsdp(layout, sizes);
+    may && gaps.is_order(&[X, Y, Context, Pipe, Z, Data])
+}
+
+/// True if Megatron-FSDP shards: weights over z, or gradients over data.
+fn is_fsdp(layout: &Layout, Sizes { z, context, data, .. }: Sizes) -> bool {
+    z > 1 || layout.zero == Zero::Gradients && data * context > 1
 }
 
 /// `Et*3|t*4|t*3L`.
@@ -212,8 +223,8 @@ pub(super) fn export(described: &Described, layout: &Layout, target: &Target) ->
     let (nodes, per_node) = nodes(layout, target)?;
     let model = &described.sizes;
     let choices = Choices::new(Framework::Megatron, described, layout)?;
-    let types = Types::new(Framework::Megatron, layout, target, choices.sharding != Sharding::None)?;
-    let gaps = [choices.gaps.clone(), types.gaps].concat();
+    let types = Types::new(Framework::Megatron, layout, target, false)?;
+    let gaps = [choices.gaps.clone(), types.gaps.clone()].concat();
     let checked = "Flags of pretrain_gpt.py, held against megatron-core 0.17.1, 0.18.2, 0.19.0 and 0.19.2";
     let left = format!("To be added: data, a tokenizer of {} tokens, the optimizer's constants", model.vocab);
     let mut text = comments(model, layout, checked, &left, &gaps);
@@ -228,6 +239,7 @@ pub(super) fn export(described: &Described, layout: &Layout, target: &Target) ->
     field_flags(&mut flags, &choices.experts);
     layout_flags(&mut flags, layout, &choices);
     flags.on("--bf16", target.precision == Precision::Bf16);
+    flags.on("--use-distributed-optimizer", choices.sharding == Sharding::None && types.has_narrow_moments());
     field_flags(&mut flags, &numbers::of_megatron(types.numbers));
     flags.maybe("--attention-backend", types.stores_scores.then_some("unfused"));
     text += &format!("torchrun --nnodes {nodes} --nproc-per-node {per_node} pretrain_gpt.py");

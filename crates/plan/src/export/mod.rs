@@ -19,6 +19,7 @@ mod torchtitan;
 use std::fmt;
 use std::str::FromStr;
 
+use gaps::Gaps;
 use quadrille_cost::native::{self, Numbers};
 use quadrille_spec::{Axis, Classic, ElementType, Layout, Model, SpecError};
 
@@ -138,17 +139,36 @@ pub struct Export {
 ///
 /// # Errors
 /// A number of devices in a node that does not divide the ranks; a model or an axis for which the framework has nothing
-/// that computes the same.
+/// that computes the same; a rule of the framework without which it does not start ([`Framework::check`]).
 pub fn export(framework: Framework, model: &Model, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
     let classic = || classic(model, framework);
-    match framework {
+    let export = match framework {
         Framework::Megatron => megatron::export(&megatron::described(model)?, layout, target),
         Framework::Torchtitan => torchtitan::export(&torchtitan::described(model)?, layout, target),
         Framework::DeepSpeed => deepspeed::export(&classic()?, layout, target),
         Framework::Nemo => nemo::export(&nemo::described(model)?, layout, target),
         Framework::Axonn => axonn::export(&classic()?, layout, target),
-    }
+    }?;
+    framework.check(model, layout)?;
+    Ok(export)
 }
+
+/// True if the framework can number ranks as a layout does, with experts on the same ranks.
+pub(crate) fn keeps_order(framework: Framework, has_experts: bool, layout: &Layout) -> bool {
+    let gaps = Gaps::new(framework.title(), layout);
+    let spreads = !has_experts || gaps.spreads_first(&ORDER[..5]);
+    spreads
+        && match framework {
+            Framework::Megatron | Framework::Nemo => {
+                gaps.is_order(&ORDER) || megatron::has_pipe_before_data(&gaps, has_experts, layout)
+            }
+            Framework::Torchtitan | Framework::DeepSpeed => gaps.is_order(&ORDER),
+            Framework::Axonn => gaps.is_order(&axonn::order(layout)),
+        }
+}
+
+/// The order in which most frameworks number ranks, innermost first.
+const ORDER: [Axis; 6] = [Axis::X, Axis::Y, Axis::Context, Axis::Z, Axis::Data, Axis::Pipe];
 
 /// The sizes of a model for a framework whose users write its code themselves: it is told of no experts.
 fn classic(model: &Model, framework: Framework) -> Result<Classic, SpecError> {

@@ -6,7 +6,6 @@
 
 use std::fmt::Display;
 
-use quadrille_cost::native::Numbers;
 use quadrille_spec::{Activation, ElementType, Layout, Model, Norm, Recompute, SpecError};
 
 use super::fields::{Fields, Setting};
@@ -44,8 +43,8 @@ pub(super) fn export(described: &Described, layout: &Layout, target: &Target) ->
     let (nodes, per_node) = nodes(layout, target)?;
     let model = &described.sizes;
     let choices = Choices::new(Framework::Nemo, described, layout)?;
-    let types = Types::new(Framework::Nemo, layout, target, choices.sharding != Sharding::None)?;
-    let gaps = [choices.gaps.clone(), types.gaps].concat();
+    let types = Types::new(Framework::Nemo, layout, target, false)?;
+    let gaps = [choices.gaps.clone(), types.gaps.clone()].concat();
     let checked = "Overrides of a Megatron Bridge recipe, checked against its documentation, commit 167ba2ad3210";
     let left = format!(
         "torchrun --nnodes {nodes} --nproc-per-node {per_node}; to be added: data, a tokenizer of {} tokens, the \
@@ -56,7 +55,7 @@ pub(super) fn export(described: &Described, layout: &Layout, target: &Target) ->
     for section in [
         model_section(described, layout, &choices),
         batch_section(layout, &choices),
-        ddp_section(&choices, types.numbers),
+        ddp_section(&choices, &types),
         Section(format!("dataset:\n  seq_length: {}\n", layout.seq_len)),
     ] {
         text += &section.0;
@@ -167,12 +166,12 @@ fn batch_section(layout: &Layout, choices: &Choices) -> Section {
     section
 }
 
-fn ddp_section(choices: &Choices, numbers: Numbers) -> Section {
+fn ddp_section(choices: &Choices, types: &Types) -> Section {
     let mut section = Section::new("ddp");
-    section.set("use_distributed_optimizer", choices.sharding != Sharding::None);
+    section.set("use_distributed_optimizer", choices.sharding != Sharding::None || types.has_narrow_moments());
     section.set("overlap_grad_reduce", choices.overlap_grad_reduce);
     section.set("overlap_param_gather", choices.overlap_param_gather);
-    section.maybe("grad_reduce_in_fp32", (numbers.gradients == Some(ElementType::Bf16)).then_some(false));
+    section.maybe("grad_reduce_in_fp32", (types.numbers.gradients == Some(ElementType::Bf16)).then_some(false));
     if let Sharding::Fsdp { strategy, replicas } = choices.sharding {
         section.set("use_megatron_fsdp", true);
         section.set("data_parallel_sharding_strategy", strategy);

@@ -28,21 +28,22 @@ struct Lack {
 }
 
 /// A framework with what its types depend on.
-struct Writer {
+struct Writer<'a> {
     framework: Framework,
     precision: Precision,
-    /// True if the optimizer's states are sharded.
+    /// True if ZeRO of DeepSpeed is on.
     shards: bool,
+    layout: &'a Layout,
 }
 
 impl Types {
-    /// Types that were asked for, and where nothing was asked for those with which the layout was planned. `shards`: the
-    /// optimizer's states are sharded.
+    /// Types that were asked for, and where nothing was asked for those with which the layout was planned. `shards`: ZeRO of
+    /// DeepSpeed is on.
     ///
     /// # Errors
     /// A type that was asked for and that the framework lacks.
     pub fn new(framework: Framework, layout: &Layout, target: &Target, shards: bool) -> Result<Self, SpecError> {
-        let writer = Writer { framework, precision: target.precision, shards };
+        let writer = Writer { framework, precision: target.precision, shards, layout };
         let (asked, planned) = (target.numbers, planned(layout, target));
         let mut gaps = Vec::new();
         let products =
@@ -62,6 +63,13 @@ impl Types {
             gaps.push(format!("attention = stored scores: {instead}"));
         }
         Ok(Self { numbers: Numbers { gradients, moments, products }, stores_scores, gaps })
+    }
+}
+
+impl Types {
+    /// True if moments have a type of their own, which the distributed optimizer alone stores.
+    pub fn has_narrow_moments(&self) -> bool {
+        self.numbers.moments.is_some_and(|moments| moments != Moments::F32)
     }
 }
 
@@ -93,13 +101,13 @@ fn settled<T: Copy + Display>(
     }
 }
 
-impl Writer {
+impl Writer<'_> {
     fn lack_of_products(&self, format: NarrowFormat) -> Option<Lack> {
         self.lack_of_sixteen_bits().or_else(|| self.absent(Capability::Products(format)))
     }
 
     fn lack_of_gradients(&self, gradients: ElementType) -> Option<Lack> {
-        let Self { framework, precision, shards } = *self;
+        let Self { framework, precision, shards, .. } = *self;
         let title = framework.title();
         match gradients {
             ElementType::Bf16 => self.lack_of_sixteen_bits().or_else(|| self.absent(Capability::NarrowGradients)),
@@ -120,12 +128,10 @@ impl Writer {
         if moments == Moments::F32 {
             return None;
         }
-        let of_megatron = [Framework::Megatron, Framework::Nemo].contains(&self.framework);
-        if of_megatron && !self.shards {
-            let rule = format!("{} has such moments in its distributed optimizer", self.framework.title());
-            return Some(Lack { rule, remedy: "shard states: --zero 1, with data above 1" });
+        match self.framework.check_moments(Some(moments), self.layout) {
+            Err(SpecError::Invalid { rule, .. }) => Some(Lack { rule, remedy: "shard states: --zero 1" }),
+            _ => self.absent(Capability::Moments(moments)),
         }
-        self.absent(Capability::Moments(moments))
     }
 
     /// Narrow products and gradients go with weights of 16 bits.

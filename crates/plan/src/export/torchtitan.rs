@@ -9,8 +9,8 @@
 //! reader.
 
 use quadrille_spec::{
-    Activation, Activations, Axis, BalanceScope, Classic, ExpertGroups, Experts, Field, KeepWeights, Layout, Model,
-    Norm, Positions, Recompute, RotaryScaling, Router, RouterScores, Schedule, SpecError, Zero,
+    Activation, Activations, BalanceScope, Classic, ExpertGroups, Experts, Field, KeepWeights, Layout, Model, Norm,
+    Positions, Recompute, RotaryScaling, Router, RouterScores, Schedule, SpecError, Zero,
 };
 
 use super::experts::{self, Degrees};
@@ -19,7 +19,7 @@ use super::gaps::Gaps;
 use super::model::{Described, Mixture};
 use super::numbers::{self, Types};
 use super::properties::Properties;
-use super::{Export, Framework, Precision, Sizes, Target, check_language_model, comments, nodes};
+use super::{Export, Framework, ORDER, Precision, Sizes, Target, check_language_model, comments, nodes};
 
 /// Llama 3 as torchtitan knows it: flavour, layers, hidden, heads, heads of keys and values, perceptron.
 const FLAVOURS: [(&str, [usize; 5]); 3] =
@@ -67,11 +67,14 @@ pub(super) fn export(described: &Described, layout: &Layout, target: &Target) ->
         }
     }
     if name == QWEN3 && sizes.pipe > 1 {
-        gaps.add(format!("pipe={}", sizes.pipe), "torchtitan's Qwen3 has no function that cuts it into stages");
+        gaps.add(
+            format!("pipe={}", sizes.pipe),
+            "torchtitan's Qwen3 has no function that cuts it into stages in 0.2; 0.3 has one",
+        );
     }
     gaps.unpadded(model.vocab);
     weights_gaps(layout, sizes, tensor, &mut gaps);
-    gaps.check_order(&[Axis::X, Axis::Y, Axis::Context, Axis::Z, Axis::Data, Axis::Pipe]);
+    gaps.check_order(&ORDER);
     let schedule = schedule(layout, sizes, &mut gaps);
     if layout.activations == Activations::Replicated && tensor > 1 {
         gaps.lacks(Field::Activations, "tensor parallelism cuts the residual stream's rows, too (scattered)");
@@ -79,7 +82,8 @@ pub(super) fn export(described: &Described, layout: &Layout, target: &Target) ->
     let shards = sizes.z * sizes.context * sizes.spread_data > 1;
     let waits = !layout.overlap.reduce_scatter && (shards || sizes.data > 1);
     if waits || !layout.overlap.all_gather && (shards || sizes.data > 1 && layout.zero != Zero::Off) {
-        gaps.add("overlap", "FSDP always gathers ahead and reduces behind, as DDP reduces");
+        let instead = "FSDP always gathers ahead and reduces behind, as DDP reduces";
+        gaps.add("overlap", format!("{instead}, where the layout overlaps {}", layout.overlap));
     }
     let checkpoint = activation_checkpoint(layout.recompute, &mut gaps);
     gaps.lines.extend(types.gaps);
@@ -209,7 +213,7 @@ fn check_groups(experts: &Experts) -> Result<(), SpecError> {
 /// What torchtitan's experts do otherwise.
 fn expert_gaps(mixture: &Mixture, is_qwen3: bool, layout: &Layout, tensor: usize, gaps: &mut Gaps) {
     let Experts { expert, per_token, shared, router, capacity, .. } = mixture.experts;
-    gaps.check_experts_over(&[Axis::X, Axis::Y, Axis::Context, Axis::Z, Axis::Data]);
+    gaps.check_experts_over(&ORDER[..5]);
     if is_qwen3 && router.bias_rate != QWEN3_BIAS_RATE {
         let instead = format!("a bias for every expert, which moves by {QWEN3_BIAS_RATE} a step, balances loads");
         gaps.add(format!("router_bias_rate = {}", router.bias_rate), instead);
@@ -256,7 +260,10 @@ fn weights_gaps(layout: &Layout, sizes: Sizes, tensor: usize, gaps: &mut Gaps) {
     }
     if z * context * spread_data == 1 && data > 1 && tensor * pipe > 1 {
         let part = format!("data={data} without z");
-        gaps.add(part, "weights are replicated by DDP, which torchtitan may refuse beside other axes");
+        gaps.add(
+            part,
+            "weights are replicated by DDP, which torchtitan 0.2 refuses beside other axes (0.3 replicates by FSDP)",
+        );
     }
     if layout.zero != Zero::Off && data * context > 1 {
         gaps.lacks(Field::Zero, "what FSDP does not shard over z is replicated over data");

@@ -6,6 +6,7 @@ mod axonn;
 mod deepspeed;
 mod megatron;
 mod nemo;
+mod rules;
 mod torchtitan;
 
 use quadrille_cost::native::{self, Moments, NarrowFormat};
@@ -124,6 +125,11 @@ impl Framework {
             Self::Torchtitan => priced.name == native::Framework::FSDP.name,
             Self::DeepSpeed | Self::Axonn => false,
         }
+    }
+
+    /// The framework whose rules layouts of `priced` keep, if they are known.
+    pub fn of_priced(priced: &native::Framework) -> Option<Self> {
+        Self::ALL.into_iter().map(|(_, framework)| framework).find(|framework| framework.is_priced_as(priced))
     }
 
     /// How far the framework has a capability.

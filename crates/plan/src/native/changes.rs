@@ -100,7 +100,8 @@ impl Setting<'_> {
         let rules = self.rules();
         let mut space = Space::around(candidate, self.model);
         space.keep_to(&self.framework);
-        let runs = |variant: &Candidate| !space.contains(candidate) || space.contains(variant);
+        let is_run = |candidate: &Candidate| space.contains(candidate) && space.runs(&rules, candidate);
+        let runs = |variant: &Candidate| !is_run(candidate) || is_run(variant);
         let variants = self.variants(candidate).into_iter().map(|(what, variants)| {
             let legal = variants.into_iter().filter(|variant| runs(variant) && rules.check(variant).is_ok());
             (what, legal.collect())

@@ -7,7 +7,7 @@ use quadrille_spec::{Activations, Axis, AxisSet, Grid};
 
 use super::count::Tally;
 use super::legal::Rules;
-use super::placement::placements;
+use super::placement::placements_in;
 use super::space::Space;
 
 /// Sizes of x, y, z, context and expert, and how experts are spread, with every legal way to place them and to use the other
@@ -122,13 +122,14 @@ pub(super) fn cuts(
         }
         tally.counts.legal_grids += 1;
         let [x, y, z, context, expert, data, pipe] = sizes;
-        for inside in placements(sizes, domain) {
-            let [ix, iy, iz, ic, ie, inside_data, inside_pipe] = inside;
-            let (of_block, near) = ([x, y, z, context, expert], [ix, iy, iz, ic, ie]);
-            let by_tier = problem.ranks_by_tier(sizes, inside);
-            for spread in &spreadings {
-                let places = grouped.entry((of_block, *spread)).or_default();
-                let place = places.entry((near, by_tier.clone())).or_default();
+        for experts_over in spreadings {
+            let placed =
+                |inside: &[usize; Axis::COUNT]| Candidate { sizes, inside: *inside, experts_over, ..Candidate::PLAIN };
+            for inside in placements_in(sizes, domain, |inside| space.has_order(rules, &placed(inside))) {
+                let [ix, iy, iz, ic, ie, inside_data, inside_pipe] = inside;
+                let (of_block, near) = ([x, y, z, context, expert], [ix, iy, iz, ic, ie]);
+                let places = grouped.entry((of_block, experts_over)).or_default();
+                let place = places.entry((near, problem.ranks_by_tier(sizes, inside))).or_default();
                 place.push(Outer { data, pipe, inside_data, inside_pipe });
             }
         }
@@ -145,7 +146,8 @@ pub(super) fn cuts(
 fn legal_spreadings(rules: &Rules, space: &Space, sizes: [usize; Axis::COUNT], tally: &mut Tally) -> Vec<AxisSet> {
     let (mut legal, mut first, vocab_multiple) = (Vec::new(), None, space.vocab_multiple());
     for experts_over in space.spreadings(&sizes) {
-        match rules.check_grid(&Candidate { sizes, experts_over, vocab_multiple, ..Candidate::PLAIN }) {
+        let candidate = Candidate { sizes, experts_over, vocab_multiple, ..Candidate::PLAIN };
+        match rules.check_grid(&candidate).and_then(|()| space.check_grid(rules, &candidate)) {
             Ok(()) => legal.push(experts_over),
             Err(rule) => {
                 first.get_or_insert((rule, experts_over));

@@ -57,5 +57,5 @@ pub use request::{Plan, PlanRequest, PlannedLayout};
 pub use search::{Found, Search};
 pub use setting::Setting;
 pub use simplicity::{Complexity, TOLERANCE};
-pub use space::Space;
+pub use space::{Runner, Space};
 pub use sweep::Sweep;

@@ -37,6 +37,15 @@ pub fn devices_of_nodes(cluster: &Cluster, per_node: Option<usize>, nodes: usize
 /// node, the next one by an equal part, and the others not at all. A node takes as many ranks as it has devices and the
 /// grid allows: the number divides the ranks, and its parts divide their axes.
 pub(super) fn placements(sizes: [usize; Axis::COUNT], domain: usize) -> Vec<[usize; Axis::COUNT]> {
+    placements_in(sizes, domain, |_| true)
+}
+
+/// The same of those orders that a framework has.
+pub(super) fn placements_in(
+    sizes: [usize; Axis::COUNT],
+    domain: usize,
+    has_order: impl Fn(&[usize; Axis::COUNT]) -> bool,
+) -> Vec<[usize; Axis::COUNT]> {
     let ranks: usize = sizes.iter().product();
     let several =
         Axis::ALL.iter().filter(|axis| sizes[**axis as usize] > 1).fold(0, |set, axis| set | 1 << *axis as u32);
@@ -45,6 +54,7 @@ pub(super) fn placements(sizes: [usize; Axis::COUNT], domain: usize) -> Vec<[usi
         for whole in (0_u32..1 << Axis::COUNT).filter(|whole| whole & !several == 0) {
             add(sizes, per_node, |axis| whole >> axis & 1 == 1, &mut found);
         }
+        found.retain(&has_order);
         if !found.is_empty() {
             break;
         }

@@ -17,6 +17,7 @@ use super::ranking::Ranked;
 use super::search::Search;
 use super::setting::Setting;
 use super::space::Space;
+use crate::export;
 
 /// What is trained where by what, which layouts are tried, and what is to be known of them.
 #[derive(Debug, Clone)]
@@ -289,6 +290,16 @@ impl Question {
         let ranked = Ranked { candidate: Candidate::of(layout, &self.cluster), price: setting.price(layout)? };
         let sensitivities = sensitivities(&setting, layout, &self.cancel)?;
         Explanation::new(&setting, layout, ranked, sensitivities, None, &self.cancel)
+    }
+
+    /// Checks that the framework can start a layout, as exports and searches do.
+    ///
+    /// # Errors
+    /// A rule of the framework that the layout breaks; types of numbers that it does not store with states sharded so.
+    pub fn check_runs(&self, layout: &Layout) -> Result<(), SpecError> {
+        let Some(framework) = export::Framework::of_priced(&self.framework) else { return Ok(()) };
+        framework.check(&self.model, layout)?;
+        framework.check_moments(self.framework.numbers.moments, layout)
     }
 
     /// Makes sure that somebody waits for the answer.

@@ -15,7 +15,11 @@ impl Search<'_> {
             Ok(request) => request,
             Err(error) => return Some(error),
         };
-        match Layout::new(model, &request).err()? {
+        let error = match Layout::new(model, &request) {
+            Ok(layout) => self.space.runs_in?.framework.check(model, &layout).err()?,
+            Err(error) => error,
+        };
+        match error {
             SpecError::Refused(refusal) => Some(SpecError::Refused(Box::new(self.on_devices(*refusal, &request)))),
             error => Some(error),
         }

@@ -1,12 +1,13 @@
 //! The choices that a search makes, and which values it tries of each.
 
-use quadrille_cost::native::{AttentionKernel, Candidate, Framework};
+use quadrille_cost::native::{AttentionKernel, Candidate, Framework, Moments};
 use quadrille_spec::{
-    Activations, Axis, AxisSet, Dispatch, Field, Grid, KeepWeights, LayoutRequest, Linear, Model, Overlap, Recompute,
-    Schedule, SpecError, Zero,
+    Activations, Axis, AxisSet, Dispatch, Field, Grid, KeepWeights, Layout, LayoutRequest, Linear, Model, Overlap,
+    Recompute, Rule, Schedule, SpecError, Zero,
 };
 
 use super::constraint::{Bound, Range};
+use super::legal::Rules;
 
 /// The values of every choice of a layout. Of named choices the first is taken where a layout does not depend on them.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,6 +52,17 @@ pub struct Space {
     /// What each rank's rows of the vocabulary are a multiple of ([`Layout::vocab_multiple`](quadrille_spec::Layout::vocab_multiple));
     /// `None`: as the framework pads.
     pub vocab_multiple: Option<usize>,
+    /// The framework whose rules layouts keep; `None`: layouts are tried whether a framework can start them or not.
+    pub runs_in: Option<Runner>,
+}
+
+/// A framework whose rules layouts keep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Runner {
+    /// The framework.
+    pub framework: crate::export::Framework,
+    /// True if moments are stored in a narrow type.
+    pub narrow_moments: bool,
 }
 
 impl Default for Space {
@@ -82,6 +94,7 @@ impl Default for Space {
             dispatch: None,
             expert_rows: None,
             vocab_multiple: None,
+            runs_in: None,
         }
     }
 }
@@ -199,11 +212,15 @@ impl Space {
     }
 
     /// Leaves of what nothing has constrained yet what `framework` runs, as [`crate::export`] would write it: Megatron-LM
-    /// has no y and does not shard weights for use, FSDP shards them over z alone, neither has overlap chunks or panels.
+    /// has no y, FSDP shards weights over z alone, neither has overlap chunks or panels. Megatron-FSDP, another implementation of
+    /// data parallelism, is tried where z is asked for. Layouts keep the framework's rules ([`crate::frameworks`]).
     pub fn keep_to(&mut self, framework: &Framework) {
         if framework.name == Framework::QUADRILLE.name {
             return;
         }
+        let narrow_moments = framework.numbers.moments.is_some_and(|moments| moments != Moments::F32);
+        let known = crate::export::Framework::of_priced(framework);
+        self.runs_in = known.map(|framework| Runner { framework, narrow_moments });
         let fsdp = framework.name == Framework::FSDP.name;
         let everything = Self::default();
         let without = if fsdp { [Axis::Y, Axis::Context] } else { [Axis::Y, Axis::Z] };
@@ -233,6 +250,44 @@ impl Space {
             Schedule::Gpipe => fsdp,
             Schedule::ZeroBubble | Schedule::MessageDriven => false,
         });
+    }
+
+    /// Checks the framework's rules of axes and sequence.
+    ///
+    /// # Errors
+    /// [`Rule::Framework`].
+    pub(super) fn check_grid(&self, rules: &Rules, candidate: &Candidate) -> Result<(), Rule> {
+        let Some(Runner { framework, .. }) = self.runs_in else { return Ok(()) };
+        let keeps = rules.layout(candidate).is_ok_and(|layout| framework.keeps_grid(rules.model, &layout));
+        if keeps { Ok(()) } else { Err(Rule::Framework) }
+    }
+
+    /// True if the framework can number ranks so that the candidate's neighbors share nodes.
+    pub(super) fn has_order(&self, rules: &Rules, candidate: &Candidate) -> bool {
+        let Some(Runner { framework, .. }) = self.runs_in else { return true };
+        let (Ok(layout), Ok(order)) = (rules.layout(candidate), candidate.order()) else { return false };
+        framework.keeps_order(rules.model, &Layout { grid: layout.grid.with_order(order), ..layout })
+    }
+
+    /// The framework's rule of schedules, if a layout breaks it.
+    pub(super) fn broken_schedule(&self, model: &Model, layout: &Layout) -> Option<Rule> {
+        let runner = self.runs_in.filter(|runner| !runner.framework.keeps_schedule(model, layout));
+        runner.map(|_| Rule::Framework)
+    }
+
+    /// True if the framework stores moments with states sharded so, where z and other axes replicate them so often.
+    pub(super) fn stores_moments(&self, zero: Zero, z: usize, replicas: usize) -> bool {
+        let narrow = self.runs_in.filter(|runner| runner.narrow_moments);
+        narrow.is_none_or(|runner| runner.framework.keeps_narrow_moments(zero, z, replicas))
+    }
+
+    /// True if a candidate keeps all rules of the framework.
+    pub(super) fn runs(&self, rules: &Rules, candidate: &Candidate) -> bool {
+        let replicas = candidate.batch_shares() * candidate.size(Axis::Context);
+        self.check_grid(rules, candidate).is_ok()
+            && self.has_order(rules, candidate)
+            && self.stores_moments(candidate.zero, candidate.size(Axis::Z), replicas)
+            && rules.layout(candidate).is_ok_and(|layout| self.broken_schedule(rules.model, &layout).is_none())
     }
 
     /// Whether every choice that the layout depends on is among these.

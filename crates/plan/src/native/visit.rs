@@ -105,8 +105,10 @@ impl End {
                 search.setting.cluster.device_memory,
             )
         };
-        let zero = Space::where_it_counts(&space.zero, context * expert * data > 1);
-        let mut zero: Vec<_> = zero.iter().map(|zero| (*zero, bytes(*zero))).collect();
+        let replicas = context * expert * data;
+        let zero = Space::where_it_counts(&space.zero, replicas > 1).iter().copied();
+        let zero = zero.filter(|zero| space.stores_moments(*zero, z, replicas));
+        let mut zero: Vec<_> = zero.map(|zero| (zero, bytes(zero))).collect();
         let all = zero.len();
         let fits = |bytes: u64| search.setting.capacity.is_none_or(|capacity| bytes <= capacity);
         zero.retain(|(_, bytes)| !search.prune || fits(*bytes));
@@ -341,7 +343,9 @@ impl<'a> Visit<'a> {
                     self.tally.refuse(Rule::Recompute, each * refused.len() as u64, || example);
                 }
                 (layout.schedule, layout.chunks) = (*schedule, *chunks);
-                if let Some(rule) = cut.or_else(|| layout.broken_rule(self.rules.model, Scope::Schedule)) {
+                let broken = cut.or_else(|| layout.broken_rule(self.rules.model, Scope::Schedule));
+                let broken = broken.or_else(|| self.search.space.broken_schedule(self.rules.model, &layout));
+                if let Some(rule) = broken {
                     self.tally.refuse(rule, configurations, || candidate);
                     continue;
                 }

@@ -206,8 +206,9 @@ fn deepspeed_sums_in_f32_only_where_zero_is_on() {
     };
     let planned = Target { planned: Some(native::Framework::MEGATRON), ..TARGET };
     let asked = Target { numbers: Numbers { gradients: Some(ElementType::F32), ..Numbers::default() }, ..TARGET };
+    let off = |gap: &String| gap.starts_with("gradients = ");
     let Export { text, cannot_express } = exported(Zero::Optimizer, &planned).unwrap();
-    assert!(text.contains("\"grad_accum_dtype\": \"fp32\"") && cannot_express.is_empty(), "{text}");
+    assert!(text.contains("\"grad_accum_dtype\": \"fp32\"") && !cannot_express.iter().any(off), "{text}");
     let Export { text, cannot_express } = exported(Zero::Off, &planned).unwrap();
     let is_named = cannot_express.iter().any(|gap| gap.starts_with("gradients = f32: "));
     assert!(!text.contains("grad_accum_dtype") && is_named, "{text}");

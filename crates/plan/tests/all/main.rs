@@ -9,6 +9,7 @@ mod export_families;
 mod export_fields;
 mod export_numbers;
 mod feasible;
+mod framework_rules;
 mod learned;
 mod native;
 mod native_bounds;

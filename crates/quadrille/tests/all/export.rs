@@ -163,6 +163,41 @@ fn types_of_layouts_of_this_engine_are_exported_or_named() {
     }
 }
 
+/// A layout that a framework does not start is refused by the same rule wherever it is asked for.
+#[test]
+fn plans_prices_and_exports_give_the_same_answer() {
+    for (layout, fixed, words) in [
+        (
+            "--model qwen3-30b-a3b --grid x=8 --global-batch 8",
+            "--model qwen3-30b-a3b --gpus 8 --fix x=8 --global-batch 8",
+            "x = 8: torchtitan gives each of these ranks as many heads of keys and values, of which there are 4; try x=4",
+        ),
+        (
+            "--model llama3-8b --grid z=2,pipe=4 --global-batch 4 --microbatch 4",
+            "--model llama3-8b --gpus 8 --fix z=2,pipe=4,microbatch=4,schedule=1f1b --global-batch 4",
+            "microbatch = 4: torch's 1f1b has at least pipe=4 microbatches, and here are 1",
+        ),
+    ] {
+        let on = "--cluster dgx-h100 --framework fsdp";
+        for line in [
+            format!("export --to torchtitan {layout}"),
+            format!("explain --price {layout} {on}"),
+            format!("plan {fixed} {on}"),
+        ] {
+            let (code, text, error) = output(&line);
+            assert!(code != Some(0) && text.is_empty() && error.contains(words), "{line}: {code:?} {error}");
+        }
+        for line in [
+            format!("export --to megatron {layout}"),
+            format!("explain --price {layout} {on} --any-layout"),
+            format!("explain --price {layout} --cluster dgx-h100 --framework megatron"),
+        ] {
+            let (code, _, error) = output(&line);
+            assert_eq!(code, Some(0), "{line}: {error}");
+        }
+    }
+}
+
 #[test]
 fn what_cannot_be_exported_is_refused() {
     for (line, words) in [

@@ -50,6 +50,8 @@ pub enum Rule {
     Buckets,
     /// Padding does not make a vocabulary many times as large.
     Vocabulary,
+    /// Rules of the framework that trains, beside those of all layouts.
+    Framework,
 }
 
 impl fmt::Display for Rule {
@@ -69,6 +71,7 @@ impl fmt::Display for Rule {
             Self::Recompute => "recomputed blocks",
             Self::Buckets => "not too many buckets of states",
             Self::Vocabulary => "a vocabulary is not padded to many times its size",
+            Self::Framework => "rules of the framework that trains",
         })
     }
 }

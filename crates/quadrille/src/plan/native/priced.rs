@@ -42,6 +42,9 @@ pub struct PriceArguments {
     /// log) or torchtitan (as its log) [default: native]
     #[arg(long, value_name = "NAME", requires = "price", conflicts_with_all = OTHERS)]
     pub flops_convention: Option<FlopsConvention>,
+    /// Price a layout, too, that the framework cannot run, as `plan --any-layout` does
+    #[arg(long, requires = "price", conflicts_with_all = OTHERS)]
+    pub any_layout: bool,
 }
 
 /// Prices, explains and prints.
@@ -76,6 +79,9 @@ fn priced<T>(
     let flops_convention = price.flops_convention.unwrap_or_default();
     let question =
         Question { imbalance, flops_convention, ..Question::of(model, cluster, framework, &layout, reserve)? };
+    if !price.any_layout {
+        question.check_runs(&layout)?;
+    }
     let explanation = question.explain(&layout)?;
     tell(&PricedReport { question: &question, layout: &layout, explanation: &explanation })
 }

@@ -1,0 +1,146 @@
+//! Rules of the frameworks that train: exports, prices and searches give the same answer.
+
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+use quadrille_cost::native::{self, Moments, Numbers};
+use quadrille_plan::export::{Framework, export};
+use quadrille_plan::native::{PlanRequest, Question, Reserve};
+use quadrille_spec::{Axis, Cluster, Grid, Layout, LayoutRequest, Model, Schedule, Zero};
+
+use crate::export::{TARGET, try_of};
+
+fn request(grid: &str, batch: usize, microbatch: usize) -> LayoutRequest {
+    LayoutRequest { microbatch: Some(microbatch), ..LayoutRequest::new(grid.parse().unwrap(), batch) }
+}
+
+/// Layouts that keep all rules of layouts, with the frameworks that do not start them and the words of the message.
+#[test]
+fn layouts_that_do_not_start_are_refused() {
+    use Framework::{Axonn, DeepSpeed, Megatron, Nemo, Torchtitan};
+    let groups = LayoutRequest { chunks: 2, microbatch_group: Some(5), ..request("pipe=2", 5, 1) };
+    let interleaved = LayoutRequest { schedule: Schedule::Interleaved, ..groups };
+    let odd = LayoutRequest { seq_len: Some(1023), ..request("data=2", 4, 1) };
+    let cases: [(&str, LayoutRequest, &[Framework], &str); 7] = [
+        // Eight heads of keys and values.
+        (
+            "llama3-8b",
+            request("x=16", 4, 4),
+            &[Torchtitan, DeepSpeed],
+            "heads of keys and values, of which there are 8",
+        ),
+        ("qwen3-30b-a3b", request("x=8", 4, 4), &[Torchtitan], "x = 8: torchtitan gives each of these ranks"),
+        ("llama3-8b", request("context=16", 4, 4), &[DeepSpeed], "context = 16: DeepSpeed gives each of these ranks"),
+        ("llama3-8b", request("x=2,context=8", 4, 4), &[DeepSpeed], "context*x*y = 16: DeepSpeed"),
+        // One microbatch of four sequences on four stages.
+        ("llama3-8b", request("z=2,pipe=4", 4, 4), &[Torchtitan], "microbatch = 4: torch's 1f1b has at least pipe=4"),
+        ("llama3-8b", interleaved, &[Torchtitan], "torch runs 5 microbatches in 2 rounds"),
+        ("llama3-8b", odd, &[Torchtitan], "seq_len = 1023: torchtitan cuts sequences into 2 equal parts"),
+    ];
+    for (name, request, refused, words) in cases {
+        let model = Model::preset(name).unwrap();
+        for framework in [Megatron, Nemo, Torchtitan, DeepSpeed, Axonn] {
+            let has_experts = model.has_experts() && [DeepSpeed, Axonn].contains(&framework);
+            if has_experts || framework == Axonn && request.grid.size(Axis::Context) > 1 {
+                continue;
+            }
+            match try_of(framework, &model, &request) {
+                Ok(_) => assert!(!refused.contains(&framework), "{framework} starts {} of {name}", request.grid),
+                Err(error) => {
+                    assert!(refused.contains(&framework), "{framework}: {error}");
+                    assert!(error.to_string().contains(words), "{framework}: {error}");
+                }
+            }
+        }
+    }
+    // What a message advises starts.
+    let model = Model::preset("llama3-8b").unwrap();
+    assert!(try_of(Torchtitan, &model, &request("x=8", 4, 4)).is_ok());
+    assert!(try_of(Torchtitan, &model, &request("z=2,pipe=2", 4, 2)).is_ok());
+}
+
+fn small(kv_heads: usize, mixture: bool) -> Model {
+    let kv_heads = kv_heads.to_string();
+    let fields =
+        [("layers", "8"), ("hidden", "64"), ("heads", "8"), ("kv_heads", &kv_heads), ("ffn", "64"), ("seq_len", "64")];
+    let fields = fields.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let preset = if mixture { "mixtral-8x7b" } else { "llama2-7b" };
+    Model::from_toml(Model::preset_text(preset).unwrap(), &fields).unwrap()
+}
+
+fn question<'a>(model: &'a Model, cluster: &'a Cluster, framework: native::Framework) -> PlanRequest<'a> {
+    let open = PlanRequest::new(model, cluster, 8, 8);
+    PlanRequest { framework, top: 1000, reserve: Some(Reserve::Bytes(0)), ..open }
+}
+
+/// Every layout that a search finds is one that the framework starts, with ranks in an order that it has.
+#[test]
+fn searches_find_layouts_that_frameworks_start() {
+    let cluster = Cluster::preset("selene").unwrap();
+    let narrow = Numbers { moments: Some(Moments::Bf16), ..Numbers::default() };
+    for (framework, to) in [
+        (native::Framework::MEGATRON, Framework::Megatron),
+        (native::Framework::MEGATRON.in_formats(narrow), Framework::Nemo),
+        (native::Framework::FSDP, Framework::Torchtitan),
+    ] {
+        for mixture in [false, to == Framework::Megatron] {
+            let model = small(2, mixture);
+            let request = question(&model, &cluster, framework);
+            let found = PlanRequest { per_node: Some(4), ..request.clone() }.plan().unwrap().layouts;
+            assert!(found.len() > 100, "{to}: {}", found.len());
+            for planned in &found {
+                let layout = &planned.layout;
+                let exported = export(to, &model, layout, &TARGET).unwrap_or_else(|error| panic!("{error}"));
+                let gaps = exported.cannot_express;
+                let others = gaps.iter().find(|gap| gap.starts_with("order = ") || gap.starts_with("experts-over = "));
+                assert_eq!(others, None, "{} in {}", layout.grid, layout.grid.order());
+                let moments = framework.numbers.moments;
+                assert_eq!(to.check_moments(moments, layout), Ok(()), "zero = {} on {}", layout.zero, layout.grid);
+            }
+        }
+    }
+}
+
+/// A search that is made to break a rule names it, with the framework.
+#[test]
+fn searches_name_the_rule_of_a_framework() {
+    let (model, cluster) = (small(2, false), Cluster::preset("selene").unwrap());
+    let mut request = question(&model, &cluster, native::Framework::FSDP);
+    request.space.constrain(quadrille_plan::native::Bound::Fix, "x=8").unwrap();
+    let message = request.plan().unwrap_err().to_string();
+    assert!(message.contains("x = 8: torchtitan gives each of these ranks"), "{message}");
+    assert!(PlanRequest { any_layout: true, ..request }.plan().is_ok());
+}
+
+proptest! {
+    /// What is priced is what is exported, for the framework that the price is of.
+    #[test]
+    fn prices_and_exports_give_the_same_answer(
+        ranks in select(vec![2_usize, 4, 8]), pick in any::<Index>(), kv_heads in select(vec![1_usize, 2, 4, 8]),
+        mixture in any::<bool>(), microbatch in select(vec![2_usize, 4]), batch in select(vec![8_usize, 16, 24]),
+        schedule in select(Schedule::ALL.map(|(_, schedule)| schedule).to_vec()), narrow in any::<bool>(),
+        zero in select(Zero::ALL.map(|(_, zero)| zero).to_vec()), seq_len in select(vec![8_usize, 24, 64]),
+        (priced, to) in select(vec![
+            (native::Framework::MEGATRON, Framework::Megatron), (native::Framework::FSDP, Framework::Torchtitan),
+        ]),
+    ) {
+        let model = small(kv_heads, mixture);
+        let grids = Grid::all_over(ranks, Axis::ALL.into_iter().collect());
+        let grid = grids[pick.index(grids.len())];
+        let request = LayoutRequest {
+            microbatch: Some(microbatch), schedule, zero, seq_len: Some(seq_len), ..LayoutRequest::new(grid, batch)
+        };
+        let Ok(layout) = Layout::new(&model, &request) else { return Ok(()) };
+        let moments = (narrow && to == Framework::Megatron).then_some(Moments::Bf16);
+        let numbers = Numbers { moments, ..Numbers::default() };
+        let cluster = Cluster::preset("selene").unwrap();
+        let question =
+            Question::of(model.clone(), cluster, priced.in_formats(numbers), &layout, Reserve::Bytes(0)).unwrap();
+        let exported = export(to, &model, &layout, &quadrille_plan::export::Target { numbers, ..TARGET });
+        match (question.check_runs(&layout), exported) {
+            (Ok(()), exported) => prop_assert!(
+                exported.is_ok() || layout.grid.size(Axis::Y) > 1, "{:?} on {}", exported, layout.grid
+            ),
+            (Err(_), exported) => prop_assert!(exported.is_err(), "{}", layout.grid),
+        }
+    }
+}
