@@ -139,7 +139,7 @@ pub fn asked(arguments: &ExplainArguments, usual: &str) -> Result<Asked, Failure
         }
     };
     open.check_node(&layout)?;
-    let framework = framework.in_types_of(&layout);
+    let framework = framework.on(&open.cluster).in_types_of(&layout);
     let kept = match &run {
         Some(run) if framework.is_own() && framework.sparsity.is_none() => run.kept(&model, &layout)?.clone(),
         _ => KeptCounts::new(),

@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use quadrille_cost::native::{self, Numbers};
 use quadrille_plan::export::{Export, Framework, Precision, Target, export};
 use quadrille_run::{LayoutDefaults, SaidLayout};
-use quadrille_spec::{AxisOrder, ElementType, Field, Layout, LayoutFile, LayoutRequest, Planned};
+use quadrille_spec::{AxisOrder, Cluster, ElementType, Field, Layout, LayoutFile, LayoutRequest, Planned};
 use serde_json::json;
 
 use crate::arguments::ModelArguments;
@@ -20,6 +20,8 @@ use crate::parse::whole;
 pub enum ExportType {
     /// bf16 with master weights in f32.
     Bf16,
+    /// f16 with master weights in f32 and a scaled loss.
+    F16,
     /// f32 throughout.
     F32,
 }
@@ -35,7 +37,8 @@ pub struct ExportArguments {
     /// Devices of a node [default: ranks that share a node in the layout; where neither it nor a --cluster says, at most 8]
     #[arg(long, value_name = "N", value_parser = whole::<usize>(..))]
     pub gpus_per_node: Option<usize>,
-    /// Type to train in [default: bf16; of a layout file that was planned for quadrille, or names a dtype, that type]
+    /// Type to train in [default: bf16; of a layout file that was planned for quadrille, or names a dtype, that type; f16 for a
+    /// --cluster, or a layout planned for one, whose devices have no bf16]
     #[arg(long, value_enum, value_name = "TYPE")]
     pub dtype: Option<ExportType>,
     #[command(flatten)]
@@ -65,10 +68,7 @@ fn gradients(said: &SaidLayout) -> Result<Option<ElementType>, Failure> {
 
 /// The framework that a layout file was planned for, with the types of its numbers.
 fn planned(file: &LayoutFile, layout: &Layout) -> Result<Option<native::Framework>, Failure> {
-    let framework = |planned: &Planned| {
-        let framework = native::Framework::by_name(&planned.framework)?;
-        Ok(framework.in_formats(Numbers::planned(planned)?).in_types_of(layout))
-    };
+    let framework = |planned: &Planned| Ok(native::Framework::of_planned(planned)?.in_types_of(layout));
     file.planned().map(framework).transpose()
 }
 
@@ -78,12 +78,15 @@ fn precision(
     file: &LayoutFile,
     layout: &Layout,
     planned: Option<&native::Framework>,
+    cluster: &Cluster,
 ) -> Precision {
     let is_said = file.get(Field::Dtype).is_some() || planned.is_some_and(native::Framework::is_own);
     match typed {
+        Some(ExportType::F16) => Precision::F16,
         Some(ExportType::F32) => Precision::F32,
         None if is_said => Precision::of(layout.dtype),
-        Some(ExportType::Bf16) | None => Precision::Bf16,
+        None => Precision::of(planned.unwrap_or(&native::Framework::MEGATRON).on(cluster).dtype),
+        Some(ExportType::Bf16) => Precision::Bf16,
     }
 }
 
@@ -112,7 +115,10 @@ pub fn run(arguments: &ExportArguments) -> Result<(), Failure> {
     let assumed = (arguments.gpus_per_node.is_none() && !says_nodes && ranks > USUAL_NODE).then(|| usual_node(ranks));
     let gpus_per_node = arguments.gpus_per_node.or(assumed).unwrap_or(layout.per_node);
     let planned = planned(&file, &layout)?;
-    let precision = precision(arguments.dtype, &file, &layout, planned.as_ref());
+    let precision = precision(arguments.dtype, &file, &layout, planned.as_ref(), &open.cluster);
+    if arguments.dtype.is_some() && !arguments.to.trains_in(precision) {
+        return Err(Failure::usage(format!("--dtype {precision}: not in {}; give bf16 or f32", arguments.to)));
+    }
     let target = Target { gpus_per_node, precision, numbers, planned };
     let Export { text, cannot_express } = export(arguments.to, &model, &layout, &target)?;
     if arguments.strict && !cannot_express.is_empty() {

@@ -91,7 +91,7 @@ fn head(measured: &Measurements, cluster: &Cluster) -> String {
     )];
     if let Some(device) = &cluster.device {
         let rates = [
-            ("products, bf16", decimal(device.peak.half, "FLOP/s")),
+            ("products, bf16", device.peak.half.map_or("none".to_owned(), |rate| decimal(rate, "FLOP/s"))),
             ("products, f32", decimal(device.peak.single, "FLOP/s")),
             ("products, f64", decimal(device.peak.double, "FLOP/s")),
             ("element-wise", decimal(device.vector_rate, "FLOP/s")),

@@ -89,7 +89,7 @@ impl SearchSpec {
         check_node(&cluster, per_node, devices, |devices| format!("{devices}, or leave it out"))?;
         let usual = (Framework::MEGATRON.name, ElementType::F32);
         let name = self.framework.as_deref();
-        let framework = framework(name, usual, layout.dtype, self.sparsity, self.numbers, &said)?;
+        let framework = framework(name, usual, layout.dtype, self.sparsity, self.numbers, &said)?.on(&cluster);
         let mut space = self.space(&said)?;
         if space.bucket.is_some() && !framework.is_own() {
             return Err(Refusal::new(format!(

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::ElementType;
 use crate::Origins;
 use crate::SpecError;
 use crate::origins::numbers_of;
@@ -56,14 +57,23 @@ pub struct Device {
     pub origins: Origins,
 }
 
-/// Peak rates of dense matrix products by type of the operands, in FLOP/s.
+/// Peak rates of dense matrix products by type of the operands, in FLOP/s. Which of them a program reaches is its choice: see
+/// `quadrille_cost::native::Framework::peak`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Peaks {
-    /// 16-bit types (bf16, f16), sums in f32.
-    pub half: f64,
-    /// f32 (on matrix units that round operands, where the library does so by default).
+    /// bf16, sums in f32; `None`: the device has no such products.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub half: Option<f64>,
+    /// f16, sums in f32; `None`: as of bf16.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub f16: Option<f64>,
+    /// f32 whose operands are not rounded.
     pub single: f64,
+    /// f32 whose operands are rounded to TF32, which no program does that is priced here; `None`: the device has no such products,
+    /// or nothing is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tf32: Option<f64>,
     /// f64.
     pub double: f64,
     /// 8-bit types (E4M3, E5M2), sums in f32; `None`: the device has no such products.
@@ -75,9 +85,19 @@ pub struct Peaks {
 }
 
 impl Peaks {
-    /// Of a device without products of fewer than 16 bits.
+    /// Of a device without products of fewer than 16 bits, and with equal rates of both types of 16 bits.
     pub fn wide(half: f64, single: f64, double: f64) -> Self {
-        Self { half, single, double, fp8: None, fp4: None }
+        Self { half: Some(half), f16: None, single, tf32: None, double, fp8: None, fp4: None }
+    }
+
+    /// Of products whose operands have this type; `None`: the device has none.
+    pub fn of(&self, dtype: ElementType) -> Option<f64> {
+        match dtype {
+            ElementType::Bf16 => self.half,
+            ElementType::F16 => self.f16.or(self.half),
+            ElementType::F32 => Some(self.single),
+            ElementType::F64 => Some(self.double),
+        }
     }
 }
 
@@ -240,7 +260,6 @@ impl Device {
         self.host_bandwidth.map_or(Ok(()), |rate| check_rate("host_bandwidth", rate))?;
         let rates = [
             ("memory_bandwidth", self.memory_bandwidth),
-            ("peak.half", self.peak.half),
             ("peak.single", self.peak.single),
             ("peak.double", self.peak.double),
             ("vector_rate", self.vector_rate),
@@ -248,7 +267,10 @@ impl Device {
         for (field, rate) in rates {
             check_rate(field, rate)?;
         }
-        for (field, rate) in [("peak.fp8", self.peak.fp8), ("peak.fp4", self.peak.fp4)] {
+        let Peaks { half, f16, tf32, fp8, fp4, .. } = self.peak;
+        let of_some =
+            [("peak.half", half), ("peak.f16", f16), ("peak.tf32", tf32), ("peak.fp8", fp8), ("peak.fp4", fp4)];
+        for (field, rate) in of_some {
             rate.map_or(Ok(()), |rate| check_rate(field, rate))?;
         }
         check_seconds("launch_seconds", self.launch_seconds)?;

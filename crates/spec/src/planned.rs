@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 pub struct Planned {
     /// The framework's name.
     pub framework: String,
+    /// What values are stored in, where it is not the framework's usual type: f16 on devices without bf16.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dtype: Option<String>,
     /// What operands of products are cast to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub products: Option<String>,

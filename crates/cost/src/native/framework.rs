@@ -1,7 +1,7 @@
 //! How a program that trains stores numbers, which kernels it has and what it sends when, beyond what a layout says.
 
 use quadrille_spec::{
-    AxisOrder, AxisSet, Device, Efficiency, ElementType, Layout, Origin, Peaks, Sparsity, SpecError, Zero,
+    AxisOrder, AxisSet, Cluster, Device, Efficiency, ElementType, Layout, Origin, Peaks, Sparsity, SpecError, Zero,
 };
 use quadrille_step::Formats;
 
@@ -414,15 +414,52 @@ impl Framework {
         1.0 - self.sparsity.map_or(0.0, Sparsity::part)
     }
 
-    /// FLOP/s of a device in the type of the framework's products, at best.
-    pub fn peak(&self, device: &Device) -> f64 {
-        let Peaks { half, single, double, .. } = device.peak;
-        match self.activation_bytes {
-            ..=2 if self.multiplies_narrow() => half,
-            ..=2 => half.min(single),
-            3..=4 => single,
-            _ => double,
+    /// The type of the operands of its products: f16 is widened to f32 by this program's kernels. No framework rounds f32 to TF32:
+    /// this program's products do not, and PyTorch's do not unless they are told to.
+    pub fn multiplies(&self) -> ElementType {
+        match self.dtype {
+            ElementType::F16 if self.is_own() => ElementType::F32,
+            dtype => dtype,
         }
+    }
+
+    /// FLOP/s of a device in the type of the framework's products, at best; of a type that the device does not multiply, that of f32.
+    pub fn peak(&self, device: &Device) -> f64 {
+        let Peaks { half, single, .. } = device.peak;
+        match device.peak.of(self.multiplies()).unwrap_or(single) {
+            // What widens f16 is no faster than what widens bf16, where that is slower than f32: on processors.
+            peak if self.dtype.is_narrow() && !self.multiplies_narrow() => half.unwrap_or(peak).min(peak),
+            peak => peak,
+        }
+    }
+
+    /// The same where it trains on a cluster whose devices have no products of bf16, but of f16: frameworks beside this program's
+    /// engine then run in that (Megatron-LM's --fp16).
+    #[must_use]
+    pub fn on(self, cluster: &Cluster) -> Self {
+        let peak = cluster.device.as_ref().map(|device| device.peak);
+        let lacks = peak.is_some_and(|peak| peak.half.is_none() && peak.f16.is_some());
+        match lacks && !self.is_own() && self.dtype == ElementType::Bf16 {
+            true => Self { dtype: ElementType::F16, ..self },
+            false => self,
+        }
+    }
+
+    /// Makes sure that a device multiplies operands of its type.
+    ///
+    /// # Errors
+    /// It says nothing of them.
+    pub(super) fn check_on(&self, device: &Device) -> Result<(), SpecError> {
+        let dtype = self.multiplies();
+        if device.peak.of(dtype).is_some() {
+            return Ok(());
+        }
+        let rule = format!("{} has no products of {dtype}", device.name);
+        let remedy = match self.is_own() {
+            true => "give `layout.dtype` f32 or f16, or name another device",
+            false => "name a device that has them",
+        };
+        Err(SpecError::invalid("dtype", dtype, rule, remedy))
     }
 
     /// FLOP/s of a device in most of its products, at best: what utilisation is a part of.
@@ -502,15 +539,16 @@ mod tests {
     use super::super::rates::Rates;
     use super::Framework;
 
-    /// Own kernels have an instruction for products of bf16; f16 is widened, and attention is computed in f32.
+    /// Own kernels have an instruction for products of bf16; f16 is widened, f32 is not rounded to TF32, and attention is computed in f32.
     #[test]
     fn products_and_attention_run_at_the_rates_that_kernels_have() {
         let cluster = Cluster::preset("dgx-a100").unwrap();
         let device = cluster.device.unwrap();
-        let Peaks { half, single, double, .. } = device.peak;
+        let Peaks { half: Some(half), single, double, .. } = device.peak else { panic!("{:?}", device.peak) };
+        assert_eq!((half, single, double), (312e12, 19.5e12, 19.5e12));
         let own = |dtype: ElementType| Framework::own(dtype, dtype.real().into());
         let peaks = ElementType::ALL.map(|(name, dtype)| (name, own(dtype).peak(&device)));
-        assert_eq!(peaks, [("f32", single), ("f64", double), ("bf16", half), ("f16", half.min(single))]);
+        assert_eq!(peaks, [("f32", single), ("f64", double), ("bf16", half), ("f16", single)]);
         assert_eq!(Framework::MEGATRON.peak(&device), half);
         let attention = |framework: Framework| {
             Rates::new(&device, &framework).attention(false, true, [1024.0, 64.0, 12.0], 1e6, 0.0).compute
@@ -519,6 +557,50 @@ mod tests {
         assert!((narrow / wide - 1.0).abs() < 1e-12, "{narrow} and {wide} s");
         let theirs = attention(Framework::MEGATRON);
         assert!((theirs * half / single / wide - 1.0).abs() < 1e-12, "{theirs} and {wide} s");
+    }
+
+    /// Peaks in TFLOP/s by device and type: of this program's engine in f32, bf16 and f16, and of Megatron-LM.
+    #[test]
+    fn peaks_are_of_a_device_a_type_and_who_multiplies() {
+        let own = |dtype: ElementType| Framework::own(dtype, dtype.real().into());
+        let engine = [own(ElementType::F32), own(ElementType::Bf16), own(ElementType::F16)];
+        for (name, of_engine, of_megatron) in [
+            ("dgx-h100", [66.9, 989.4, 66.9], 989.4),
+            ("dgx-h200", [66.9, 989.4, 66.9], 989.4),
+            ("alps", [66.9, 989.4, 66.9], 989.4),
+            ("dgx-a100", [19.5, 312.0, 19.5], 312.0),
+            ("perlmutter", [19.5, 312.0, 19.5], 312.0),
+            ("dgx-b200", [80.0, 2250.0, 80.0], 2250.0),
+            ("gb200-nvl72", [90.0, 2500.0, 90.0], 2500.0),
+            ("dgx-b300", [75.0, 2250.0, 75.0], 2250.0),
+            ("gb300-nvl72", [80.0, 2500.0, 80.0], 2500.0),
+            ("frontier", [47.85, 191.5, 47.85], 191.5),
+            ("pcie-8x-l40s", [91.6, 362.05, 91.6], 362.05),
+            ("pcie-4x-rtx3090", [35.6, 71.0, 35.6], 71.0),
+            ("summit", [15.7, 0.0, 15.7], 125.0),
+        ] {
+            let cluster = Cluster::preset(name).unwrap();
+            let device = cluster.device.as_ref().unwrap();
+            for (framework, wanted) in engine.into_iter().zip(of_engine) {
+                let framework = framework.on(&cluster);
+                match wanted > 0.0 {
+                    true => {
+                        framework.check_on(device).unwrap();
+                        assert!((framework.peak(device) / (wanted * 1e12) - 1.0).abs() < 1e-12, "{name}");
+                    }
+                    false => {
+                        let message = framework.check_on(device).unwrap_err().to_string();
+                        assert!(message.starts_with("dtype = bf16: v100-16 has no products of bf16"), "{message}");
+                        assert!(message.contains("`layout.dtype` f32 or f16"), "{message}");
+                    }
+                }
+            }
+            let megatron = Framework::MEGATRON.on(&cluster);
+            megatron.check_on(device).unwrap();
+            assert!((megatron.peak(device) / (of_megatron * 1e12) - 1.0).abs() < 1e-12, "{name}");
+            let wanted = if name == "summit" { ElementType::F16 } else { ElementType::Bf16 };
+            assert_eq!((megatron.dtype, megatron.name), (wanted, "megatron"), "{name}");
+        }
     }
 
     /// Measured kernels of bf16 have the seconds that were measured, whoever's they are; others keep theirs.
@@ -537,7 +619,7 @@ mod tests {
         let after = seconds(&device);
         assert_eq!(after[..2], before[..2]);
         // Backward, causal: ten operations for each of a sequence's tokens, half of them.
-        let measured = 5.0 * 1024.0 * 1e6 / (0.25 * device.peak.half);
+        let measured = 5.0 * 1024.0 * 1e6 / (0.25 * 312e12);
         assert!(after[2..].iter().all(|seconds| (seconds / measured - 1.0).abs() < 1e-12), "{after:?}, {measured}");
     }
 }

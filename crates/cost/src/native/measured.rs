@@ -99,7 +99,7 @@ mod tests {
         // Forward and backward, 4 and 10 of 14 parts.
         close(of(true) - 3e-6, forward_and_backward * 10.0 / 14.0);
         // Products of 16 bits have a table of their own, where there is one; f16 is widened, and multiplied as f32 is.
-        device.peak.half = 2.0 * peak;
+        device.peak.half = Some(2.0 * peak);
         device.half_products = Some(table(product, product_flops(product) / (2.0 * peak * 1e-7)));
         let seconds = |device: &Device, dtype: ElementType| {
             let rates = Rates::new(device, &Framework::own(dtype, ElementType::F32));

@@ -43,7 +43,8 @@ impl Problem {
     }
 
     /// # Errors
-    /// A cluster that does not describe its device or its networks, a batch or a sequence of nothing.
+    /// A cluster that does not describe its device or its networks, or whose devices do not multiply what the framework stores; a batch
+    /// or a sequence of nothing.
     pub fn new(
         model: &Model,
         cluster: &Cluster,
@@ -65,6 +66,8 @@ impl Problem {
                 return Err(SpecError::invalid(field, 0, "it must be at least 1", "give a positive number"));
             }
         }
+        let framework = framework.on(cluster);
+        framework.check_on(device)?;
         framework.numbers.products.map_or(Ok(()), |narrow| narrow.check_on(device))?;
         check_counts(model, &framework, global_batch, seq_len)?;
         Ok(Self {

@@ -46,7 +46,7 @@ fn a_device_is_measured_planned_for_and_predicted() {
         Problem::new(&model, &cluster, framework, 4, 4).unwrap();
         let (attention, peak) = framework.attention_rates(device);
         let expected = match dtype {
-            ElementType::Bf16 => (device.half_attention.as_ref().unwrap(), device.peak.half),
+            ElementType::Bf16 => (device.half_attention.as_ref().unwrap(), device.peak.half.unwrap()),
             _ => (&device.attention, device.peak.single),
         };
         assert_eq!((attention, peak), expected);

@@ -1,6 +1,6 @@
 //! The takeaways of Narayanan et al. as a planner, and the memory by which it judges what fits.
 
-use quadrille_spec::{Device, Model, SpecError};
+use quadrille_spec::{Device, ElementType, Model, SpecError};
 
 use super::configuration::{Configuration, MOST, check_positive};
 use super::formulas::{Recomputation, check_described, layer_flops, parameters};
@@ -70,7 +70,7 @@ pub fn memory(model: &Model, configuration: &Configuration, batch: usize, chunks
 pub fn modelled_pass_seconds(model: &Model, configuration: &Configuration, device: &Device) -> f64 {
     let [tensor, pipeline] = [configuration.tensor, configuration.pipeline].map(|size| size as f64);
     let [rows, hidden] = [configuration.microbatch * model.seq_len, model.hidden].map(|size| size as f64);
-    let rate = device.peak.half
+    let rate = device.peak.of(ElementType::F16).unwrap_or(device.peak.single)
         * device.half_products.as_ref().unwrap_or(&device.products).at([rows, 4.0 * hidden / tensor, hidden]);
     let layer = layer_flops(configuration.microbatch, model.seq_len, model.hidden, Recomputation::Full);
     device.launch_seconds + model.layers() as f64 / pipeline * layer / tensor / rate

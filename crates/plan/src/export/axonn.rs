@@ -27,6 +27,9 @@ pub(super) fn export(model: &Classic, layout: &Layout, target: &Target) -> Resul
     gaps.unpadded(model.vocab);
     layout_gaps(layout, sizes, &mut gaps);
     gaps.lines.extend(types.gaps);
+    if target.precision == Precision::F16 {
+        gaps.add("dtype = f16", "the loss is scaled in the model's code (torch.amp.GradScaler)");
+    }
     let checked = "axonn-ai/axonn, documentation of 2024 (commit 1f9e54be15b6)";
     let each = if nodes == 1 { "one node".to_owned() } else { format!("each of {nodes} nodes") };
     let left = format!("mpirun -n {} with {} on {each}; the model is yours", sizes.ranks(), counted(per_node, "rank"));
@@ -90,7 +93,7 @@ fn code(layout: &Layout, sizes: Sizes, y_inner: bool, per_node: usize, target: &
          global_batch_size = {}\n\
          micro_batch_size = {}  # sequences of a data group in a pass, split over G_intra_d\n\
          sequence_length = {}\n\
-         autocast = torch.autocast(\"cuda\", dtype=torch.bfloat16, enabled={})\n\
+         autocast = torch.autocast(\"cuda\", dtype=torch.{}, enabled={})\n\
          # Around every forward and backward pass:\n\
          # with autocast, optimize_communication(\n\
          #     overlap_all_reduce={},\n\
@@ -101,7 +104,8 @@ fn code(layout: &Layout, sizes: Sizes, y_inner: bool, per_node: usize, target: &
         layout.global_batch,
         layout.microbatch,
         layout.seq_len,
-        python(target.precision == Precision::Bf16),
+        if target.precision == Precision::F16 { "float16" } else { "bfloat16" },
+        python(target.precision != Precision::F32),
         python(overlap.all_reduce),
         python(overlap.reduce_scatter),
         python(overlap.all_gather && z > 1),

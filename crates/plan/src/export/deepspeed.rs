@@ -84,6 +84,10 @@ pub(super) fn export(model: &Classic, layout: &Layout, target: &Target) -> Resul
         lines.push(format!("\"sequence_parallel_size\": {context}"));
     }
     lines.push(format!("\"bf16\": {{ \"enabled\": {} }}", target.precision == Precision::Bf16));
+    if target.precision == Precision::F16 {
+        // A loss scale of 0 is DeepSpeed's dynamic one.
+        lines.push("\"fp16\": { \"enabled\": true, \"loss_scale\": 0 }".to_owned());
+    }
     lines.extend(numbers::of_deepspeed(types.numbers));
     Ok(Export { text: format!("{{\n  {}\n}}\n", lines.join(",\n  ")), cannot_express: gaps.lines })
 }

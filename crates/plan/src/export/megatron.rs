@@ -239,6 +239,7 @@ pub(super) fn export(described: &Described, layout: &Layout, target: &Target) ->
     field_flags(&mut flags, &choices.experts);
     layout_flags(&mut flags, layout, &choices);
     flags.on("--bf16", target.precision == Precision::Bf16);
+    flags.on("--fp16", target.precision == Precision::F16);
     flags.on("--use-distributed-optimizer", choices.sharding == Sharding::None && types.has_narrow_moments());
     field_flags(&mut flags, &numbers::of_megatron(types.numbers));
     flags.maybe("--attention-backend", types.stores_scores.then_some("unfused"));

@@ -63,6 +63,13 @@ impl fmt::Display for Framework {
     }
 }
 
+impl Framework {
+    /// True if the framework has an option for the precision: torchtitan's `mixed_precision_param` is bfloat16 or float32.
+    pub fn trains_in(self, precision: Precision) -> bool {
+        (self, precision) != (Self::Torchtitan, Precision::F16)
+    }
+}
+
 impl FromStr for Framework {
     type Err = SpecError;
 
@@ -82,6 +89,8 @@ impl FromStr for Framework {
 pub enum Precision {
     /// bf16 with master weights in f32.
     Bf16,
+    /// f16 with master weights in f32 and a scaled loss.
+    F16,
     /// f32 throughout.
     F32,
 }
@@ -90,7 +99,8 @@ impl Precision {
     /// The precision in which values of a type are exported.
     pub fn of(dtype: ElementType) -> Self {
         match dtype {
-            ElementType::Bf16 | ElementType::F16 => Self::Bf16,
+            ElementType::Bf16 => Self::Bf16,
+            ElementType::F16 => Self::F16,
             ElementType::F32 | ElementType::F64 => Self::F32,
         }
     }
@@ -100,6 +110,7 @@ impl fmt::Display for Precision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Bf16 => "bf16",
+            Self::F16 => "f16",
             Self::F32 => "f32",
         })
     }

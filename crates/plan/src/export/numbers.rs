@@ -55,7 +55,7 @@ impl Types {
         if let Some((format, Support::Partial(instead))) = cast {
             gaps.push(format!("products = {format}: {instead}"));
         }
-        if [ElementType::F64, ElementType::F16].contains(&layout.dtype) {
+        if layout.dtype == ElementType::F64 || layout.dtype == ElementType::F16 && target.precision != Precision::F16 {
             gaps.push(format!("dtype = {}: {} trains in {}", layout.dtype, framework.title(), target.precision));
         }
         let stores_scores = target.stores_scores();
@@ -112,7 +112,7 @@ impl Writer<'_> {
         match gradients {
             ElementType::Bf16 => self.lack_of_sixteen_bits().or_else(|| self.absent(Capability::NarrowGradients)),
             // Without ZeRO gradients have the type of the weights (engine.py, _do_optimizer_sanity_check).
-            ElementType::F32 if framework == Framework::DeepSpeed && precision == Precision::Bf16 && !shards => {
+            ElementType::F32 if framework == Framework::DeepSpeed && precision != Precision::F32 && !shards => {
                 let rule = "DeepSpeed sums gradients in the type of the weights where ZeRO is off".to_owned();
                 Some(Lack { rule, remedy: "shard states, e.g. --zero 1, or export in f32" })
             }
@@ -134,10 +134,15 @@ impl Writer<'_> {
         }
     }
 
-    /// Narrow products and gradients go with weights of 16 bits.
+    /// Narrow products and gradients go with weights in bf16.
     fn lack_of_sixteen_bits(&self) -> Option<Lack> {
-        let rule = || format!("{} has them beside weights and activations of 16 bits", self.framework.title());
-        (self.precision == Precision::F32).then(|| Lack { rule: rule(), remedy: "export in bf16" })
+        let weights = match self.precision {
+            Precision::Bf16 => return None,
+            Precision::F16 => "in bf16",
+            Precision::F32 => "of 16 bits",
+        };
+        let rule = format!("{} has them beside weights and activations {weights}", self.framework.title());
+        Some(Lack { rule, remedy: "export in bf16" })
     }
 
     fn absent(&self, capability: Capability) -> Option<Lack> {
@@ -184,8 +189,10 @@ pub(super) fn of_megatron(numbers: Numbers) -> Fields {
 /// `mixed_precision` of Megatron Bridge: a recipe, which decides what gradients are summed in whatever the section `ddp` says,
 /// or where no recipe has them the fields of one; nothing in f32.
 pub(super) fn mixed_precision_of_bridge(precision: Precision, numbers: Numbers) -> Option<String> {
-    if precision == Precision::F32 {
-        return None;
+    match precision {
+        Precision::Bf16 => {}
+        Precision::F16 => return Some("mixed_precision: fp16_mixed\n".to_owned()),
+        Precision::F32 => return None,
     }
     if numbers.gradients != Some(ElementType::Bf16) {
         let recipe = match numbers.products {

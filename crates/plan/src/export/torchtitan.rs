@@ -57,6 +57,9 @@ pub(super) fn export(described: &Described, layout: &Layout, target: &Target) ->
     let sizes = Sizes::of(layout);
     let types = Types::new(Framework::Torchtitan, layout, target, sizes.z > 1)?;
     let mut gaps = Gaps::new("torchtitan", layout);
+    if !Framework::Torchtitan.trains_in(target.precision) {
+        gaps.add(format!("dtype = {}", target.precision), "torchtitan trains in bf16, and scales no loss");
+    }
     let tensor = gaps.tensor_parallel(model)?;
     let (name, flavour) = flavour(described, &mut gaps);
     if let Some(mixture) = &described.mixture {
@@ -301,8 +304,8 @@ fn training(layout: &Layout, sizes: Sizes, precision: Precision) -> String {
         _ => layout.global_batch / (sizes.data * sizes.z),
     };
     let computed = match precision {
-        Precision::Bf16 => "bfloat16",
         Precision::F32 => "float32",
+        Precision::Bf16 | Precision::F16 => "bfloat16",
     };
     format!(
         "\n[training]\nlocal_batch_size = {local}\nglobal_batch_size = {}\nseq_len = {}\nmixed_precision_param = \

@@ -1,6 +1,7 @@
 //! What follows from prices.
 
 use quadrille_cost::native::NarrowFormat;
+use quadrille_spec::ElementType;
 
 use super::question::Question;
 use super::ranking::Ranked;
@@ -11,12 +12,15 @@ impl Setting<'_> {
     /// FLOP/s of a device in the products of the framework's type, what MFU and HFU are taken of, and the type; `None` where
     /// the cluster's device is not described.
     pub fn peak(&self) -> Option<(f64, &'static str)> {
-        let name = match (self.framework.numbers.products, self.framework.activation_bytes) {
-            (Some(NarrowFormat::Nvfp4), _) => "4-bit",
-            (Some(_), _) => "8-bit",
-            (None, ..=2) => "16-bit",
-            (None, 3..=4) => "f32",
-            (None, _) => "f64",
+        let name = match self.framework.numbers.products {
+            Some(NarrowFormat::Nvfp4) => "4-bit",
+            Some(_) => "8-bit",
+            None => match self.framework.multiplies() {
+                ElementType::Bf16 => "16-bit",
+                ElementType::F16 => "f16",
+                ElementType::F32 => "f32",
+                ElementType::F64 => "f64",
+            },
         };
         Some((self.framework.product_peak(self.cluster.device.as_ref()?), name))
     }

@@ -123,13 +123,15 @@ fn device_numbers(device: &mut Device) -> Vec<(&'static str, &mut f64)> {
     let mut numbers = vec![
         ("memory_bandwidth", &mut device.memory_bandwidth),
         ("memory_efficiency", &mut device.memory_efficiency),
-        ("peak.half", &mut device.peak.half),
         ("peak.single", &mut device.peak.single),
         ("peak.double", &mut device.peak.double),
         ("vector_rate", &mut device.vector_rate),
         ("launch_seconds", &mut device.launch_seconds),
     ];
     let optional = [
+        ("peak.half", &mut device.peak.half),
+        ("peak.f16", &mut device.peak.f16),
+        ("peak.tf32", &mut device.peak.tf32),
         ("peak.fp8", &mut device.peak.fp8),
         ("peak.fp4", &mut device.peak.fp4),
         ("host_bandwidth", &mut device.host_bandwidth),

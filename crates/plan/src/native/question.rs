@@ -188,6 +188,7 @@ impl Question {
     /// Which of all layouts on so many devices trains the model on so many sequences a step best: of the model's usual length, with the
     /// framework's usual reserve, with experts that get equal loads, and without limits.
     pub fn new(model: Model, cluster: Cluster, framework: Framework, devices: usize, global_batch: usize) -> Self {
+        let framework = framework.on(&cluster);
         Self {
             seq_len: model.seq_len,
             batch_tokens: None,

@@ -78,7 +78,7 @@ impl<'a> PlanRequest<'a> {
         let priced = found.ranked.iter().map(|ranked| {
             let layout = question.layout(ranked)?;
             let (seconds, bytes) = (ranked.price.seconds, ranked.price.memory.total());
-            Ok(PlannedLayout { layout, planned: self.framework.planned(), seconds, bytes })
+            Ok(PlannedLayout { layout, planned: question.framework.planned(), seconds, bytes })
         });
         let Found { counts, stopped, too_long, .. } = found;
         Ok(Plan { layouts: priced.collect::<Result<_, SpecError>>()?, counts, stopped, too_long })

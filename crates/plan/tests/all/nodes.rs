@@ -84,12 +84,8 @@ fn planned_layouts_fill_nodes_and_exports_start_as_many_processes() {
                 continue; // two of the three devices at a socket; groups of x would straddle them
             }
             assert_eq!(layout.per_node, devices, "{name} on {nodes} nodes");
-            let target = Target {
-                gpus_per_node: layout.per_node,
-                precision: Precision::Bf16,
-                numbers: Numbers::default(),
-                planned: None,
-            };
+            let numbers = Numbers::default();
+            let target = Target { gpus_per_node: layout.per_node, precision: Precision::Bf16, numbers, planned: None };
             let text = export(Framework::Megatron, &model, &layout, &target).unwrap().text;
             let launched = format!("torchrun --nnodes {nodes} --nproc-per-node {devices} pretrain_gpt.py");
             assert!(text.contains(&launched), "{name}: {text}");

@@ -300,3 +300,68 @@ fn ranks_are_in_the_usual_order_of_their_framework() {
         assert!(!text.contains("order =") && !text.contains("spreads experts over"), "{text}");
     }
 }
+
+/// Peaks are of a device, a type and who multiplies: f32 without TF32, f16 of this program widened to f32, V100 without bf16.
+#[test]
+fn peaks_are_those_of_the_type_that_is_multiplied() {
+    let line = |cluster: &str, more: &str| {
+        format!(
+            "explain --price --model gpt2-124m --grid data=6 --global-batch 48 --per-node 6 --cluster {cluster} {more}"
+        )
+    };
+    let text = |cluster: &str, more: &str| {
+        let output = run(std::path::Path::new("."), &line(cluster, more));
+        assert!(output.status.success(), "{cluster} {more}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for (cluster, more, words) in [
+        ("dgx-h100", "--framework quadrille", "devices x 66.9 TFLOP/s (f32 peak)"),
+        ("dgx-h100", "--framework quadrille --dtype f16", "devices x 66.9 TFLOP/s (f32 peak)"),
+        ("dgx-h100", "--framework quadrille --dtype bf16", "devices x 989 TFLOP/s (16-bit peak)"),
+        ("dgx-h100", "--framework quadrille --dtype f64", "devices x 66.9 TFLOP/s (f64 peak)"),
+        ("dgx-a100", "--framework quadrille --dtype f16", "devices x 19.5 TFLOP/s (f32 peak)"),
+        ("summit", "--framework quadrille --dtype f16", "devices x 15.7 TFLOP/s (f32 peak)"),
+        ("summit", "--framework megatron", "devices x 125 TFLOP/s (f16 peak)"),
+        ("summit", "--framework fsdp", "by fsdp in f16, since v100-16 has no bf16"),
+    ] {
+        let text = text(cluster, more);
+        assert!(text.contains(words), "{cluster} {more}: {text}");
+    }
+    assert!(!text("dgx-a100", "--framework megatron").contains("has no bf16"));
+    let bf16 = line("summit", "--framework quadrille --dtype bf16");
+    refused(&bf16, &["dtype = bf16: v100-16 has no products of bf16", "give --dtype f32 or f16"]);
+    refused(&bf16.replace("explain --price", "plan").replace("--grid data=6", "--gpus 6"), &["no products of bf16"]);
+}
+
+/// Layouts for devices without bf16 are exported in f16, as they were priced.
+#[test]
+fn layouts_for_volta_are_exported_in_f16() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = "plan --model gpt2-124m --cluster summit --gpus 6 --fix x=1,y=1,z=1,context=1,pipe=1 --out best.toml";
+    let output = run(folder.path(), line);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let file = fs::read_to_string(folder.path().join("best.toml")).unwrap();
+    assert!(file.contains("dtype = \"f16\""), "{file}");
+    let export = |to: &str, more: &str| {
+        let output = run(folder.path(), &format!("export --to {to} --model gpt2-124m {more}"));
+        (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    for layout in ["--layout best.toml", "--grid data=6 --cluster summit", "--grid data=6 --dtype f16"] {
+        let (_, text) = export("megatron", layout);
+        assert!(text.contains(" --fp16") && !text.contains("--bf16"), "{layout}: {text}");
+        let (_, text) = export("deepspeed", layout);
+        assert!(text.contains("\"bf16\": { \"enabled\": false }"), "{layout}: {text}");
+        assert!(text.contains("\"fp16\": { \"enabled\": true"), "{layout}: {text}");
+        assert!(export("nemo", layout).1.contains("mixed_precision: fp16_mixed"), "{layout}");
+        assert!(export("axonn", layout).1.contains("dtype=torch.float16, enabled=True"), "{layout}");
+        let (done, text) = export("torchtitan", layout);
+        let (named, said) = match layout.contains("--dtype") {
+            true => (false, "--dtype f16: not in torchtitan; give bf16 or f32"),
+            false => (true, "torchtitan cannot express dtype = f16: torchtitan trains in bf16"),
+        };
+        assert!(done == named && text.contains(said), "{layout}: {text}");
+    }
+    let (_, text) = export("megatron", "--layout best.toml --dtype bf16");
+    assert!(text.contains(" --bf16") && !text.contains("--fp16"), "{text}");
+    assert!(export("megatron", "--grid data=8 --cluster dgx-a100").1.contains(" --bf16"));
+}

@@ -1,10 +1,11 @@
 //! What was found, for people.
 
+use quadrille_cost::native::Framework;
 use quadrille_evidence::Oversized;
 use quadrille_plan::native::explain::{Part, ROUNDING};
 use quadrille_plan::native::{Answer, Derived, Question, Ranked, RefusedBy, Reserve, Setting};
 use quadrille_run::units::{bytes, decimal, seconds};
-use quadrille_spec::{Imbalance, SpecError, counted};
+use quadrille_spec::{ElementType, Imbalance, SpecError, counted};
 
 use super::advised::advised_text;
 use super::assumed::assumed_text;
@@ -233,8 +234,16 @@ pub fn headline(question: &Question, setting: &Setting) -> Result<String, SpecEr
         question.cluster.name,
         question.global_batch,
         question.seq_len,
-        setting.framework.name,
+        trainer(&setting.framework, device),
     ) + &utilization(question, setting))
+}
+
+/// What trains, and where its values are not of its usual type, why.
+fn trainer(framework: &Framework, device: &str) -> String {
+    match framework.is_own() || framework.dtype == ElementType::Bf16 {
+        true => framework.name.to_owned(),
+        false => format!("{} in {}, since {device} has no bf16", framework.name, framework.dtype),
+    }
 }
 
 /// Layouts with what follows from their prices.
