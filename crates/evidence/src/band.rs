@@ -367,7 +367,7 @@ mod tests {
             let mut cluster = Cluster::preset("dgx-h100").unwrap();
             let device = cluster.device.as_mut().unwrap();
             name.clone_into(&mut device.name);
-            device.peak.half *= times;
+            device.peak.half = device.peak.half.map(|peak| peak * times);
             device.memory_bandwidth *= times;
             let planned = planned("llama3-8b", &cluster, &Framework::MEGATRON, 8192);
             Band::around(&planned, &Framework::MEGATRON, Known::all()).map_err(|missing| missing.to_string())

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::LazyLock;
 
 use quadrille_cost::native::Framework;
-use quadrille_spec::{Device, Model};
+use quadrille_spec::{Device, ElementType, Model};
 
 /// Published runs of a kind that a band needs at least: one alone is no distribution.
 const LEAST: usize = 2;
@@ -50,7 +50,7 @@ impl Generation {
             let highest = presets().map(number).fold(0.0, f64::max);
             (SAME_DEVICE[0] * lowest..=SAME_DEVICE[1] * highest).contains(&number(device))
         };
-        is_near(|device| device.peak.half) && is_near(|device| device.memory_bandwidth)
+        is_near(|device| device.peak.of(ElementType::F16).unwrap_or(device.peak.single)) && is_near(|device| device.memory_bandwidth)
     }
 }
 

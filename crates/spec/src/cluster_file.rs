@@ -239,7 +239,7 @@ fn check_node(devices: usize, tiers: &[Tier]) -> Result<(), SpecError> {
     check_size("devices_per_node", devices, MAX_DEVICES_PER_NODE)?;
     for tier in tiers {
         let domain = tier.devices.unwrap_or(0);
-        if domain % devices != 0 && devices % domain != 0 {
+        if !domain.is_multiple_of(devices) && !devices.is_multiple_of(domain) {
             let rule = format!(
                 "a node holds whole domains of a tier, or a domain whole nodes, and {} joins {domain} devices",
                 tier.name
