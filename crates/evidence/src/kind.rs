@@ -50,7 +50,8 @@ impl Generation {
             let highest = presets().map(number).fold(0.0, f64::max);
             (SAME_DEVICE[0] * lowest..=SAME_DEVICE[1] * highest).contains(&number(device))
         };
-        is_near(|device| device.peak.of(ElementType::F16).unwrap_or(device.peak.single)) && is_near(|device| device.memory_bandwidth)
+        is_near(|device| device.peak.of(ElementType::F16).unwrap_or(device.peak.single))
+            && is_near(|device| device.memory_bandwidth)
     }
 }
 

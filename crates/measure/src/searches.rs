@@ -122,9 +122,9 @@ fn native(runs: u32) -> Result<Measured, MeasureError> {
     let setting = setting(&model, &cluster, batch);
     let search = native::Search::new(setting, devices, space, 10);
     let one = one_core()?;
-    search.run(&|| true)?;
+    native::Search { limit: Some(0), ..search.clone() }.run()?;
     // What can be priced at all was found out above.
-    let settled = || one.install(|| search.run(&|| false)).map_or(0, |found| found.counts.legal);
+    let settled = || one.install(|| search.run()).map_or(0, |found| found.counts.legal);
     Ok(Measured::new("native", case, runs, settled))
 }
 
@@ -135,7 +135,7 @@ fn bounded() -> Result<Bounded, MeasureError> {
     let (setting, space) = (setting(&model, &cluster, batch), Space::default());
     let search = native::Search::new(setting, devices, space, 10);
     let start = Instant::now();
-    let counts = one_core()?.install(|| search.run(&|| false))?.counts;
+    let counts = one_core()?.install(|| search.run())?.counts;
     Ok(Bounded { case, legal: counts.legal, priced: counts.priced, seconds: start.elapsed().as_secs_f64() })
 }
 

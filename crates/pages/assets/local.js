@@ -24,6 +24,7 @@ function drawLocal(found) {
     { name: `${name(row)}, measured`, parts: parts(row, "measured") },
   ]);
   const columns = [
+    { title: "Layout", value: ({ notation }) => notation },
     { title: "Grid", value: name },
     { title: "Predicted", value: (row) => row.predicted_seconds, text: (time) => seconds(time) },
     { title: "Measured", value: (row) => row.measured_seconds, text: (time) => seconds(time) },

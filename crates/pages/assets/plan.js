@@ -52,7 +52,7 @@ function drawPlan(plan, draws = null) {
         fact("Memory", gib(advised.memory_bytes), usable === null ? "of a device" : `of ${gib(usable)} that may be used`),
         advised.days === undefined ? null : fact("Training", `${plain(advised.days)} days`, advised.cost === undefined ? "" : `${plain(advised.cost)} ${advised.currency}`),
       ),
-      plan.stopped ? element("p", { class: "warn" }, "The time limit ended the search: there may be faster layouts.") : null,
+      plan.stopped ? element("p", { class: "warn" }, "The search has not looked at everything: there may be faster layouts.") : null,
       ...(plan.told ?? []).map((words) => element("p", { class: words.startsWith("Warning") ? "warn" : "soft" }, words)),
     ];
   }
@@ -79,6 +79,7 @@ function drawPlan(plan, draws = null) {
       { title: "Schedule", value: layout("schedule") },
       { title: "Recompute", value: layout("recompute") },
       { title: "ZeRO", value: layout("zero") },
+      ...(entries.some((entry) => entry.variants !== undefined) ? [{ title: "Variants", value: (entry) => entry.variants, text: plain }] : []),
       { title: "Grid", value: layout("grid") },
     ];
     return table({ label: "layouts", columns, rows: entries, filter: true, choose, chosen: advised, kind: (entry) => plan.error_band && (isSlower(entry) ? "slower" : "near") });

@@ -15,6 +15,7 @@ const FIELDS = [
   { name: "max_x", steps: ["1", "2", "4", "8", "16", "32", ""], none: "any" },
   { name: "max_pipe", steps: ["1", "2", "4", "8", "16", "32", "64", ""], none: "any" },
   { name: "reserve", steps: ["", "0", "2%", "5%", "10%", "15%", "20%", "30%", "40%"], none: "as usual" },
+  { name: "variants", options: ["", "all"], none: "the best of each grid" },
   { name: "slower", steps: ["0%", "1%", "2%", "", "5%", "10%", "20%", "50%", "100%"], none: "3%" },
   { name: "tokens", kind: "text", hint: "e.g. 300B or 15T" },
   { name: "days", steps: [1, 2, 3, 5, 7, 10, 14, 21, 30, 45, 60, 90, 120, 180, 365, ""].map(String), none: "any time", unit: "days", with: "tokens" },
@@ -128,17 +129,18 @@ async function ask() {
     answer.replaceChildren(...drawPlan(found, isWhole ? ({ layout }) => posted("layout", { question, layout }, mine.signal) : null));
   };
   const after = () => seconds((performance.now() - begin) / 1000);
-  // What a moment finds is shown at once, the whole answer when it is there.
-  for (const first of [true, false]) {
-    const [isFound, found] = await posted("plan", { ...question, first }, mine.signal);
+  // Usual layouts are shown at once, then the best of more and more, until everything was looked at: how busy the machine is decides
+  // when that is, and nothing else.
+  for (let round = 0; ; round += 1) {
+    const [isFound, found] = await posted("plan", { ...question, round }, mine.signal);
     if (mine !== waiting) return;
-    if (!isFound && first && found) continue;
     if (!isFound) return say(found ? found.error : "The server does not answer: is it still running?", "warn");
-    const isWhole = !(first && found.stopped);
-    show({ ...found, stopped: found.stopped && isWhole }, isWhole);
-    answer.classList.remove("old");
-    if (isWhole) break;
-    say(`The best after ${after()}; searching on …`, "soft");
+    if (found.plans.length > 0) {
+      show(found, !found.stopped);
+      answer.classList.remove("old");
+    }
+    if (!found.stopped) break;
+    say(`${found.plans.length > 0 ? "The best" : "None fits"} of what was looked at in ${after()}; searching on …`, "soft");
     await painted();
     if (mine !== waiting) return;
   }

@@ -54,7 +54,7 @@ function drawSweep(sweep) {
             fact("Most of the peak", `${percent(cheapest.plan.mfu)}, ${cheapest.plan.tflops_per_device.toFixed(1)} TFLOP/s a device`, `counted as ${sweep.flops_convention}; ${valuesOf(cheapest)}: ${layoutOf(cheapest.plan)}`),
           )
         : element("p", { class: "warn" }, "No layout fits anywhere."),
-      points.some(({ stopped }) => stopped) ? element("p", { class: "warn" }, "The time limit ended some searches: there may be faster layouts.") : null,
+      points.some(({ stopped }) => stopped) ? element("p", { class: "warn" }, "Some searches have not looked at everything: there may be faster layouts.") : null,
     ];
   }
 
@@ -103,8 +103,8 @@ function drawSweep(sweep) {
   function everyPoint() {
     const of = (value) => ({ plan }) => (plan === null ? null : value(plan));
     const columns = [
-      ...variables.map(({ name }, place) => ({ title: name, value: ({ values }) => values[place], text: number })),
       { title: "Layout", value: of(layoutOf) },
+      ...variables.map(({ name }, place) => ({ title: name, value: ({ values }) => values[place], text: number })),
       ...(found.length < points.length ? [{ title: "Why there is none", value: ({ reason }) => reason, words: true }] : []),
       { title: "Step", value: of((plan) => plan.time_s), text: (time) => seconds(time, 4) },
       { title: "Error band", value: of((plan) => (plan.error_band ? plan.error_band.high - plan.error_band.low : Infinity)), shown: ({ plan }) => between(plan) ?? plan.error_band_reason, words: true },

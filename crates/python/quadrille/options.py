@@ -85,7 +85,7 @@ class SearchOptions(ModelOptions, LayoutOptions, NumberOptions, total=False):
     fix: Choices | None
     max: Choices | None
     min: Choices | None
-    time_limit: Number | None
+    search_limit: int | None
     tokens: Number | None
     price_per_hour: Number | None
     currency: str | None
@@ -106,7 +106,7 @@ class PlanOptions(SearchOptions, total=False):
     dtype: str | None
     top: int | None
     csv: FilePath | None
-    one_per_grid: bool | None
+    variants: bool | None
     pareto: bool | None
     exotic: bool | None
     explain: bool | None

@@ -41,6 +41,8 @@ class PlannedLayout:
     """How the model's FLOPs are counted: native, megatron or torchtitan."""
     tflops_per_device: float
     """The model's FLOPs in a second on each device, in 10^12."""
+    variants: int | None
+    """Legal layouts of its grid and spreading of experts, which it is the best of; None with `variants=True`."""
     mfu: float | None
     """The part of the devices' peak that the model's FLOPs make use of, where that is known."""
     error_band: ErrorBand | None
@@ -64,6 +66,7 @@ class PlannedLayout:
             tokens_per_s=document["tokens_per_s"],
             flops_convention=document["flops_convention"],
             tflops_per_device=document["tflops_per_device"],
+            variants=document.get("variants"),
             mfu=document["mfu"],
             error_band=ErrorBand.of(document["error_band"]),
             error_band_reason=document["error_band_reason"],
@@ -125,7 +128,7 @@ class Plan:
     global_batch: int
     seq_len: int
     plans: list[PlannedLayout]
-    """The fastest, fastest first."""
+    """The fastest, fastest first: the best variant of each grid, or variants too with `variants=True`."""
     advised: PlannedLayout
     """The layout to run: the simplest of those that predictions do not tell apart from the fastest; where `memory_reserve` is left out,
     among those that 95 of 100 runs fit into, if there are any."""
@@ -146,7 +149,7 @@ class Plan:
     why: Why | None = field(repr=False)
     """With `explain=True`: why the advised layout is as fast as it is."""
     stopped: bool
-    """Whether `time_limit` ended the search."""
+    """True if `search_limit` ended the search."""
     document: dict[str, Any] = field(repr=False)
     """All of it, as `quadrille plan --json` prints it."""
 

@@ -77,7 +77,7 @@ def test_an_interruption_of_a_search_is_raised_at_once() -> None:
     start = time.monotonic()
     threading.Timer(0.2, signal.raise_signal, [signal.SIGINT]).start()
     with pytest.raises(KeyboardInterrupt):
-        quadrille.plan("gpt3-175b", gpus="64..8192", pareto=True, cluster="selene", global_batch=1536, time_limit=20)
+        quadrille.plan("gpt3-175b", gpus="64..8192", pareto=True, cluster="selene", global_batch=1536)
     assert time.monotonic() - start < 5
     # The search has ended, too, which would else use all cores.
     assert is_idle_within(8)

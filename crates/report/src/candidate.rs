@@ -1,7 +1,9 @@
 //! Layouts that a search has found, in words.
 
 use quadrille_cost::native::{Candidate, Price};
-use quadrille_spec::{Activations, Axis, AxisSet, Dispatch, KeepWeights, Linear, Overlap, Recompute, Schedule, Zero};
+use quadrille_spec::{
+    Activations, Axis, AxisSet, Dispatch, KeepWeights, Layout, Linear, Overlap, Recompute, Schedule, Zero,
+};
 
 /// `x=8,data=16,pipe=8`: axes above 1.
 pub fn sizes(sizes: [usize; Axis::COUNT]) -> String {
@@ -13,16 +15,25 @@ pub fn sizes(sizes: [usize; Axis::COUNT]) -> String {
 /// `TP4 CP2 PP4 VP5 EP8 DP16`: the axes as most other programs name them, those above 1. Data parallelism has all ranks with
 /// sequences of their own but those of FSDP, which share parameters beside it; those of experts may be among it.
 pub fn notation(candidate: &Candidate) -> String {
-    let size = |axis| candidate.size(axis);
-    let chunks = if size(Axis::Pipe) > 1 && candidate.schedule == Schedule::Interleaved { candidate.chunks } else { 1 };
+    notation_of(candidate.sizes, candidate.schedule, candidate.chunks, candidate.experts_over)
+}
+
+/// The same of a layout.
+pub fn layout_notation(layout: &Layout) -> String {
+    notation_of(Axis::ALL.map(|axis| layout.grid.size(axis)), layout.schedule, layout.chunks, layout.experts_over)
+}
+
+fn notation_of(sizes: [usize; Axis::COUNT], schedule: Schedule, chunks: usize, experts_over: AxisSet) -> String {
+    let size = |axis: Axis| sizes[axis as usize];
+    let chunks = if size(Axis::Pipe) > 1 && schedule == Schedule::Interleaved { chunks } else { 1 };
     let parts = [
         ("TP", size(Axis::X) * size(Axis::Y)),
         ("CP", size(Axis::Context)),
         ("PP", size(Axis::Pipe)),
         ("VP", chunks),
-        ("EP", candidate.expert_ranks()),
+        ("EP", experts_over.iter().map(size).product()),
         ("FSDP", size(Axis::Z)),
-        ("DP", candidate.batch_shares()),
+        ("DP", Axis::BATCH.map(size).iter().product()),
     ];
     let named: Vec<_> =
         parts.iter().filter(|(_, size)| *size > 1).map(|(name, size)| format!("{name}{size}")).collect();

@@ -9,6 +9,8 @@ use quadrille_spec::{
 };
 use quadrille_step::{Parameter, StageProgram, StepProgram};
 
+use crate::candidate::layout_notation;
+
 /// What a run that is ready to begin will train, on what, and from where.
 pub fn announcement(run: &Prepared) -> String {
     let source = run.source();
@@ -64,7 +66,13 @@ pub fn summary_by(program: &StepProgram, framework: &Framework) -> String {
         ),
         (
             "layout",
-            Some(format!("{} activations, overlap {}, {}", layout.activations, layout.overlap, numbers(framework))),
+            Some(format!(
+                "{}, {} activations, overlap {}, {}",
+                layout_notation(layout),
+                layout.activations,
+                layout.overlap,
+                numbers(framework)
+            )),
         ),
         ("also", unusual(model, layout)),
         ("pruned", pruned(program)),

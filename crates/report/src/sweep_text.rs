@@ -6,6 +6,7 @@ use quadrille_plan::native::sweep::{Point, Sweep};
 use quadrille_run::units::{decimal, seconds};
 use quadrille_spec::SpecError;
 
+use crate::candidate::notation;
 use crate::plan::{COLUMNS, SPARE, band, cells, counted, ends};
 use crate::{Text, table};
 
@@ -36,30 +37,32 @@ pub fn sweep_text(sweep: &Sweep) -> Result<Text, SpecError> {
                 });
                 let derived = point.question.derived(&point.question.setting()?, best);
                 let step = seconds(best.price.seconds) + mark(point);
-                rows.push(values.into_iter().chain([step, band]).chain(cells(best, &derived)).collect());
+                let layout = [notation(&best.candidate)].into_iter();
+                rows.push(layout.chain(values).chain([step, band]).chain(cells(best, &derived)).collect());
             }
             Err(reason) => {
                 reasons += &format!("none of {}: {reason}\n", at());
-                rows.push(values);
+                rows.push(["none".to_owned()].into_iter().chain(values).collect());
             }
         }
     }
-    let mut text = Text::heading(&format!("{model} on {cluster}, best layouts by {}", names.join(" and ")));
-    let header: Vec<&str> = names.iter().map(String::as_str).chain(["step", BAND]).chain(COLUMNS).collect();
+    let mut text = Text::new();
+    if sweep.points.iter().any(|point| point.stopped) {
+        text += "(!) SEARCH CUT by `search.limit` before everything was looked at: the best of what was\n";
+    }
+    text += Text::heading(&format!("{model} on {cluster}, best layouts by {}", names.join(" and ")));
+    let header = ["layout"].into_iter().chain(names.iter().map(String::as_str)).chain(["step", BAND]).chain(COLUMNS);
     let spare: Vec<&str> = SPARE.into_iter().chain([BAND]).collect();
-    text += table(&header, &rows).spare(&spare);
+    text += table(&header.collect::<Vec<_>>(), &rows).spare(&spare);
     if found > 0 {
         text += format!("TFLOP/s, MFU: {}, of a device\n", counted(sweep.question.flops_convention));
     }
-    if rows.iter().any(|row| row.get(names.len() + 1).is_some_and(|band| band != "-")) {
+    if rows.iter().any(|row| row.get(names.len() + 2).is_some_and(|band| band != "-")) {
         text += "error band: what 8 of 10 published runs like it took less or more than was predicted of them\n";
     }
     for (missing, points) in unlike {
         let of = if points.len() == found { "all points".to_owned() } else { points.join("; ") };
         text += format!("no error band of {of}: {missing}\n");
-    }
-    if sweep.points.iter().any(|point| point.stopped) {
-        text += "(!) stopped by `search.time_limit` before everything was looked at: the best so far\n";
     }
     Ok(text + reasons)
 }

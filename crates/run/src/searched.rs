@@ -1,7 +1,5 @@
 //! What is asked of a search for layouts, from names, words and numbers.
 
-use std::time::Duration;
-
 use quadrille_cost::native::{Framework, Learned, Numbers};
 use quadrille_plan::native::{Bound, Cancel, Question, Reserve, Space, devices_of_nodes, hardware};
 use quadrille_spec::{
@@ -38,8 +36,8 @@ pub struct SearchSpec {
     pub constraints: Vec<(Bound, String)>,
     /// What of each device's memory stays free; where nothing is said [`Reserve::usual`].
     pub reserve: Option<Reserve>,
-    /// After so many seconds the search ends.
-    pub time_limit: Option<f64>,
+    /// Most looks of a search ([`Question::limit`]).
+    pub limit: Option<u64>,
     /// Tokens of the whole training.
     pub tokens: Option<f64>,
     /// Price of a device for an hour.
@@ -107,8 +105,6 @@ impl SearchSpec {
         }
         let (has_tokens, has_price) = (self.tokens.is_some(), self.price_per_hour.is_some());
         let budget = self.budget.budget(has_tokens, has_price, space.bucket.is_some())?;
-        let time_limit = positive("`search.time_limit`", self.time_limit, "10")?;
-        let time_limit = time_limit.map(Duration::try_from_secs_f64).transpose();
         let reserve = self.reserve.unwrap_or_else(|| Reserve::usual(&framework));
         let question = Question {
             seq_len: request.seq_len.unwrap_or(model.seq_len),
@@ -123,8 +119,7 @@ impl SearchSpec {
             price_per_hour: positive("`search.price_per_hour`", self.price_per_hour, "2.5")?,
             budget,
             flops_convention: self.flops_convention,
-            time_limit: time_limit
-                .map_err(|_| Refusal::new("`search.time_limit`: that are too many seconds; give fewer"))?,
+            limit: self.limit,
             cancel: Cancel::default(),
             learned: Learned::default(),
             model,

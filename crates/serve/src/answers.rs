@@ -27,7 +27,7 @@ impl Answers {
         Some(text)
     }
 
-    /// The text of an answer, which is kept unless the time limit ended its search.
+    /// The text of an answer, which is kept unless its search was cut.
     pub(crate) fn keep(&self, asked: &Asked, document: &Value) -> String {
         let text = document.to_string();
         if document["stopped"] == false {
@@ -45,8 +45,8 @@ mod tests {
 
     use super::*;
 
-    fn asked(gpus: usize, first: bool) -> Asked {
-        from_value(json!({ "gpus": gpus.to_string(), "first": first })).unwrap()
+    fn asked(gpus: usize, is_first: bool) -> Asked {
+        from_value(json!({ "gpus": gpus.to_string(), "round": is_first.then_some(0) })).unwrap()
     }
 
     #[test]

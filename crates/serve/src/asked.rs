@@ -2,23 +2,26 @@
 
 use std::fmt::Display;
 use std::str::FromStr;
-use std::time::Duration;
 
 use quadrille_cost::native::{Learned, Numbers};
-use quadrille_plan::native::{Answer, Bound, Cancel, Question, TOLERANCE, Wanted};
+use quadrille_plan::native::{Answer, Bound, Cancel, Nothing, Question, TOLERANCE, Wanted};
 use quadrille_report::plan::{asked_document, drawing};
 use quadrille_run::{BudgetSpec, SaidLayout, SearchSpec, layout_of_json};
 use quadrille_spec::{Cluster, Field, LayoutFile, Model, SpecError, quantities};
 use serde::{Deserialize, Deserializer};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::words::in_words;
 
 /// Sequences of a step at most: a layout of more passes takes seconds to price, and nobody can end that.
 const MOST_SEQUENCES: usize = 1 << 16;
 
-/// What a first answer may take to be there at once for who changes a question.
-const MOMENT: Duration = Duration::from_millis(15);
+/// Looks ([`Question::limit`]) of the second answer; the first is of usual layouts alone, and is there at once for who changes a
+/// question. Counts and no times: a busy machine answers later, and the same.
+const LOOKS: u64 = 1 << 14;
+
+/// So many times as many looks has each later answer, so that all of them together take little longer than the whole one.
+const TIMES: u64 = 8;
 
 /// Layouts that the page shows.
 const TOP: usize = 10;
@@ -54,9 +57,12 @@ pub(crate) struct Asked {
     flops_convention: Option<String>,
     /// By how much longer than the fastest step that of a simpler layout may be which is advised.
     slower: Option<String>,
-    /// Whether the best that a moment finds is wanted now: the whole answer where that is all there is to find.
+    /// `all`: variants of a layout are wanted too.
+    variants: Option<String>,
+    /// Which answer is wanted: 0 is the first, and each later one has looked at more, until one has looked at everything; `None`: the
+    /// whole answer.
     #[serde(default)]
-    first: bool,
+    round: Option<u32>,
 }
 
 /// Reads a number as it is typed, or as JSON has it.
@@ -99,21 +105,41 @@ impl Chosen {
 }
 
 impl Asked {
-    /// The same question without haste.
+    /// The same question, whose whole answer is wanted.
     pub(crate) fn whole(&self) -> Self {
-        Self { first: false, ..self.clone() }
+        Self { round: None, ..self.clone() }
     }
 
-    /// Searches for at most so long, and until that is cancelled; what was found as a page shows it, or why nothing was. A first
-    /// answer that is not the whole one has few layouts and is not explained, nor is a layout whose prices take long. What questions
-    /// before have learned serves this one.
-    pub(crate) fn answer(&self, limit: Duration, cancel: Cancel, learned: &Learned) -> Result<Value, String> {
-        let limit = if self.first { limit.min(MOMENT) } else { limit };
-        let question = Question { time_limit: Some(limit), cancel, learned: learned.clone(), ..self.question()? };
+    /// Looks of the wanted answer.
+    fn limit(&self) -> u64 {
+        match self.round {
+            None => u64::MAX,
+            Some(0) => 0,
+            Some(round) => LOOKS.saturating_mul(TIMES.saturating_pow(round - 1)),
+        }
+    }
+
+    /// Searches until it has looked at as much as the wanted answer does, or is cancelled; what was found as a page shows it, or why
+    /// nothing was. An answer that is not the whole one may have no layouts yet and is not explained, nor is a layout whose prices
+    /// take long. What questions before have learned serves this one.
+    pub(crate) fn answer(&self, cancel: Cancel, learned: &Learned) -> Result<Value, String> {
+        let limit = Some(self.limit());
+        let question = Question { limit, cancel, learned: learned.clone(), ..self.question()? };
         let tolerance = Some(self.tolerance()?);
-        let wanted = Wanted { top: TOP, tolerance, brief: self.first, ..Wanted::default() };
-        let mut answer = Answer::new(&question, &wanted).map_err(text)?;
-        if !(answer.is_long() || self.first && answer.found.stopped) {
+        let wanted = Wanted {
+            top: TOP,
+            variants: self.variants()?,
+            tolerance,
+            brief: self.round == Some(0),
+            ..Wanted::default()
+        };
+        let mut answer = match Answer::new(&question, &wanted) {
+            Err(Nothing::Stopped { .. }) if self.round.is_some() && !question.cancel.is_cancelled() => {
+                return Ok(json!({ "stopped": true, "plans": [] }));
+            }
+            answer => answer.map_err(text)?,
+        };
+        if !(answer.is_long() || answer.found.stopped) {
             answer.explain().map_err(text)?;
         }
         let mut document = asked_document(&answer).map_err(text)?;
@@ -125,6 +151,17 @@ impl Asked {
             }
         }
         Ok(document)
+    }
+
+    /// True if variants are wanted.
+    fn variants(&self) -> Result<bool, String> {
+        match self.variants.as_deref().map(str::trim) {
+            None => Ok(false),
+            Some("all") => Ok(true),
+            Some(said) => {
+                Err(format!("`variants` {said}: all are shown, or the best of each grid; type all, or leave it out"))
+            }
+        }
     }
 
     /// By which part of the fastest's time a simpler layout may be slower.
@@ -222,7 +259,7 @@ mod tests {
     }
 
     fn refused(text: &str) -> String {
-        in_words(&asked(text).answer(Duration::from_secs(60), Cancel::default(), &Learned::default()).unwrap_err())
+        in_words(&asked(text).answer(Cancel::default(), &Learned::default()).unwrap_err())
     }
 
     #[test]
@@ -231,7 +268,7 @@ mod tests {
             r#"{"model":"gpt2-1558m","cluster":"dgx-a100","gpus":"16","global_batch":"64","max_x":"2","reserve":"10%",
                 "tokens":"1e9","price_per_hour":"2"}"#,
         );
-        let document = document.answer(Duration::from_secs(60), Cancel::default(), &Learned::default()).unwrap();
+        let document = document.answer(Cancel::default(), &Learned::default()).unwrap();
         assert_eq!((document["gpus"].as_u64(), document["global_batch"].as_u64()), (Some(16), Some(64)));
         let plans = document["plans"].as_array().unwrap();
         let sizes = |plan: &Value| plan["layout"]["grid"].as_str().unwrap().to_owned();
@@ -262,24 +299,38 @@ mod tests {
     }
 
     #[test]
-    fn a_first_answer_is_the_whole_one_or_is_not_explained() {
+    fn answers_get_better_until_one_is_whole_and_explained() {
         let of = |gpus: &str, batch: &str| {
             let text = format!(
-                r#"{{"model":"gpt3-175b","cluster":"selene","gpus":"{gpus}","global_batch":"{batch}","first":true}}"#
+                r#"{{"model":"gpt3-175b","cluster":"selene","gpus":"{gpus}","global_batch":"{batch}","round":0}}"#
             );
-            asked(&text).answer(Duration::from_secs(60), Cancel::default(), &Learned::default()).unwrap()
+            asked(&text).answer(Cancel::default(), &Learned::default()).unwrap()
         };
-        // More than a moment finds, in any build on any machine.
+        // Usual layouts are not all, in any build on any machine.
         let found = of("16384", "16384");
         assert!(found["stopped"].as_bool() == Some(true) && found.get("explanation").is_none());
         assert!(!found["plans"].as_array().unwrap().is_empty());
-        let small = r#"{"model":"gpt2-124m","cluster":"dgx-a100","gpus":"1","global_batch":"1","first":true}"#;
-        let small = asked(small).answer(Duration::from_secs(60), Cancel::default(), &Learned::default()).unwrap();
-        assert_eq!(small["stopped"].as_bool() == Some(false), small["explanation"].is_object());
+        let rounds = |round: u32| {
+            let text = format!(
+                r#"{{"model":"gpt2-124m","cluster":"dgx-a100","gpus":"8","global_batch":"64","round":{round}}}"#
+            );
+            asked(&text).answer(Cancel::default(), &Learned::default()).unwrap()
+        };
+        let all: Vec<Value> = (0..8).map(rounds).collect();
+        let is_stopped: Vec<bool> = all.iter().map(|answer| answer["stopped"].as_bool().unwrap()).collect();
+        let whole = is_stopped.iter().position(|stopped| !stopped).unwrap();
+        assert!(whole > 0 && is_stopped[whole..].iter().all(|stopped| !stopped), "{is_stopped:?}");
+        for (answer, is_stopped) in all.iter().zip(&is_stopped) {
+            assert_eq!(answer["explanation"].is_null(), *is_stopped);
+        }
+        let seconds = |answer: &Value| answer["plans"][0]["time_s"].as_f64().unwrap();
+        assert!(all.windows(2).all(|two| seconds(&two[1]) <= seconds(&two[0])), "later answers are no slower");
+        let again = rounds(0);
+        assert_eq!(again["plans"], all[0]["plans"], "however busy the machine is");
         let cancel = Cancel::default();
         cancel.cancel();
         let whole = asked(r#"{"model":"gpt3-175b","cluster":"selene","gpus":"1024","global_batch":"1536"}"#);
-        assert!(whole.answer(Duration::from_secs(60), cancel, &Learned::default()).unwrap_err().contains("stopped"));
+        assert!(whole.answer(cancel, &Learned::default()).unwrap_err().contains("stopped"));
     }
 
     #[test]
@@ -290,8 +341,7 @@ mod tests {
                 r#"{{"model":"llama3-8b","cluster":"dgx-a100","gpus":"16","global_batch":"64","reserve":"runs:66%",
                 "slower":"{slower}"}}"#
             );
-            let document =
-                asked(&text).answer(Duration::from_secs(60), Cancel::default(), &Learned::default()).unwrap();
+            let document = asked(&text).answer(Cancel::default(), &Learned::default()).unwrap();
             let fastest = document["plans"][0]["time_s"].as_f64().unwrap();
             document["advised"]["plan"]["time_s"].as_f64().unwrap() / fastest
         };
@@ -305,9 +355,7 @@ mod tests {
         let config = include_str!("../../spec/tests/data/hugging_face/gemma-2-2b.json");
         let question =
             serde_json::json!({ "config": config, "cluster": "dgx-h100", "gpus": "8", "global_batch": "64" });
-        let found = asked(&question.to_string())
-            .answer(Duration::from_secs(60), Cancel::default(), &Learned::default())
-            .unwrap();
+        let found = asked(&question.to_string()).answer(Cancel::default(), &Learned::default()).unwrap();
         assert_eq!((found["model"].as_str(), found["gpus"].as_u64()), (Some("gemma2"), Some(8)));
         // Of the published 2,614,341,888 weights, each read once in a step at least.
         assert!(found["plans"][0]["model_flops"].as_f64().unwrap() > 6.0 * 2.6e9 * 64.0 * 4096.0);

@@ -1,8 +1,7 @@
 //! The planner as a page of a local server: the page asks, one search at a time answers.
 //!
 //! No request reads or writes a file: models and clusters are presets, or the text of a `config.json` that the request itself
-//! holds. A question is of at most [`LONGEST`] bytes, its search ends after [`SECONDS`] (what explains the answer comes after it) and
-//! when its client goes, and while [`MOST_WAITING`] questions wait others are refused. Only requests to this machine by `localhost`
+//! holds. A question is of at most [`LONGEST`] bytes, its search ends when its client goes, and while [`MOST_WAITING`] questions wait others are refused. Only requests to this machine by `localhost`
 //! or by an address are served (`host.rs`), so that no page of elsewhere can ask under a name of its own.
 
 mod answers;
@@ -13,7 +12,6 @@ mod words;
 use std::io;
 use std::net::{IpAddr, TcpListener};
 use std::sync::Arc;
-use std::time::Duration;
 
 use answers::Answers;
 use asked::{Asked, Chosen};
@@ -35,9 +33,6 @@ use words::in_words;
 
 /// Bytes of a question at most: a model's `config.json` has a few thousand.
 pub const LONGEST: usize = 256 << 10;
-
-/// Seconds after which a search ends with what it has found.
-pub const SECONDS: f64 = 10.0;
 
 /// Questions that wait for a search, at most.
 pub const MOST_WAITING: usize = 16;
@@ -111,7 +106,7 @@ async fn plan(State(searches): State<Arc<Searches>>, asked: Result<Json<Asked>, 
     }
     let (answers, learned) = (Arc::clone(&searches.answers), searches.learned.clone());
     let search = move |cancel| {
-        let document = asked.answer(Duration::from_secs_f64(SECONDS), cancel, &learned)?;
+        let document = asked.answer(cancel, &learned)?;
         Ok(answers.keep(&asked, &document))
     };
     searches.run(&searches.running, search).await
@@ -217,6 +212,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc;
     use std::thread;
+    use std::time::Duration;
 
     use super::*;
 

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 /// A field of the question: its name in requests, what the page calls it, and the keys that messages have for it.
 type Field = (&'static str, &'static str, &'static [&'static str]);
 
-const FIELDS: [Field; 15] = [
+const FIELDS: [Field; 16] = [
     ("model", "Model", &[]),
     ("cluster", "Cluster", &[]),
     ("gpus", "Devices", &["search.devices", "run.ranks", "search.nodes"]),
@@ -17,6 +17,7 @@ const FIELDS: [Field; 15] = [
     ("max_x", "TP at most", &["space.max.x"]),
     ("max_pipe", "PP at most", &["space.max.pipe"]),
     ("reserve", "Memory kept free", &["search.memory_reserve"]),
+    ("variants", "Variants", &["variants"]),
     ("slower", "Slower if simpler", &["slower"]),
     ("tokens", "Tokens to train on", &["search.tokens"]),
     ("days", "Done within", &["search.days"]),

@@ -9,8 +9,8 @@ use super::explain::{Sensitivity, sensitivities};
 use super::explanation::Explanation;
 use super::front::{front, grain};
 use super::nothing::Nothing;
-use super::question::{Question, share_of};
-use super::ranking::Ranked;
+use super::question::Question;
+use super::ranking::{Ranked, family};
 use super::search::{Found, Search};
 
 /// What is to be found.
@@ -18,8 +18,9 @@ use super::search::{Found, Search};
 pub struct Wanted {
     /// How many of the fastest.
     pub top: usize,
-    /// Whether they are on different grids.
-    pub one_per_grid: bool,
+    /// True if variants of a layout are wanted, which differ in neither sizes of axes nor the spreading of experts; else the best of
+    /// them alone.
+    pub variants: bool,
     /// The numbers of devices over which the front of devices, time and memory is wanted, beside the question's; `None`: no
     /// front.
     pub front_over: Option<Vec<usize>>,
@@ -28,7 +29,7 @@ pub struct Wanted {
     pub tolerance: Option<f64>,
     /// Whether the advised layout is to be explained.
     pub explain: bool,
-    /// Whether a first look is wanted at once: of a search that is stopped few layouts, and nothing of what numbers of the hardware
+    /// True if a first look is wanted at once: of a search that is cut few layouts, and nothing of what numbers of the hardware
     /// give the advised one before it is explained.
     pub brief: bool,
 }
@@ -54,8 +55,10 @@ pub struct Answer<'a> {
     /// Seconds that it took.
     pub seconds: f64,
     /// What a tenth more of each number of the hardware gives the advised layout. Unless that is explained nothing of a brief answer, nor
-    /// where time is limited of a layout whose prices take long.
+    /// where looks are limited of a layout whose prices take long.
     pub sensitivities: Vec<Sensitivity>,
+    /// Number of variants of each of the fastest layouts that were found, with itself, where the best of them alone is shown.
+    pub variants: Option<Vec<u64>>,
     /// Of the advised layout, where it was asked for, or after [`Self::explain`].
     pub explanation: Option<Explanation>,
 }
@@ -79,21 +82,21 @@ impl<'a> Answer<'a> {
     /// # Errors
     /// No layout that is legal and fits: why, and what would help.
     pub fn new(question: &'a Question, wanted: &Wanted) -> Result<Self, Nothing> {
-        let (start, end) = (Instant::now(), question.end());
+        let start = Instant::now();
         let search = question.search(wanted.top)?;
-        let Wanted { one_per_grid, tolerance, brief, .. } = *wanted;
+        let Wanted { variants, tolerance, brief, .. } = *wanted;
         let safe_capacity = question.safe_capacity();
-        let search = Search { one_per_grid, brief, tolerance, safe_capacity, ..search };
+        let search = Search { distinct: !variants, brief, tolerance, safe_capacity, ..search };
         let search = Search { front: wanted.front_over.is_some(), ..search };
         let mut others = wanted.front_over.clone().unwrap_or_default();
         others.retain(|devices| *devices != question.devices);
-        let mut found = search.run(&question.stop_at(share_of(end, 1 + others.len())))?;
+        let mut found = search.run()?;
         let mut layouts = found.front.clone();
         let mut incomplete: Vec<usize> = found.stopped.then_some(question.devices).into_iter().collect();
-        for (index, devices) in others.iter().enumerate() {
+        for devices in &others {
             question.check_wanted()?;
             let other = Search { devices: *devices, top: 0, safe_capacity: None, ..search.clone() };
-            let other = other.run(&question.stop_at(share_of(end, others.len() - index)))?;
+            let other = other.run()?;
             found.stopped |= other.stopped;
             found.too_long += other.too_long;
             incomplete.extend(other.stopped.then_some(*devices));
@@ -104,7 +107,7 @@ impl<'a> Answer<'a> {
         let best =
             |ranked: &[Ranked], layouts: &[Ranked]| ranked.first().or_else(|| layouts.iter().min_by(fastest)).copied();
         let Some(quickest) = best(&found.ranked, &layouts) else {
-            return Err(search.why_nothing(&found, &question.stop_at(end)));
+            return Err(search.why_nothing(&found));
         };
         if let Some(deadline) = search.deadline {
             found.ranked.retain(|ranked| deadline.is_kept(ranked));
@@ -113,7 +116,7 @@ impl<'a> Answer<'a> {
         question.check_wanted()?;
         let best = match (best(&found.ranked, &layouts), &search.deadline) {
             (Some(best), _) => best,
-            (None, Some(deadline)) => return Err(question.too_slow(deadline, &quickest, end)?),
+            (None, Some(deadline)) => return Err(question.too_slow(deadline, &quickest)?),
             (None, None) => quickest,
         };
         let seconds = start.elapsed().as_secs_f64();
@@ -121,11 +124,27 @@ impl<'a> Answer<'a> {
         let advised = found.simplest.or(found.safe.filter(is_kept)).unwrap_or(best);
         let felt = || sensitivities(&search.setting, &question.layout(&advised)?, &question.cancel);
         // Each of some thirty is a price.
-        let late = question.time_limit.is_some() && search.is_long(&advised.candidate);
+        let late = question.limit.is_some() && search.is_long(&advised.candidate);
         let sensitivities = if wanted.brief || late { Vec::new() } else { felt()? };
         let (front, explanation) = (front(&layouts, grain(search.setting.capacity)), None);
-        let mut answer =
-            Self { question, search, found, best, advised, front, incomplete, seconds, sensitivities, explanation };
+        let count = |ranked: &Ranked| search.variants(&ranked.candidate);
+        let variants = match variants {
+            true => None,
+            false => Some(found.ranked.iter().map(count).collect::<Result<_, _>>()?),
+        };
+        let mut answer = Self {
+            question,
+            search,
+            found,
+            best,
+            advised,
+            front,
+            incomplete,
+            seconds,
+            sensitivities,
+            variants,
+            explanation,
+        };
         if wanted.explain {
             answer.explain()?;
         }
@@ -153,6 +172,13 @@ impl<'a> Answer<'a> {
         let explanation = Explanation::new(&search.setting, &layout, *advised, sensitivities, other, cancel)?;
         self.explanation = Some(explanation);
         Ok(())
+    }
+
+    /// Number of variants of a layout one of which is among the fastest, where the best of them alone is shown.
+    pub fn variants_of(&self, ranked: &Ranked) -> Option<u64> {
+        let is_of_family = |other: &Ranked| family(&other.candidate) == family(&ranked.candidate);
+        let at = self.found.ranked.iter().position(is_of_family)?;
+        self.variants.as_ref().map(|variants| variants[at])
     }
 
     /// What each rule refused, most grids first.

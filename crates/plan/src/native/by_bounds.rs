@@ -58,6 +58,7 @@ impl Visit<'_> {
     ) -> Result<(), PriceError> {
         let mut bases = Bases { any: true, ..Bases::default() };
         let mut left = Vec::new();
+        self.looks += open.len() as u64;
         for each in open.drain(..) {
             // What is communicated is kept: a framework may gather inputs again where it is not.
             let keep_communicated = true;
@@ -89,7 +90,6 @@ impl Visit<'_> {
         shared: &Candidate,
         open: &[Open],
         bounds: &mut Bounds,
-        stop: &(dyn Fn() -> bool + Sync),
     ) -> Result<(), PriceError> {
         let mut bases = Bases::default();
         for open in open {
@@ -98,7 +98,7 @@ impl Visit<'_> {
                 self.end_by_bounds(shared, *open, bounds, &mut bases)?;
             }
         }
-        self.settle_some(stop)
+        self.settle_some()
     }
 
     /// Every ZeRO stage of what shares the sizes of a block.
@@ -109,7 +109,8 @@ impl Visit<'_> {
         bounds: &mut Bounds,
         bases: &mut Bases,
     ) -> Result<(), PriceError> {
-        let Self { search, ends, tally, kept, survivors, is_rough, .. } = self;
+        let Self { search, ends, tally, kept, survivors, is_rough, looks, .. } = self;
+        *looks += 1;
         let ((end, _), counts) = (open.of(ends), &mut tally.counts);
         let plain = Candidate { zero: Zero::Off, ..open.placed(shared, ends) };
         let is_worthless = |seconds| search.prune && kept.is_worthless(&plain, seconds, end.least_bytes);
@@ -130,6 +131,7 @@ impl Visit<'_> {
                 continue;
             }
             if !*is_rough {
+                *looks += 1;
                 let pieces = bounds.pieces(&candidate)?;
                 (survivor.seconds, survivor.bytes) =
                     (bounds.seconds(&candidate, &pieces), bounds.bytes(&candidate, &pieces));
@@ -142,13 +144,14 @@ impl Visit<'_> {
         Ok(())
     }
 
-    fn settle_some(&mut self, stop: &(dyn Fn() -> bool + Sync)) -> Result<(), PriceError> {
+    fn settle_some(&mut self) -> Result<(), PriceError> {
         if self.survivors.all.len() <= MOST_OPEN || self.is_rough {
             return Ok(());
         }
         let left = if self.search.prune { MOST_OPEN / 2 } else { 0 };
-        let Self { search, pool, kept, tally, survivors, .. } = self;
-        survivors.settle(left, stop, search, pool, kept, &mut tally.counts)
+        let Self { search, pool, kept, tally, survivors, looks, allowed, .. } = self;
+        *looks += survivors.settle(left, allowed.saturating_sub(*looks), search, pool, kept, &mut tally.counts)?;
+        Ok(())
     }
 }
 

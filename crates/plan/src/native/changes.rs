@@ -39,6 +39,8 @@ enum What {
     Microbatch,
     /// The schedule, with the best number of chunks.
     Schedule,
+    /// Recomputation of whole blocks, with the best number of them in a segment.
+    FullRecompute,
 }
 
 impl What {
@@ -52,6 +54,7 @@ impl What {
             Self::Said(what) => what,
             Self::Microbatch => format!("microbatch {} instead of {}", to.microbatch, from.microbatch),
             Self::Schedule => format!("{} instead of {}", schedule(to), schedule(from)),
+            Self::FullRecompute => format!("recompute {} instead of {}", to.recompute, from.recompute),
         }
     }
 }
@@ -119,7 +122,7 @@ impl Setting<'_> {
         cancel: &Cancel,
     ) -> Result<Vec<Change>, PriceError> {
         let priced = |candidates: &[Candidate]| {
-            let fitting = fitting(candidates, Detail::Compared, self, pool, &|| cancel.is_cancelled())?;
+            let fitting = fitting(candidates, Detail::Compared, self, pool, cancel)?;
             // Those that were not priced are no worse.
             if cancel.is_cancelled() { Err(PriceError::from(SimulationError::Stopped)) } else { Ok(fitting) }
         };
@@ -184,15 +187,19 @@ impl Setting<'_> {
                 |(schedule, chunks): &(Schedule, usize)| Candidate { schedule: *schedule, chunks: *chunks, ..*from };
             all.push((What::Schedule, others(&mut of_kind.map(with))));
         }
+        let of_recompute = |recompute: &Recompute| {
+            let keep_communicated = from.keep_communicated && *recompute != Recompute::None;
+            Candidate { recompute: *recompute, keep_communicated, ..*from }
+        };
+        let is_full = |recompute: &&Recompute| matches!(recompute, Recompute::Full { .. });
+        all.push((What::FullRecompute, others(&mut space.recompute.iter().filter(is_full).map(of_recompute))));
         let mut add = |what: String, variant: Candidate| {
             if variant != *from {
                 all.push((What::Said(what), vec![variant]));
             }
         };
-        for recompute in &space.recompute {
-            let keep_communicated = from.keep_communicated && *recompute != Recompute::None;
-            let what = format!("recompute {recompute} instead of {}", from.recompute);
-            add(what, Candidate { recompute: *recompute, keep_communicated, ..*from });
+        for recompute in space.recompute.iter().filter(|recompute| !is_full(recompute)) {
+            add(format!("recompute {recompute} instead of {}", from.recompute), of_recompute(recompute));
         }
         let kept = if from.keep_communicated { "repeat collectives" } else { "keep outputs of collectives" };
         add(format!("recompute: {kept}"), Candidate { keep_communicated: !from.keep_communicated, ..*from });

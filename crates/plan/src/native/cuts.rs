@@ -79,12 +79,9 @@ impl Place {
 pub(super) struct Cuts {
     /// In a fixed order.
     pub cuts: Vec<Cut>,
-    /// Whether some were left out since the time was up.
+    /// True if a limit left some out.
     pub stopped: bool,
 }
-
-/// Grids between two questions whether to stop; from then on, one of so many is looked at.
-const STRIDE: usize = 64;
 
 /// What cuts differ by: sizes, and how experts are spread.
 type OfCut = ([usize; 5], AxisSet);
@@ -92,8 +89,8 @@ type OfCut = ([usize; 5], AxisSet);
 /// What their places differ by: neighbours that share a node, and the ranks that share a domain of each tier.
 type OfPlace = ([usize; 5], Vec<usize>);
 
-/// Every cut of `devices` devices in nodes of `domain`; grids that break a rule are tallied. If `stop` says so, those of a
-/// sample of the grids that are left.
+/// Every cut of `devices` devices in nodes of `domain`; grids that break a rule are tallied. Of more than
+/// `most` grids, each so many-th is looked at.
 pub(super) fn cuts(
     problem: &Problem,
     rules: &Rules,
@@ -101,20 +98,14 @@ pub(super) fn cuts(
     devices: usize,
     domain: usize,
     tally: &mut Tally,
-    stop: &dyn Fn() -> bool,
+    most: Option<u64>,
 ) -> Cuts {
     let mut grouped: BTreeMap<OfCut, BTreeMap<OfPlace, Vec<Outer>>> = BTreeMap::new();
-    let mut stopped = false;
-    for (index, grid) in Grid::all_over(devices, space.open_axes()).into_iter().enumerate() {
-        let asks = index % STRIDE == STRIDE - 1;
-        stopped |= asks && stop();
-        if stopped && !asks {
-            continue;
-        }
-        let sizes = Axis::ALL.map(|axis| grid.size(axis));
-        if !space.has_sizes(&sizes) {
-            continue;
-        }
+    let grids =
+        Grid::all_over(devices, space.open_axes()).into_iter().map(|grid| Axis::ALL.map(|axis| grid.size(axis)));
+    let grids: Vec<_> = grids.filter(|sizes| space.has_sizes(sizes)).collect();
+    let stride = most.map_or(1, |most| grids.len().div_ceil(most.max(1) as usize)).max(1);
+    for sizes in grids.into_iter().step_by(stride) {
         tally.counts.grids += 1;
         let spreadings = legal_spreadings(rules, space, sizes, tally);
         if spreadings.is_empty() {
@@ -139,7 +130,7 @@ pub(super) fn cuts(
         let places = places.into_iter().map(place).collect();
         Cut { sizes, experts_over, places }
     });
-    Cuts { cuts: cuts.collect(), stopped }
+    Cuts { cuts: cuts.collect(), stopped: stride > 1 }
 }
 
 /// The ways to spread experts that a grid may have; a grid that has none is tallied.

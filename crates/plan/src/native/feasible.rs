@@ -1,7 +1,5 @@
 //! Which other numbers of devices and of sequences have layouts, where the wanted ones have none: tried, not guessed.
 
-use quadrille_cost::native::PriceError;
-
 use super::count::Tally;
 use super::cuts::cuts;
 use super::placement::domain;
@@ -13,9 +11,6 @@ use super::visit::Visit;
 
 /// Numbers that are tried on either side of the wanted one.
 const TRIED: usize = 48;
-
-/// So many times as many devices are tried where none of the wanted number has enough memory.
-const TIMES: [usize; 3] = [2, 4, 8];
 
 /// A grid has no more ranks, and a step no more sequences.
 const MOST: usize = 1 << 24;
@@ -30,24 +25,20 @@ pub struct Feasible {
 }
 
 impl Feasible {
-    /// Near what a search wanted, as far as it was found until `stop`.
-    pub(super) fn near(search: &Search, stop: &(dyn Fn() -> bool + Sync)) -> Self {
+    /// Near what a search wanted, unless it is cancelled.
+    pub(super) fn near(search: &Search) -> Self {
+        let stop = || search.watch.is_cancelled();
         let (devices, batch) = (search.devices, search.setting.global_batch);
         let on_devices = |devices: usize| Search { devices, ..search.clone() }.has_legal();
         let with_batch = |global_batch: usize| {
             Search { setting: Setting { global_batch, ..search.setting }, ..search.clone() }.has_legal()
         };
-        Self { devices: around(devices, 1, on_devices, stop), batches: around(batch, devices, with_batch, stop) }
+        Self { devices: around(devices, 1, on_devices, &stop), batches: around(batch, devices, with_batch, &stop) }
     }
 }
 
 /// The next numbers below and above `wanted` that are feasible, of its neighbours and the nearest multiples of `unit`.
-fn around(
-    wanted: usize,
-    unit: usize,
-    is_feasible: impl Fn(usize) -> bool,
-    stop: &(dyn Fn() -> bool + Sync),
-) -> Vec<usize> {
+fn around(wanted: usize, unit: usize, is_feasible: impl Fn(usize) -> bool, stop: &dyn Fn() -> bool) -> Vec<usize> {
     let below =
         (1..wanted).rev().take(TRIED).chain(Some(wanted.saturating_sub(1) / unit * unit).filter(|below| *below > 0));
     let above = (wanted + 1..=MOST).take(TRIED).chain(Some((wanted / unit + 1) * unit).filter(|above| *above <= MOST));
@@ -67,25 +58,8 @@ impl Search<'_> {
         let (pool, rules) = (Pool::new(&problem, self.setting.learned), self.setting.rules());
         let domain = domain(self.setting.cluster, self.setting.per_node, self.devices);
         let mut tally = Tally::default();
-        let cuts = cuts(&problem, &rules, &self.space, self.devices, domain, &mut tally, &|| false).cuts;
-        cuts.iter().any(|cut| Visit::new(self, &pool, rules, cut, Kept::new(1, false, None, None)).has_legal())
-    }
-
-    /// Of more devices the first number of which a layout fits, as far as it was found until `stop`.
-    ///
-    /// # Errors
-    /// What cannot be priced.
-    pub(super) fn devices_that_fit(&self, stop: &(dyn Fn() -> bool + Sync)) -> Result<Option<usize>, PriceError> {
-        for devices in TIMES.map(|times| times * self.devices).into_iter().filter(|devices| *devices <= MOST) {
-            let more = Self { devices, top: 1, front: false, tolerance: None, ..self.clone() };
-            if stop() || more.setting.problem()?.check_devices(devices).is_err() {
-                break;
-            }
-            // Something likely is found at once, if anything is.
-            if !more.run(&|| true)?.ranked.is_empty() || !more.run(stop)?.ranked.is_empty() {
-                return Ok(Some(devices));
-            }
-        }
-        Ok(None)
+        let cuts = cuts(&problem, &rules, &self.space, self.devices, domain, &mut tally, None).cuts;
+        let kept = || Kept::new(1, false, None, None);
+        cuts.iter().any(|cut| Visit::new(self, &pool, rules, cut, kept(), u64::MAX).has_legal())
     }
 }

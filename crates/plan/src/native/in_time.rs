@@ -1,11 +1,10 @@
 //! Which numbers of devices are done with a training in time.
 
 use std::fmt;
-use std::time::Instant;
 
 use super::budget::Deadline;
 use super::nothing::Nothing;
-use super::question::{Question, share_of};
+use super::question::Question;
 use super::ranking::Ranked;
 
 /// So many times as many devices are tried where a number of them is not done in time.
@@ -71,7 +70,7 @@ impl Question {
     /// None of them: the fastest, or why there is no layout at all.
     pub fn smallest_in_time(&self, devices: &[usize]) -> Result<Self, Nothing> {
         let Some(deadline) = self.deadline() else { return Ok(self.clone()) };
-        let Looked { first, fastest, searched, nothing } = self.first_in_time(&deadline, devices, self.end())?;
+        let Looked { first, fastest, searched, nothing } = self.first_in_time(&deadline, devices)?;
         match (first, fastest) {
             (Some(InDays { devices, .. }), _) => Ok(Self { devices, ..self.clone() }),
             (None, Some(fastest)) => {
@@ -82,37 +81,31 @@ impl Question {
         }
     }
 
-    /// Why there is no answer where even the fastest layout is done too late; larger numbers of devices are looked at until
-    /// `end`, for one that is done in time.
+    /// Why there is no answer where even the fastest layout is done too late; larger numbers of devices are looked at for one
+    /// that is done in time.
     ///
     /// # Errors
     /// What cannot be priced.
-    pub(super) fn too_slow(
-        &self,
-        deadline: &Deadline,
-        fastest: &Ranked,
-        end: Option<Instant>,
-    ) -> Result<Nothing, Nothing> {
+    pub(super) fn too_slow(&self, deadline: &Deadline, fastest: &Ranked) -> Result<Nothing, Nothing> {
         let fastest = InDays { devices: fastest.candidate.devices(), days: deadline.days_of(fastest) };
         let mut tried = TIMES.map(|times| times * fastest.devices).to_vec();
         // More devices than a grid may have are no remedy.
         tried.retain(|devices| *devices <= MOST_DEVICES);
-        let Looked { first, searched, .. } = self.first_in_time(deadline, &tried, end)?;
+        let Looked { first, searched, .. } = self.first_in_time(deadline, &tried)?;
         Ok(Nothing::TooSlow { days: deadline.days(), fastest, enough: first, tried: searched })
     }
 
     /// Looks at numbers of devices one after another, until the training is done in time.
-    fn first_in_time(&self, deadline: &Deadline, devices: &[usize], end: Option<Instant>) -> Result<Looked, Nothing> {
+    fn first_in_time(&self, deadline: &Deadline, devices: &[usize]) -> Result<Looked, Nothing> {
         let mut looked = Looked::default();
-        for (index, count) in devices.iter().enumerate() {
+        for count in devices {
             self.check_wanted()?;
             let question = Self { devices: *count, ..self.clone() };
-            let stop = self.stop_at(share_of(end, devices.len() - index));
             let search = question.search(1)?;
-            let found = search.run(&stop)?;
+            let found = search.run()?;
             looked.searched.extend((!found.stopped).then_some(*count));
             let Some(best) = found.ranked.first() else {
-                looked.nothing = Some(search.why_nothing(&found, &stop));
+                looked.nothing = Some(search.why_nothing(&found));
                 continue;
             };
             let in_days = InDays { devices: *count, days: deadline.days_of(best) };

@@ -8,6 +8,7 @@ use super::count::Tally;
 use super::cuts::{Cut, cuts};
 use super::feasible::Feasible;
 use super::in_time::{InDays, rounded_days, said_days};
+use super::memory_remedies::{FEW_LOOKS, LeastStates, MANY_LOOKS, MemoryRemedy};
 use super::placement::domain;
 use super::ranking::Ranked;
 use super::search::{Found, Search};
@@ -17,8 +18,10 @@ use super::space::divisors;
 /// A search without a result.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Nothing {
-    /// The search was stopped too early.
-    #[error("the search was stopped before it found a layout of {devices} devices that fits; give it more time")]
+    /// The search was cut, or cancelled, too early.
+    #[error(
+        "the search was stopped before it found a layout of {devices} devices that fits; allow it more looks (`search.limit`)"
+    )]
     Stopped {
         /// The wanted number of devices.
         devices: usize,
@@ -44,7 +47,7 @@ pub enum Nothing {
         gib(*capacity), gib(smallest.price.memory.total()), gib(smallest.price.memory.parameters),
         gib(smallest.price.memory.gradients), gib(smallest.price.memory.optimizer),
         gib(smallest.price.memory.activations), gib(smallest.price.memory.buffers),
-        gib(smallest.price.memory.framework), more_memory(*enough)
+        gib(smallest.price.memory.framework), more_memory(remedies)
     )]
     TooLarge {
         /// The wanted number of devices.
@@ -53,8 +56,25 @@ pub enum Nothing {
         capacity: u64,
         /// The layout that needs least.
         smallest: Box<Ranked>,
-        /// A larger number of devices of which a layout fits.
-        enough: Option<usize>,
+        /// Changes with which a layout fits.
+        remedies: Vec<MemoryRemedy>,
+    },
+    /// States alone do not fit, in any legal layout.
+    #[error(
+        "no layout of {devices} devices fits into {}: parameters, gradients and optimizer states alone need at least {} of a \
+         device ({} bytes for each of {} parameters, over {devices} devices){}; {}",
+        gib(*capacity), gib(states.bytes), (10.0 * states.each).round() / 10.0, billions(states.parameters),
+        beside(states.beside), more_memory(remedies)
+    )]
+    StatesTooLarge {
+        /// The wanted number of devices.
+        devices: usize,
+        /// Bytes that a layout may use of a device.
+        capacity: u64,
+        /// Of the layout whose states need least.
+        states: LeastStates,
+        /// Changes with which a layout fits.
+        remedies: Vec<MemoryRemedy>,
     },
     /// No legal layout's states fit into the memory of the host.
     #[error(
@@ -88,6 +108,9 @@ pub enum Nothing {
     Price(#[from] PriceError),
 }
 
+/// Most changes that a message names.
+const SHOWN: usize = 4;
+
 /// What to do where no layout is done in time.
 fn more_devices(enough: Option<&InDays>, tried: &[usize]) -> String {
     let tried: Vec<_> = tried.iter().map(usize::to_string).collect();
@@ -101,12 +124,26 @@ fn more_devices(enough: Option<&InDays>, tried: &[usize]) -> String {
 }
 
 /// What to do where nothing fits.
-fn more_memory(enough: Option<usize>) -> String {
+fn more_memory(remedies: &[MemoryRemedy]) -> String {
     let others = "devices with more memory, or fix and reserve less";
-    match enough {
-        Some(devices) => format!("{devices} devices have a layout that fits; else use {others}"),
-        None => format!("use more devices or {others}"),
+    let changes: Vec<String> = remedies.iter().take(SHOWN).map(ToString::to_string).collect();
+    match changes.as_slice() {
+        [] => format!("use more devices or {others}"),
+        changes => format!("{}; else use {others}", changes.join("; ")),
     }
+}
+
+/// `140.6e9`, or all digits of less than a billion.
+fn billions(number: u64) -> String {
+    match number {
+        ..1_000_000_000 => number.to_string(),
+        _ => format!("{:.1}e9", number as f64 / 1e9),
+    }
+}
+
+/// What the framework takes beside tensors.
+fn beside(bytes: u64) -> String {
+    if bytes == 0 { String::new() } else { format!(", and the framework {}", gib(bytes)) }
 }
 
 /// `1 grid is`, `2 grids are`.
@@ -149,20 +186,31 @@ impl Range {
 
 impl Search<'_> {
     /// Why a search with this outcome found nothing.
-    pub fn why_nothing(&self, found: &Found, stop: &(dyn Fn() -> bool + Sync)) -> Nothing {
-        self.of_model().nothing(found, stop)
+    pub fn why_nothing(&self, found: &Found) -> Nothing {
+        self.of_model().nothing(found).unwrap_or_else(Nothing::from)
     }
 
-    fn nothing(&self, found: &Found, stop: &(dyn Fn() -> bool + Sync)) -> Nothing {
+    fn nothing(&self, found: &Found) -> Result<Nothing, PriceError> {
         let devices = self.devices;
+        if self.watch.is_cancelled() {
+            return Ok(Nothing::Stopped { devices });
+        }
+        // Whatever else is chosen.
+        let capacity = self.setting.capacity.unwrap_or(u64::MAX);
+        let has_legal = found.stopped || found.counts.legal > 0;
+        let states = if has_legal { self.least_states()? } else { None };
+        if let Some(states) = states.filter(|least| least.bytes + least.beside > capacity) {
+            let remedies = self.memory_remedies(FEW_LOOKS)?;
+            return Ok(Nothing::StatesTooLarge { devices, capacity, states, remedies });
+        }
         if found.stopped {
-            return Nothing::Stopped { devices };
+            return Ok(Nothing::Stopped { devices });
         }
         if found.counts.grids == 0 {
-            return self.no_grid(stop).into();
+            return Ok(self.no_grid().into());
         }
         if found.counts.legal_grids > 0 && found.counts.enumerated == 0 {
-            return self.no_configuration().into();
+            return Ok(self.no_configuration().into());
         }
         if found.counts.legal == 0 {
             // Where grids are legal, what refuses the others is not to blame.
@@ -185,25 +233,21 @@ impl Search<'_> {
                     )
                 }
             };
-            let feasible = Box::new(Feasible::near(self, stop));
-            return Nothing::Illegal { devices, refused, rule, example, feasible };
+            let feasible = Box::new(Feasible::near(self));
+            return Ok(Nothing::Illegal { devices, refused, rule, example, feasible });
         }
-        match (self.setting.capacity, self.smallest(stop)) {
-            (_, Err(error)) => error.into(),
-            _ if stop() => Nothing::Stopped { devices },
-            (Some(capacity), Ok(Some(smallest))) if smallest.price.memory.total() > capacity => {
-                match self.devices_that_fit(stop) {
-                    Ok(enough) => Nothing::TooLarge { devices, capacity, smallest: Box::new(smallest), enough },
-                    Err(error) => error.into(),
-                }
+        Ok(match self.smallest()? {
+            Some(smallest) if smallest.price.memory.total() > capacity => {
+                let remedies = self.memory_remedies(MANY_LOOKS)?;
+                Nothing::TooLarge { devices, capacity, smallest: Box::new(smallest), remedies }
             }
-            (_, Ok(None)) if self.space.bucket.is_some() => Nothing::HostTooSmall { devices },
+            None if self.space.bucket.is_some() && self.limit.is_none() => Nothing::HostTooSmall { devices },
             _ => Nothing::Stopped { devices },
-        }
+        })
     }
 
     /// Which constraint no grid keeps.
-    fn no_grid(&self, stop: &(dyn Fn() -> bool + Sync)) -> SpecError {
+    fn no_grid(&self) -> SpecError {
         for axis in Axis::ALL {
             let range = self.space.sizes(axis);
             let divides = (range.least..=range.most.min(self.devices)).any(|size| self.devices.is_multiple_of(size));
@@ -211,7 +255,7 @@ impl Search<'_> {
                 let near = quadrille_spec::nearest_divisors(self.devices, range.least);
                 let near = near.iter().map(|size| format!("{axis}={size}")).collect::<Vec<_>>().join(" or ");
                 let rule = format!("the size of an axis divides the {} devices", self.devices);
-                let devices = Feasible::near(self, stop).devices;
+                let devices = Feasible::near(self).devices;
                 let devices = devices.iter().map(usize::to_string).collect::<Vec<_>>().join(" or ");
                 let others = if devices.is_empty() { devices } else { format!(", or {devices} devices") };
                 return SpecError::invalid(axis.name(), range.shown(), rule, format!("try {near}{others}"));
@@ -229,7 +273,7 @@ impl Search<'_> {
             Ok(problem) => problem,
             Err(error) => return error,
         };
-        let cuts = cuts(&problem, &self.setting.rules(), space, self.devices, domain, &mut Tally::default(), &|| false);
+        let cuts = cuts(&problem, &self.setting.rules(), space, self.devices, domain, &mut Tally::default(), None);
         let rows = space.expert_rows.unwrap_or(0);
         let has_rows = |cut: &Cut| self.setting.has_rows(&cut.plain(), rows);
         if space.expert_rows.is_some() && !cuts.cuts.iter().any(has_rows) {

@@ -3,7 +3,6 @@
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
 use quadrille_cost::native::{Candidate, Framework, Learned, Price, PriceError};
 use quadrille_spec::{Cluster, FlopsConvention, Imbalance, Layout, LayoutFile, Model, SpecError, quantities};
@@ -52,8 +51,8 @@ pub struct Question {
     pub budget: Budget,
     /// How the FLOPs that the model needs are counted.
     pub flops_convention: FlopsConvention,
-    /// After so long searches end with what they have found.
-    pub time_limit: Option<Duration>,
+    /// Most looks of each search ([`Search::limit`]), which then ends with what it has found; `None`: all there are.
+    pub limit: Option<u64>,
     /// Ends them whenever whoever asked does not want the answer any more.
     pub cancel: Cancel,
     /// What they learn of the model's programs: those who ask again may keep it.
@@ -205,7 +204,7 @@ impl Question {
             price_per_hour: None,
             budget: Budget::default(),
             flops_convention: FlopsConvention::default(),
-            time_limit: None,
+            limit: None,
             cancel: Cancel::default(),
             learned: Learned::default(),
         }
@@ -279,7 +278,7 @@ impl Question {
     pub fn search(&self, top: usize) -> Result<Search<'_>, SpecError> {
         self.space.check_used(&self.model)?;
         let search = Search::new(self.setting()?, self.devices, self.space.clone(), top);
-        Ok(Search { deadline: self.deadline(), watch: self.cancel.clone(), ..search })
+        Ok(Search { deadline: self.deadline(), limit: self.limit, watch: self.cancel.clone(), ..search })
     }
 
     /// Prices one layout and says why it costs that; layouts with other pieces or groups than a search tries have a price, too.
@@ -319,17 +318,6 @@ impl Question {
         Ok(self.setting()?.capacity.map(|capacity| price.memory.total() <= capacity))
     }
 
-    /// When all searches that begin now are to be done, if ever.
-    pub fn end(&self) -> Option<Instant> {
-        self.time_limit.and_then(|limit| Instant::now().checked_add(limit))
-    }
-
-    /// Whether a search of this question is to stop that ends at `end`, for [`Search::run`].
-    pub fn stop_at(&self, end: Option<Instant>) -> impl Fn() -> bool + Sync + use<> {
-        let cancel = self.cancel.clone();
-        move || cancel.is_cancelled() || end.is_some_and(|end| Instant::now() >= end)
-    }
-
     /// The layout of what a search has found.
     ///
     /// # Errors
@@ -345,13 +333,6 @@ impl Question {
     pub fn layout_file(&self, ranked: &Ranked) -> Result<String, SpecError> {
         LayoutFile::of(&self.layout(ranked)?).planned_for(self.framework.planned()).to_toml()
     }
-}
-
-/// The end of the first of `searches` searches that begin now and share the time until `end` equally.
-pub(super) fn share_of(end: Option<Instant>, searches: usize) -> Option<Instant> {
-    let now = Instant::now();
-    let searches = u32::try_from(searches.max(1)).unwrap_or(u32::MAX);
-    end.map(|end| now + end.saturating_duration_since(now) / searches)
 }
 
 #[cfg(test)]

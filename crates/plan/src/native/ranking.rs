@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use quadrille_cost::native::{Candidate, Price};
-use quadrille_spec::{Axis, Recompute};
+use quadrille_spec::{Axis, AxisSet, Recompute};
 
 use super::simplicity::Simplest;
 use super::survivors::Survivor;
@@ -78,38 +78,44 @@ fn tie_break(candidate: &Candidate) -> [usize; 31] {
     ]
 }
 
+/// What variants of a layout have in common: sizes of axes, and how experts are spread over them.
+pub(super) fn family(candidate: &Candidate) -> ([usize; Axis::COUNT], AxisSet) {
+    (candidate.sizes, candidate.spreading())
+}
+
 /// The fastest few, fastest first.
 #[derive(Debug, Clone)]
 struct Fastest {
     top: usize,
-    /// Whether at most one layout of every grid is kept.
-    one_per_grid: bool,
+    /// True if at most one layout of every family is kept.
+    distinct: bool,
     ranked: Vec<Ranked>,
 }
 
 impl Fastest {
-    pub fn new(top: usize, one_per_grid: bool) -> Self {
-        Self { top, one_per_grid, ranked: Vec::new() }
+    pub fn new(top: usize, distinct: bool) -> Self {
+        Self { top, distinct, ranked: Vec::new() }
     }
 
-    /// The time above which a layout is not kept: that of the last where there are enough, or of what is known of its grid.
+    /// The time above which a layout is not kept: that of the last where there are enough, or of what is known of its family.
     pub fn limit(&self, candidate: &Candidate) -> f32 {
         let last = self.ranked.last().filter(|_| self.ranked.len() >= self.top);
         let seconds = |ranked: &Ranked| comparable(ranked.price.seconds);
-        last.into_iter().chain(self.of_grid(candidate)).map(seconds).fold(f32::INFINITY, f32::min)
+        last.into_iter().chain(self.of_family(candidate)).map(seconds).fold(f32::INFINITY, f32::min)
     }
 
-    /// What is kept of a layout's grid, where it is one.
-    fn of_grid(&self, candidate: &Candidate) -> Option<&Ranked> {
-        self.ranked.iter().find(|other| self.one_per_grid && other.candidate.sizes == candidate.sizes)
+    /// What is kept of a layout's family, where it is one.
+    fn of_family(&self, candidate: &Candidate) -> Option<&Ranked> {
+        self.ranked.iter().find(|other| self.distinct && family(&other.candidate) == family(candidate))
     }
 
     pub fn offer(&mut self, offered: Ranked) {
         if comparable(offered.price.seconds) > self.limit(&offered.candidate) {
             return;
         }
-        if self.one_per_grid
-            && let Some(at) = self.ranked.iter().position(|other| other.candidate.sizes == offered.candidate.sizes)
+        if self.distinct
+            && let Some(at) =
+                self.ranked.iter().position(|other| family(&other.candidate) == family(&offered.candidate))
         {
             if self.ranked[at].order(&offered).is_le() {
                 return;
@@ -199,8 +205,8 @@ impl Safe {
 
 impl Kept {
     /// With a front that tells memory apart by so many bytes, if one is wanted, and the fastest layout of at most `safe` bytes.
-    pub fn new(top: usize, one_per_grid: bool, front: Option<u64>, safe: Option<u64>) -> Self {
-        let fastest = (top > 0).then(|| Fastest::new(top, one_per_grid));
+    pub fn new(top: usize, distinct: bool, front: Option<u64>, safe: Option<u64>) -> Self {
+        let fastest = (top > 0).then(|| Fastest::new(top, distinct));
         let safe = safe.map(|most_bytes| Safe { most_bytes, fastest: Fastest::new(1, false) });
         Self { fastest, front: front.map(Front::new), smallest: None, simplest: None, safe }
     }

@@ -1,14 +1,12 @@
 //! Which layouts are the fastest.
 
-use std::time::Duration;
-
 use quadrille_cost::native::Framework;
 use quadrille_spec::{Cluster, Imbalance, Layout, LayoutFile, Model, Planned, SpecError};
 
 use super::count::Counts;
 use super::nothing::Nothing;
 use super::question::{Question, Reserve};
-use super::search::Found;
+use super::search::{Found, Search};
 use super::space::Space;
 
 /// What is to be planned.
@@ -38,8 +36,12 @@ pub struct PlanRequest<'a> {
     pub per_node: Option<usize>,
     /// How many of the fastest are wanted.
     pub top: usize,
-    /// After so long the search ends with what it has found: [`Plan::stopped`] says so.
-    pub time_limit: Option<Duration>,
+    /// True if variants of a layout are wanted, which differ in neither sizes of axes nor the spreading of experts; else the best
+    /// of them alone.
+    pub variants: bool,
+    /// Most looks of the search ([`Search::limit`](super::Search::limit)), which then ends with what it has found:
+    /// [`Plan::stopped`] says so; `None`: all there are.
+    pub limit: Option<u64>,
 }
 
 impl<'a> PlanRequest<'a> {
@@ -59,7 +61,8 @@ impl<'a> PlanRequest<'a> {
             reserve: None,
             per_node: None,
             top: 10,
-            time_limit: None,
+            variants: false,
+            limit: None,
         }
     }
 
@@ -69,11 +72,10 @@ impl<'a> PlanRequest<'a> {
     /// What cannot be priced; no layout that is legal and fits: why, and what would help.
     pub fn plan(&self) -> Result<Plan, Nothing> {
         let question = self.question()?;
-        let search = question.search(self.top)?;
-        let stop = question.stop_at(question.end());
-        let found = search.run(&stop)?;
+        let search = Search { distinct: !self.variants, ..question.search(self.top)? };
+        let found = search.run()?;
         if found.ranked.is_empty() && self.top > 0 {
-            return Err(search.why_nothing(&found, &stop));
+            return Err(search.why_nothing(&found));
         }
         let priced = found.ranked.iter().map(|ranked| {
             let layout = question.layout(ranked)?;
@@ -100,7 +102,7 @@ impl<'a> PlanRequest<'a> {
             space,
             per_node: self.per_node,
             reserve: self.reserve.unwrap_or(open.reserve),
-            time_limit: self.time_limit,
+            limit: self.limit,
             ..open
         })
     }
@@ -113,7 +115,7 @@ pub struct Plan {
     pub layouts: Vec<PlannedLayout>,
     /// How many layouts there are, and what became of them.
     pub counts: Counts,
-    /// Whether the time was up before every layout was looked at.
+    /// True if the limit was reached before every layout was looked at.
     pub stopped: bool,
     /// As [`Found::too_long`].
     pub too_long: usize,

@@ -8,6 +8,7 @@ use rayon::prelude::*;
 use super::by_bounds::is_left;
 use super::count::Counts;
 use super::pool::Pool;
+use super::question::Cancel;
 use super::ranking::{Kept, Ranked};
 use super::search::Search;
 use super::setting::Setting;
@@ -36,25 +37,24 @@ pub(super) struct Survivor {
 #[derive(Debug, Default)]
 pub(super) struct Survivors {
     pub all: Vec<Survivor>,
-    /// Whether some may have no price since the time was up.
-    pub stopped: bool,
 }
 
 impl Survivors {
-    /// Prices the most promising, until `stop` says so or at most `left` are left that may be kept; if the search does not
-    /// prune, all that are too many.
+    /// Prices the most promising, until at most `left` are left that may be kept, as many looks were taken as are `allowed` or the
+    /// search is cancelled; if the search does not prune, all that are too many. Returns the looks.
     ///
     /// # Errors
     /// What cannot be priced.
     pub fn settle(
         &mut self,
         left: usize,
-        stop: &(dyn Fn() -> bool + Sync),
+        allowed: u64,
         search: &Search,
         pool: &Pool,
         kept: &mut Kept,
         counts: &mut Counts,
-    ) -> Result<(), PriceError> {
+    ) -> Result<u64, PriceError> {
+        let mut looks = 0;
         // The most promising last.
         self.all.sort_by(|a, b| kept.promise(b, a));
         loop {
@@ -63,18 +63,19 @@ impl Survivors {
                 self.all.retain(|survivor| !kept.is_worthless(&survivor.candidate, survivor.seconds, survivor.bytes));
             }
             counts.too_slow += (before - self.all.len()) as u64;
-            if self.all.len() <= left || stop() {
-                return Ok(());
+            if self.all.len() <= left || looks >= allowed || search.watch.is_cancelled() {
+                return Ok(looks);
             }
             let part = self.all.drain(self.all.len().saturating_sub(PART)..).rev();
             let mut part: Vec<Survivor> = part.collect();
+            looks += part.len() as u64;
             if search.prune {
                 part = closely_bounded(part, pool)?;
                 part.retain(|survivor| is_left(search, kept, counts, survivor));
             }
             let part: Vec<Candidate> = part.iter().map(|survivor| survivor.candidate).collect();
-            let fitting = fitting(&part, Detail::Compared, &search.setting, pool, stop)?;
-            self.stopped |= stop();
+            looks += part.iter().map(|candidate| search.looks_of_price(candidate)).sum::<u64>();
+            let fitting = fitting(&part, Detail::Compared, &search.setting, pool, &search.watch)?;
             counts.priced += part.len() as u64;
             counts.fitting += fitting.len() as u64;
             fitting.into_iter().for_each(|ranked| kept.offer(ranked));
@@ -106,8 +107,8 @@ pub(super) enum Detail {
     Whole,
 }
 
-/// Those of the candidates that fit, in their order, with as much of their prices; without those that were not priced when `stop`
-/// said so.
+/// Those of the candidates that fit, in their order, with as much of their prices; without those that were not priced when the
+/// search was cancelled.
 ///
 /// # Errors
 /// What cannot be priced.
@@ -116,15 +117,16 @@ pub(super) fn fitting(
     detail: Detail,
     setting: &Setting,
     pool: &Pool,
-    stop: &(dyn Fn() -> bool + Sync),
+    cancel: &Cancel,
 ) -> Result<Vec<Ranked>, PriceError> {
     let fits = |memory: &Memory| setting.has_room(memory);
+    let stop = || cancel.is_cancelled();
     let price = |layout: &Layout| match detail {
         Detail::Compared => {
-            let outline = pool.problem.outline(layout, fits, &|| stop())?;
+            let outline = pool.problem.outline(layout, fits, &stop)?;
             Ok(outline.map(|(seconds, memory)| Price { seconds, memory, ..PENDING }))
         }
-        Detail::Whole => pool.problem.price_fitting(layout, fits, &|| stop()),
+        Detail::Whole => pool.problem.price_fitting(layout, fits, &stop),
     };
     let ranked = |candidate| {
         let price = price(&setting.layout(&candidate)?)?;

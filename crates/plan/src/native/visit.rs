@@ -35,8 +35,11 @@ pub(super) struct Visit<'a> {
     pub kept: Kept,
     /// What may be among the best, too.
     pub survivors: Survivors,
-    /// Whether not everything was looked at.
+    /// True if not everything was looked at.
     pub stopped: bool,
+    /// Looks that were taken, and those that are allowed.
+    pub looks: u64,
+    pub allowed: u64,
     /// Whether only bounds are asked for.
     pub is_rough: bool,
 }
@@ -151,7 +154,7 @@ impl Open {
 }
 
 impl<'a> Visit<'a> {
-    pub fn new(search: &'a Search, pool: &'a Pool<'a>, rules: Rules<'a>, cut: &Cut, kept: Kept) -> Self {
+    pub fn new(search: &'a Search, pool: &'a Pool<'a>, rules: Rules<'a>, cut: &Cut, kept: Kept, allowed: u64) -> Self {
         let (mut ends, mut numbers): (Vec<End>, BTreeMap<(usize, usize), usize>) = Default::default();
         let mut placed = |place: &Place, outer: &Outer| {
             let end = *numbers.entry((outer.data, outer.pipe)).or_insert_with(|| {
@@ -183,25 +186,27 @@ impl<'a> Visit<'a> {
             survivors,
             stopped,
             is_rough,
+            looks: 0,
+            allowed,
         }
     }
 
-    /// Looks at everything, until `stop` says so.
+    /// Looks at everything, until as many looks were taken as are allowed or the search is cancelled.
     ///
     /// # Errors
     /// What cannot be priced.
-    pub fn run(mut self, bounds: &mut Bounds, stop: &(dyn Fn() -> bool + Sync)) -> Result<Self, PriceError> {
+    pub fn run(mut self, bounds: &mut Bounds) -> Result<Self, PriceError> {
         for microbatch in self.microbatches() {
             for pass in self.passes(microbatch) {
                 let legal = self.legal(&pass);
                 let places = if legal.is_empty() { 0 } else { self.places.len() };
                 for place in 0..places {
-                    if stop() {
+                    if self.looks >= self.allowed || self.search.watch.is_cancelled() {
                         self.stopped = true;
                         return Ok(self);
                     }
                     let open = self.open(&legal, place);
-                    self.visit_pass(&pass, open, bounds, stop)?;
+                    self.visit_pass(&pass, open, bounds)?;
                 }
             }
         }
@@ -213,6 +218,16 @@ impl<'a> Visit<'a> {
         let passes = self.microbatches().into_iter().flat_map(|microbatch| self.passes(microbatch));
         let passes: Vec<Candidate> = passes.collect();
         passes.iter().any(|pass| !self.legal(pass).is_empty())
+    }
+
+    /// Number of its legal configurations.
+    pub fn count_legal(mut self) -> u64 {
+        for microbatch in self.microbatches() {
+            for pass in self.passes(microbatch) {
+                self.legal(&pass);
+            }
+        }
+        self.tally.counts.legal
     }
 
     /// By place, seconds that a step takes at least for what its blocks compute or send, in the least of the smallest
@@ -261,7 +276,7 @@ impl<'a> Visit<'a> {
             for (recompute, keep_communicated) in &recompute {
                 let (recompute, keep_communicated) = (*recompute, *keep_communicated);
                 let shared = Candidate { recompute, keep_communicated, keep_weights, ..pass };
-                self.block_by_bounds(&shared, &open, bounds, &|| false)?;
+                self.block_by_bounds(&shared, &open, bounds)?;
             }
             if !self.survivors.all.is_empty() {
                 break;
@@ -372,13 +387,7 @@ impl<'a> Visit<'a> {
     }
 
     /// Everything that cuts a microbatch alike.
-    fn visit_pass(
-        &mut self,
-        pass: &Candidate,
-        mut open: Vec<Open>,
-        bounds: &mut Bounds,
-        stop: &(dyn Fn() -> bool + Sync),
-    ) -> Result<(), PriceError> {
+    fn visit_pass(&mut self, pass: &Candidate, mut open: Vec<Open>, bounds: &mut Bounds) -> Result<(), PriceError> {
         if open.is_empty() {
             return Ok(());
         }
@@ -394,7 +403,7 @@ impl<'a> Visit<'a> {
         for (recompute, keep_communicated) in recompute {
             for keep_weights in self.keep_weights {
                 let shared = Candidate { recompute, keep_communicated, keep_weights: *keep_weights, ..*pass };
-                self.block_by_bounds(&shared, &open, bounds, stop)?;
+                self.block_by_bounds(&shared, &open, bounds)?;
             }
         }
         Ok(())

@@ -30,7 +30,7 @@ fn a_cancelled_front_is_not_searched() {
     assert_eq!(Answer::new(&question, &wanted).unwrap_err(), Nothing::Stopped { devices: 8 });
     // Not even usual layouts are looked at.
     let search = question.search(1).unwrap();
-    let found = search.run(&|| false).unwrap();
+    let found = search.run().unwrap();
     assert!(found.stopped && found.ranked.is_empty());
 }
 

@@ -1,14 +1,14 @@
 //! Numbers that a message names have layouts, and none nearer has.
 
 use quadrille_plan::native::{Bound, Nothing, Search, Setting};
-use quadrille_spec::Cluster;
+use quadrille_spec::{Cluster, Model};
 
 use crate::problems::{cluster, found, model, search};
 
 fn why(search: &Search) -> Nothing {
     let found = found(search);
     assert!(found.ranked.is_empty());
-    search.why_nothing(&found, &|| false)
+    search.why_nothing(&found)
 }
 
 fn has_layout(search: &Search) -> bool {
@@ -62,21 +62,28 @@ fn a_fixed_size_that_does_not_divide_names_devices_that_it_does() {
 
 #[test]
 fn devices_that_have_room_are_named_only_if_they_have() {
-    let (model, cluster) = (model(4, 4), cluster());
-    let with = |capacity| {
-        let mut open = search(&model, &cluster, 1, 8);
+    let (model, open) = (model(4, 4), Cluster { device_memory: None, ..cluster() });
+    fn with<'a>(model: &'a Model, cluster: &'a Cluster, devices: usize, capacity: Option<u64>) -> Search<'a> {
+        let mut open = search(model, cluster, devices, 8);
         for text in ["y=1", "z=1", "context=1", "overlap-chunks=1", "cac=false"] {
             open.space.constrain(Bound::Fix, text).unwrap();
         }
-        Search { setting: Setting { capacity: Some(capacity), ..open.setting }, front: false, top: 1, ..open }
-    };
-    let smallest = |devices| {
-        let search = Search { devices, ..with(u64::MAX) };
-        search.smallest(&|| false).unwrap().unwrap().price.memory.total()
-    };
+        Search { setting: Setting { capacity, ..open.setting }, front: false, top: 1, ..open }
+    }
+    let smallest = |devices| with(&model, &open, devices, None).smallest().unwrap().unwrap().price.memory.total();
     let (one, two, eight) = (smallest(1), smallest(2), smallest(8));
     assert!(eight < two && two < one);
-    let message = |capacity| why(&with(capacity)).to_string();
-    assert!(message(two).contains("2 devices have a layout that fits"), "{}", message(two));
-    assert!(message(eight - 1).contains("use more devices or devices with more memory"), "{}", message(eight - 1));
+    // A device that has so much keeps nothing free, or what a larger one has beside.
+    let message = |capacity, memory| {
+        let device = Cluster { device_memory: Some(memory), ..open.clone() };
+        why(&with(&model, &device, 1, Some(capacity))).to_string()
+    };
+    let enough = message(two, two);
+    assert!(enough.contains("2 devices have a layout that fits"), "{enough}");
+    // Bf16 gradients and fp8 moments leave 10 of 18 bytes a parameter, which is more than half.
+    let nowhere = message(eight / 2, eight / 2);
+    assert!(nowhere.contains("use more devices or devices with more memory"), "{nowhere}");
+    let reserved = message(eight / 2, one);
+    assert!(reserved.contains("with `search.memory_reserve` 0 there is one"), "{reserved}");
+    assert!(!message(eight / 2, one - 1).contains("memory_reserve"), "one byte too few");
 }

@@ -11,6 +11,7 @@ mod export_numbers;
 mod feasible;
 mod framework_rules;
 mod learned;
+mod memory_remedies;
 mod native;
 mod native_bounds;
 mod native_constraints;

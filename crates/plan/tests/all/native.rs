@@ -112,7 +112,7 @@ fn nothing_is_missed() {
         }
         let search = search(&model, &cluster, devices, global_batch);
         let found = found(&search);
-        let least = search.smallest(&|| false).unwrap().unwrap();
+        let least = search.smallest().unwrap().unwrap();
         let fastest = found.ranked.first().map_or(f64::INFINITY, |ranked| ranked.price.seconds);
         assert!((fastest - best).abs() <= 1e-6 * best, "{devices} devices: {fastest} and {best}");
         assert_eq!(least.price.memory.total(), smallest, "{devices} devices");
@@ -126,7 +126,7 @@ fn what_is_found_is_legal_and_placed_as_said() {
     let searches = [1, 2, 6].map(|devices| search(&model, &cluster, devices, 24));
     for search in searches.into_iter().flat_map(by_both) {
         // Where all grids are among the wanted, all layouts are priced, which takes minutes.
-        let (search, devices) = (Search { one_per_grid: true, top: 5, ..search.clone() }, search.devices);
+        let (search, devices) = (Search { distinct: true, top: 5, ..search.clone() }, search.devices);
         let found = found(&search);
         let mut grids = HashSet::new();
         for ranked in found.ranked.iter().chain(&found.front) {
@@ -136,7 +136,7 @@ fn what_is_found_is_legal_and_placed_as_said() {
             assert_eq!(ranked.candidate.devices(), devices);
         }
         assert!(found.ranked.iter().all(|ranked| grids.insert(ranked.candidate.sizes)), "one of each grid");
-        let several = Search { one_per_grid: false, ..search.clone() };
+        let several = Search { distinct: false, ..search.clone() };
         let several = self::found(&several).ranked;
         assert!((1..several.len()).all(|at| !several[..at].contains(&several[at])), "each once");
         assert!(found.ranked.is_sorted_by(|a, b| a.price.seconds <= b.price.seconds * (1.0 + 1e-6)));

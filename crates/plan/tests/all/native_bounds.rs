@@ -14,7 +14,7 @@ fn more_wanted_layouts_begin_with_fewer() {
     let model = model(4, 2);
     let all = cluster();
     let open = |top| Search { front: false, top, ..search(&model, &all, 4, 8) };
-    let smallest = |search: &Search| search.smallest(&|| false).unwrap().unwrap().price.memory.total();
+    let smallest = |search: &Search| search.smallest().unwrap().unwrap().price.memory.total();
     let setting = Setting { framework: Framework::QUADRILLE, capacity: None, ..open(1).setting };
     let least = smallest(&Search { setting, ..open(1) });
     for capacity in [least, least * 11 / 10, least * 3 / 2, least * 2] {
@@ -57,7 +57,7 @@ proptest! {
     fn what_is_left_out_is_not_missed_and_what_is_found_is_legal(
         (number, layers, heads, devices, batch) in (0..2 * FAMILIES, 2..9_usize, 1..5_usize, 1..13_usize, 1..5_usize),
         description in descriptions(),
-        (memory, top, one_per_grid, framework) in (1_000_000..12_000_000_u64, 1..9_usize, any::<bool>(), 0..5_usize),
+        (memory, top, distinct, framework) in (1_000_000..12_000_000_u64, 1..9_usize, any::<bool>(), 0..5_usize),
         networks in prop::array::uniform2(prop::sample::select(vec![0.01, 1.0, 100.0])),
         constraints in prop::sample::subsequence(CONSTRAINTS.to_vec(), 0..4),
         tolerance in prop::sample::select(vec![None, Some(0.0), Some(0.03), Some(0.5)]),
@@ -73,7 +73,7 @@ proptest! {
         let setting = Setting { capacity: Some(memory), framework, ..open.setting };
         let mut space = Space::default();
         constraints.iter().for_each(|(bound, text, _)| space.constrain(*bound, text).unwrap());
-        let pruned = Search { setting, top, one_per_grid, space, tolerance, ..open };
+        let pruned = Search { setting, top, distinct, space, tolerance, ..open };
         let exhaustive = Search { prune: false, ..pruned.clone() };
         let (found_pruned, found) = (found(&pruned), found(&exhaustive));
         prop_assert_eq!(&found_pruned.ranked, &found.ranked);
@@ -94,7 +94,7 @@ proptest! {
             }
         }
         if found.ranked.is_empty() {
-            prop_assert!(!pruned.why_nothing(&found_pruned, &|| false).to_string().is_empty());
+            prop_assert!(!pruned.why_nothing(&found_pruned).to_string().is_empty());
         }
     }
 }

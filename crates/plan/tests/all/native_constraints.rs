@@ -14,7 +14,7 @@ fn what_leaves_nothing_is_blamed() {
         constraints.iter().for_each(|(bound, text)| search.space.constrain(*bound, text).unwrap());
         let found = found(&search);
         assert!(found.ranked.is_empty(), "{constraints:?}");
-        search.why_nothing(&found, &|| false).to_string()
+        search.why_nothing(&found).to_string()
     };
     use Bound::{Fix, Max, Min};
     for (constraints, words) in [

@@ -25,7 +25,7 @@ fn the_best_way_to_spread_experts_is_found() {
         block.feed_forward =
             FeedForward::Experts(Experts { count: 4, per_token: 2, expert, shared: None, router, capacity: None });
     });
-    for search in by_both(Search { one_per_grid: true, front: false, top: 1, ..search(&model, &cluster, 8, 16) }) {
+    for search in by_both(Search { distinct: true, front: false, top: 1, ..search(&model, &cluster, 8, 16) }) {
         let best = |set: Option<&str>| {
             let mut search = search.clone();
             let set = set.map(|set| format!("experts-over={set}"));
@@ -68,9 +68,9 @@ fn unequal_loads_find_layouts_with_room_for_them() {
         assert!(equal.ranked[0].price.seconds < bounded.ranked[0].price.seconds);
         let mut narrow = search.clone();
         narrow.space.constrain(Bound::Fix, "expert-rows=2").unwrap();
-        let nothing = narrow.run(&|| false).unwrap();
+        let nothing = narrow.run().unwrap();
         assert!(nothing.ranked.is_empty() && !nothing.stopped);
-        let message = narrow.why_nothing(&nothing, &|| false).to_string();
+        let message = narrow.why_nothing(&nothing).to_string();
         assert!(
             message.contains("`layout.expert_rows` = 2") && message.contains("`layout.expert_rows` 3"),
             "{message}"

@@ -57,12 +57,13 @@ pub fn search<'a>(model: &'a Model, cluster: &'a Cluster, devices: usize, global
         devices,
         space: Space::default(),
         top: 5,
-        one_per_grid: false,
+        distinct: false,
         front: true,
         tolerance: None,
         safe_capacity: None,
         deadline: None,
         brief: false,
+        limit: None,
         watch: Cancel::default(),
         prune: true,
     }
@@ -75,7 +76,7 @@ pub fn by_both(search: Search<'_>) -> [Search<'_>; 2] {
 }
 
 pub fn found(search: &Search) -> Found {
-    search.run(&|| false).unwrap()
+    search.run().unwrap()
 }
 
 /// A model whose sizes have few common factors.

@@ -26,7 +26,7 @@ pub fn assert_close(one: f64, other: f64) {
 }
 #[test]
 fn documents_are_complete_and_add_up() {
-    let document = json(&line("--top 20 --memory-reserve 5% --tokens 1e9 --price-per-hour 2"));
+    let document = json(&line("--top 20 --variants --memory-reserve 5% --tokens 1e9 --price-per-hour 2"));
     for (field, value) in [("gpus", 8), ("global_batch", 32), ("seq_len", 1024), ("reserved_bytes", 400_000_000)] {
         assert_eq!(document[field], value, "{field}");
     }
@@ -149,10 +149,29 @@ fn fronts_hold_what_nothing_beats() {
 
 #[test]
 fn one_layout_of_each_grid() {
-    let document = json(&line("--one-per-grid --top 12"));
+    let document = json(&line("--top 12"));
     let grids: Vec<_> = plans(&document).iter().map(|plan| plan["layout"]["grid"].to_string()).collect();
     assert_eq!(grids.len(), 12);
     assert!((1..12).all(|at| !grids[..at].contains(&grids[at])), "{grids:?}");
+    // The notation comes first, in tables too, and every layout has a number of variants, itself among them.
+    for plan in plans(&document) {
+        assert_eq!(plan.as_object().unwrap().keys().next().unwrap(), "notation");
+        assert!(plan["variants"].as_u64().unwrap() >= 1, "{plan}");
+    }
+    // All legal layouts are a variant of a grid.
+    let every = json(&line("--top 1000 --memory-reserve 0"));
+    let variants: u64 = plans(&every).iter().map(|plan| plan["variants"].as_u64().unwrap()).sum();
+    assert_eq!(plans(&every).len() as u64, every["counts"]["legal_grids"].as_u64().unwrap());
+    assert_eq!(variants, every["counts"]["legal"].as_u64().unwrap());
+    // On request variants are shown too: of those of a grid the best is the one that is shown without.
+    let several = json(&line("--top 12 --variants"));
+    let grids: Vec<_> = plans(&several).iter().map(|plan| plan["layout"]["grid"].to_string()).collect();
+    assert!((1..12).any(|at| grids[..at].contains(&grids[at])), "{grids:?}");
+    assert!(plans(&several).iter().all(|plan| plan["variants"].is_null()));
+    assert_eq!(plans(&several)[0]["layout"], plans(&document)[0]["layout"]);
+    let output = run(std::path::Path::new("."), &line("--top 2"));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.lines().filter(|line| line.starts_with("layout ")).count() == 3, "{text}");
 }
 
 #[test]
@@ -170,6 +189,9 @@ fn explanations_add_up() {
     let gained = |field: &str| number(sensitivities.iter().find(|each| each["field"] == field).unwrap(), "gained_s");
     assert!(gained("device.peak.half") > 0.0 && gained("device.peak.half") < 0.1 * best);
     assert!(gained("device.peak.double") == 0.0 && gained("device.launch_seconds") <= 0.0);
+    let changes = explanation["changes"].as_array().unwrap();
+    let is_full = |change: &&Value| change["change"].as_str().unwrap().starts_with("recompute full");
+    assert_eq!(changes.iter().filter(is_full).count(), 1, "intervals of recomputation are one choice: {changes:?}");
     // One choice away from the best there is nothing better, but for the axis that was fixed.
     for change in explanation["changes"].as_array().unwrap() {
         let what = change["change"].as_str().unwrap();
@@ -254,7 +276,7 @@ fn frameworks_differ() {
 #[test]
 fn people_read_tables() {
     let folder = tempfile::tempdir().unwrap();
-    let output = run(folder.path(), &line("--top 3 --one-per-grid --explain --tokens 10e9"));
+    let output = run(folder.path(), &line("--top 3 --explain --tokens 10e9"));
     assert!(output.status.success() && output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).unwrap();
     // The time of the search is the only thing that differs from run to run.
@@ -270,16 +292,21 @@ fn more_overlap_chunks_than_usual_are_tried() {
 }
 
 #[test]
-fn numbers_of_devices_share_the_time() {
-    let document = json(&line("--any-layout --pareto --time-limit 0.000001"));
+fn each_number_of_devices_has_the_limit() {
+    let document = json(&line("--any-layout --pareto --search-limit 1"));
     assert_eq!(document["stopped"], true);
     assert_eq!(document["stopped_gpus"], serde_json::json!([1, 2, 4, 8]));
     assert!(!plans(&document).is_empty() && !document["pareto"].as_array().unwrap().is_empty());
-    let output = run(std::path::Path::new("."), &line("--any-layout --time-limit 0.000001"));
+    let output = run(std::path::Path::new("."), &line("--any-layout --search-limit 1"));
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("\nso far ") && text.contains("are not counted here\n"), "{text}");
+    assert!(
+        text.starts_with("SEARCH CUT by --search-limit before everything was looked at")
+            && text.contains("\nso far ")
+            && text.contains("are not counted here\n"),
+        "{text}"
+    );
     assert!(text.contains("advised: the fastest so far; ") || text.contains("advised (*)"), "{text}");
-    let document = json(&line("--pareto --time-limit 1000"));
+    let document = json(&line("--pareto --search-limit 1000000000000"));
     assert_eq!((&document["stopped"], &document["stopped_gpus"]), (&Value::Bool(false), &serde_json::json!([])));
 }
 

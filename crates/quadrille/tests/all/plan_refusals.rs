@@ -20,7 +20,7 @@ fn bad_constraints_name_value_rule_and_remedy() {
         ("--memory-reserve 200%", &["--memory-reserve", "200%", "5%"]),
         ("--memory-reserve 9GB", &["9000000000", "8000000000", "reserve less"]),
         ("--framework torch", &["unknown framework 'torch'", "megatron-stored"]),
-        ("--time-limit 0", &["--time-limit 0", "positive"]),
+        ("--search-limit 0", &["--search-limit", "0"]),
         ("--tokens -1", &["--tokens -1", "300e9"]),
         ("--grid x=2", &["--grid", "--fix x=2"]),
         ("--fix overlap=oar,ors", &["'ors'", "--fix overlap=oar+ors"]),
@@ -101,9 +101,8 @@ fn what_does_not_fit_tells_the_smallest() {
         &line("--set layers=500 --gpus 2").replace("--gpus 8 ", ""),
         &[
             "no layout of 2 devices fits into 7.25 GiB",
-            "the smallest needs",
-            "GiB (parameters",
-            "optimizer",
+            "parameters, gradients and optimizer states alone need at least",
+            "bytes for each of",
             "16 devices have a layout that fits",
         ],
     );

@@ -35,7 +35,7 @@ fn files_that_were_written_are_told() {
 #[test]
 fn the_best_layout_is_written_and_read() {
     let folder = tempfile::tempdir().unwrap();
-    let output = run(folder.path(), &line("--fix pipe=2 --top 1 --json --out layout.toml"));
+    let output = run(folder.path(), &line("--fix pipe=2 --top 1 --variants --json --out layout.toml"));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     let file = fs::read_to_string(folder.path().join("layout.toml")).unwrap();

@@ -82,7 +82,7 @@ fn every_kind_of_number_varies() {
 fn a_batch_that_varies_has_no_usual_value() {
     let folder = tempfile::tempdir().unwrap();
     let line = format!(
-        "sweep --model gpt2-124m --cluster {CLUSTER} --vary gpus=16777216 --vary batch=64 --fix x=3 --time-limit 1"
+        "sweep --model gpt2-124m --cluster {CLUSTER} --vary gpus=16777216 --vary batch=64 --fix x=3 --search-limit 1000"
     );
     let output = run(folder.path(), &line);
     let text = String::from_utf8(output.stdout).unwrap();

@@ -100,13 +100,15 @@ fn a_sweep_is_a_table_on_a_terminal_and_values_in_a_pipe() {
     let line = format!("sweep --model gpt2-124m --cluster {CLUSTER} --global-batch 32 --vary gpus=1,2 --quiet");
     let table = shown(folder.path(), 80, &format!("{line} --color never"));
     assert!(
-        table.starts_with("gpt2-124m on ") && table.contains("\ngpus      step") && !table.contains("vary_gpus"),
+        table.starts_with("gpt2-124m on ")
+            && table.contains("\nlayout  gpus      step")
+            && !table.contains("vary_gpus"),
         "{table}"
     );
-    assert!(piped(folder.path(), &line).starts_with("vary_gpus,grid,"), "{line}");
+    assert!(piped(folder.path(), &line).starts_with("vary_gpus,notation,grid,"), "{line}");
     let text = shown(folder.path(), 80, &format!("{line} --out values.csv"));
     let values = fs::read_to_string(folder.path().join("values.csv")).unwrap();
-    assert!(text.is_empty() && values.starts_with("vary_gpus,grid,"), "{text}{values}");
+    assert!(text.is_empty() && values.starts_with("vary_gpus,notation,grid,"), "{text}{values}");
 }
 
 #[test]

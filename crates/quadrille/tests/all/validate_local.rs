@@ -125,10 +125,10 @@ fn people_read_a_line_per_layout_and_a_summary() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(output.stderr.is_empty(), "no bar where nobody watches");
-    let grids: BTreeSet<_> =
-        text.lines().filter(|line| line.contains('%')).map(|line| line.split(' ').next()).collect();
-    for grid in ["x=2", "y=2", "z=2", "data=2"] {
-        assert!(grids.contains(&Some(grid)), "{grid} is not in {text}");
+    let rows = text.lines().filter(|line| line.contains('%')).map(str::split_whitespace);
+    let grids: BTreeSet<_> = rows.map(|mut cells| [cells.next(), cells.next()]).collect();
+    for (notation, grid) in [("TP2", "x=2"), ("TP2", "y=2"), ("FSDP2", "z=2"), ("DP2", "data=2")] {
+        assert!(grids.contains(&[Some(notation), Some(grid)]), "{grid} is not in {text}");
     }
     for words in [
         "tau-b",

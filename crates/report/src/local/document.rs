@@ -7,6 +7,7 @@ use quadrille_spec::Axis;
 use serde_json::{Map, Value, json};
 
 use super::{LocalReport, not_predicted};
+use crate::candidate::layout_notation;
 
 impl LocalReport<'_> {
     /// The whole document, as `validate local --json` prints it.
@@ -71,6 +72,7 @@ fn fields(row: &Row) -> Vec<(String, Value)> {
     let of = |value: fn(&Predicted) -> f64| json!(predicted.map(value));
     let measured = &row.measured;
     let named = [
+        ("notation", json!(layout_notation(&row.layout))),
         ("grid", json!(row.layout.grid.to_string())),
         ("predicted_place", json!(row.places[0])),
         ("measured_place", json!(row.places[1])),

@@ -8,8 +8,10 @@ use quadrille_spec::{ElementType, counted};
 
 use super::{LocalReport, name, not_predicted};
 use crate::Text;
+use crate::candidate::layout_notation;
 
-const HEADER: [&str; 11] = [
+const HEADER: [&str; 12] = [
+    "layout",
     "grid",
     "predicted",
     "measured",
@@ -87,6 +89,7 @@ fn cells(row: &Row) -> Vec<String> {
     let [measured_compute, measured_exposed, _] = row.measured_parts();
     let predicted_part = |at: usize| known(row.predicted_parts().map(|parts| seconds(parts[at])));
     vec![
+        layout_notation(&row.layout),
         name(row),
         known(pair.map(|pair| seconds(pair.predicted))),
         seconds(row.measured.seconds),

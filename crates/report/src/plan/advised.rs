@@ -5,6 +5,7 @@ use quadrille_run::units::percent;
 use quadrille_spec::SpecError;
 use serde_json::{Value, json};
 
+use super::document::tell_variants;
 use super::entry;
 
 /// What says so on a line; nothing where the fastest was asked for.
@@ -45,11 +46,13 @@ fn of_safe_ones(answer: &Answer) -> String {
 /// None for what a search has found.
 pub(super) fn advised_document(answer: &Answer) -> Result<Value, SpecError> {
     let Answer { question, search, found, advised, .. } = answer;
+    let mut plan = entry(question, &search.setting, advised, &question.layout(advised)?)?;
+    tell_variants(answer, advised, &mut plan);
     Ok(json!({
         "index": found.ranked.iter().position(|ranked| ranked == advised),
         "tolerance": search.tolerance.unwrap_or(0.0),
         "gain_of_fastest": gain(answer),
-        "plan": entry(question, &search.setting, advised, &question.layout(advised)?)?,
+        "plan": plan,
     }))
 }
 

@@ -25,6 +25,10 @@ pub fn document(answer: &Answer) -> Result<Value, SpecError> {
         let entry = |ranked| entry(question, &search.setting, ranked, &question.layout(ranked)?);
         ranked.iter().map(entry).collect::<Result<Vec<_>, _>>()
     };
+    let mut plans = entries(&found.ranked)?;
+    for (plan, ranked) in plans.iter_mut().zip(&found.ranked) {
+        tell_variants(answer, ranked, plan);
+    }
     let mut document = json!({
         "model": question.model.name,
         "cluster": question.cluster.name,
@@ -59,7 +63,7 @@ pub fn document(answer: &Answer) -> Result<Value, SpecError> {
         "seconds": answer.seconds,
         "stopped": found.stopped,
         "too_long": found.too_long,
-        "plans": entries(&found.ranked)?,
+        "plans": plans,
         "advised": advised_document(answer)?,
         "called_too_large": oversized(question),
         "assumed": assumed_document(&answer.sensitivities, answer.advised.price.seconds),
@@ -76,6 +80,13 @@ pub fn document(answer: &Answer) -> Result<Value, SpecError> {
         document["explanation"] = explanation_document(explanation, &search.setting);
     }
     Ok(document)
+}
+
+/// Adds the number of variants of a layout to its entry, where the best of them alone is shown.
+pub(super) fn tell_variants(answer: &Answer, ranked: &Ranked, entry: &mut Value) {
+    if let Some(variants) = answer.variants_of(ranked) {
+        entry["variants"] = json!(variants);
+    }
 }
 
 /// For comma-separated values: a header, then the ranking, or the front if that was asked for, a layout a row.
@@ -129,8 +140,8 @@ pub fn entry(question: &Question, setting: &Setting, ranked: &Ranked, layout: &L
     classes.insert("stage".to_owned(), json!(price.memory.stage));
     let derived = question.derived(setting, ranked);
     let mut entry = json!({
-        "layout": layout,
         "notation": notation(candidate),
+        "layout": layout,
         "devices": candidate.devices(),
         "time_s": price.seconds,
         "parts_s": {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::memory;
 use crate::Text;
-use crate::candidate::share;
+use crate::candidate::{notation, share};
 
 /// How many numbers of the hardware and changes of the layout the text shows.
 const SHOWN: usize = 6;
@@ -92,7 +92,7 @@ impl Told<'_> {
         let Some(changes) = &self.0.changes else {
             return "  not known: of pieces as equal as possible and groups as long as the pipeline only\n".to_owned();
         };
-        let lines = changes.iter().take(SHOWN).map(|Change { what, seconds: changed, memory, .. }| {
+        let lines = changes.iter().take(SHOWN).map(|Change { what, candidate, seconds: changed, memory }| {
             let more = without_rounding(changed - before, before);
             let percent = 100.0 * more.abs() / before;
             let effect = match more {
@@ -100,7 +100,7 @@ impl Told<'_> {
                 ..0.0 => format!("{} faster ({percent:.2}%)", seconds(-more)),
                 _ => format!("{} slower ({percent:.2}%)", seconds(more)),
             };
-            format!("  {what}: {effect}, {} of memory\n", bytes(memory.total()))
+            format!("  {}, {what}: {effect}, {} of memory\n", notation(candidate), bytes(memory.total()))
         });
         match changes.is_empty() {
             true => "  none that is legal and fits\n".to_owned(),
@@ -111,9 +111,10 @@ impl Told<'_> {
     fn lost(&self) -> Text {
         let Some(other) = &self.0.runner_up else { return Text::new() };
         let more = without_rounding(other.price.seconds - self.0.best.price.seconds, self.0.best.price.seconds);
+        let name = notation(&other.candidate);
         let heading = match more < 0.0 {
-            true => format!("why the fastest is faster: {} less a step, in parts", seconds(-more)),
-            false => format!("why the next one lost: {} more a step, in parts", seconds(more)),
+            true => format!("why {name}, the fastest, is faster: {} less a step, in parts", seconds(-more)),
+            false => format!("why {name}, the next one, lost: {} more a step, in parts", seconds(more)),
         };
         let mut text = Text::from("\n") + Text::heading(&heading);
         let differing = difference(&self.0.best.price.parts, &other.price.parts);
@@ -143,11 +144,12 @@ impl Told<'_> {
                 "unit": hardware::unit(&each.field), "from": each.from, "to": each.to, "gained_s": each.gained_seconds,
                 "gained_share": each.gained_seconds / before, "origin": each.origin.name(),
             })).collect::<Vec<_>>(),
-            "changes": self.0.changes.iter().flatten().map(|Change { what, seconds, memory, .. }| json!({
-                "change": what, "time_s": seconds, "gained_s": before - seconds,
+            "changes": self.0.changes.iter().flatten().map(|Change { what, candidate, seconds, memory }| json!({
+                "notation": notation(candidate), "change": what, "time_s": seconds, "gained_s": before - seconds,
                 "memory_bytes": memory.total(),
             })).collect::<Vec<_>>(),
             "runner_up": self.0.runner_up.as_ref().map(|other| json!({
+                "notation": notation(&other.candidate),
                 "layout": candidate_json(other),
                 "time_s": other.price.seconds,
                 "slower_by_s": difference(&self.0.best.price.parts, &other.price.parts).iter()

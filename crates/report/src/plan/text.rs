@@ -22,7 +22,7 @@ use crate::{Table, Text, table};
 /// A reserve of more than a device has.
 pub fn text(answer: &Answer) -> Result<Text, SpecError> {
     let setting = &answer.search.setting;
-    let mut text = Text::from(headline(answer.question, setting)?) + looked_at(answer) + stopped(answer);
+    let mut text = Text::from(stopped(answer)) + headline(answer.question, setting)? + looked_at(answer);
     text += budget::reckoned(answer) + "\n";
     text += tables(answer);
     if let Some(explanation) = &answer.explanation {
@@ -75,13 +75,14 @@ pub(super) fn oversized_text(question: &Question) -> String {
     )
 }
 
-/// A warning if not everything was looked at.
+/// A warning, before all else, if not everything was looked at.
 fn stopped(answer: &Answer) -> String {
     if !answer.found.stopped {
         return String::new();
     }
     let mut text = String::from(
-        "stopped by `search.time_limit` before everything was looked at: the best so far, which may differ from run to run\n",
+        "SEARCH CUT by `search.limit` before everything was looked at: the best of what was, and there may be faster layouts;\n\
+         the same limit gives the same layouts on every machine\n",
     );
     if answer.found.counts.priced < answer.found.ranked.len() as u64 {
         text += "the usual layouts, which are priced before all others, are not counted here\n";
@@ -117,20 +118,25 @@ pub fn tables(answer: &Answer) -> Text {
         let marked = Some(&answer.advised).filter(|advised| **advised != answer.best);
         let others = found.ranked.iter().filter(|ranked| Some(*ranked) != marked);
         let ranked: Vec<_> = marked.into_iter().chain(others).collect();
-        let of = if search.one_per_grid { ", one of each grid" } else { "" };
+        let of = if search.distinct { ", the best variant of each grid" } else { ", variants too" };
         if search.front {
             text += "\n";
             text += Text::heading(&format!("fastest on {} devices{of}", question.devices));
         }
         text += advised_text(answer);
-        text += ranking_with(question, &search.setting, &ranked, marked);
-        text += format!("as other programs name its axes, the first is {}\n", notation(&ranked[0].candidate));
+        let variants = ranked.iter().map(|ranked| variants(answer, ranked)).collect::<Vec<_>>();
+        text += ranking_with(question, &search.setting, &ranked, marked, answer.variants.as_ref().map(|_| variants));
         text += band_text(question, &ranked[0].candidate);
         text += &risk_text(question, ranked[0]);
         text += assumed_text(&answer.sensitivities, answer.advised.price.seconds);
         text += tables_of(&search.setting, &ranked, marked);
     }
     text
+}
+
+/// Number of variants of a layout; nothing of one without a variant among the fastest.
+fn variants(answer: &Answer, ranked: &Ranked) -> String {
+    answer.variants_of(ranked).map_or("-".to_owned(), count)
 }
 
 /// The parts of the layouts' steps, and their memory.
@@ -165,10 +171,6 @@ fn shown_front<'a>(answer: &'a Answer) -> Vec<&'a Ranked> {
 /// What was looked at, on one line.
 pub fn looked_at(answer: &Answer) -> String {
     let counts = &answer.found.counts;
-    let count = |number: u64| match number {
-        0..100_000 => number.to_string(),
-        _ => decimal(number as f64, "").trim_end().to_owned(),
-    };
     format!(
         "{}{} of {} grids and {} of {} configurations are legal: {} priced, {} of them fit; {} too large and {} too slow by \
          bounds ({} of searching)\n",
@@ -183,6 +185,14 @@ pub fn looked_at(answer: &Answer) -> String {
         count(counts.too_slow),
         seconds(answer.seconds),
     )
+}
+
+/// A number of layouts, of many with three digits.
+fn count(number: u64) -> String {
+    match number {
+        0..100_000 => number.to_string(),
+        _ => decimal(number as f64, "").trim_end().to_owned(),
+    }
 }
 
 /// What each rule refused.
@@ -248,26 +258,34 @@ fn trainer(framework: &Framework, device: &str) -> String {
 
 /// Layouts with what follows from their prices.
 pub fn ranking(question: &Question, setting: &Setting, layouts: &[&Ranked]) -> Table {
-    ranking_with(question, setting, layouts, None)
+    ranking_with(question, setting, layouts, None, None)
 }
 
-/// The same with a mark on one of them.
-fn ranking_with(question: &Question, setting: &Setting, layouts: &[&Ranked], marked: Option<&Ranked>) -> Table {
+/// The same with a mark on one of them, and with the number of variants of each.
+fn ranking_with(
+    question: &Question,
+    setting: &Setting,
+    layouts: &[&Ranked],
+    marked: Option<&Ranked>,
+    variants: Option<Vec<String>>,
+) -> Table {
     let several = layouts.iter().any(|ranked| ranked.candidate.devices() != question.devices);
-    let mut header = vec!["step"];
+    let mut header = vec!["layout", "step"];
     header.extend(several.then_some("devices"));
     header.extend(COLUMNS);
+    header.extend(variants.is_some().then_some("variants"));
     header.extend(budget::header(question));
-    let row = |ranked: &&Ranked| {
+    let row = |(at, ranked): (usize, &&Ranked)| {
         let derived = question.derived(setting, ranked);
         let mark = if Some(*ranked) == marked { "* " } else { "" };
-        let mut row = vec![format!("{mark}{}", seconds(ranked.price.seconds))];
+        let mut row = vec![format!("{mark}{}", notation(&ranked.candidate)), seconds(ranked.price.seconds)];
         row.extend(several.then(|| ranked.candidate.devices().to_string()));
         row.extend(cells(ranked, &derived));
+        row.extend(variants.as_ref().map(|variants| variants[at].clone()));
         row.extend(budget::row(question, &derived));
         row
     };
-    let table = table(&header, &layouts.iter().map(row).collect::<Vec<_>>());
+    let table = table(&header, &layouts.iter().enumerate().map(row).collect::<Vec<_>>());
     table.spare(&SPARE).marked(place(layouts, marked))
 }
 
@@ -276,7 +294,7 @@ pub(crate) const COLUMNS: [&str; 11] =
     ["grid", "in a node", "microbatch", "schedule", "recompute", "also", "tokens/s", "TFLOP/s", "MFU", "HFU", "memory"];
 
 /// Columns that a narrow terminal goes without: what follows from others first.
-pub(crate) const SPARE: [&str; 6] = ["HFU", "in a node", "device-hours", "tokens/s", "TFLOP/s", "MFU"];
+pub(crate) const SPARE: [&str; 7] = ["HFU", "in a node", "variants", "device-hours", "tokens/s", "TFLOP/s", "MFU"];
 
 /// The cells of [`COLUMNS`].
 pub(crate) fn cells(Ranked { candidate, price }: &Ranked, derived: &Derived) -> [String; 11] {
@@ -298,7 +316,7 @@ pub(crate) fn cells(Ranked { candidate, price }: &Ranked, derived: &Derived) -> 
 /// Memory by class.
 fn memory_table(setting: &Setting, layouts: &[&Ranked]) -> Table {
     let classes = layouts.first().map(|ranked| memory(&ranked.price).map(|(class, _)| class));
-    let header = ["total", "free", "runs that fit", "stage"].into_iter().chain(classes.into_iter().flatten());
+    let header = ["layout", "total", "free", "runs that fit", "stage"].into_iter().chain(classes.into_iter().flatten());
     let header: Vec<_> = header.collect();
     let row = |ranked: &&Ranked| {
         let total = ranked.price.memory.total();
@@ -306,7 +324,8 @@ fn memory_table(setting: &Setting, layouts: &[&Ranked]) -> Table {
         let runs = |device| percent_below(setting.framework.fitting_runs(&ranked.price.memory, device));
         let fitting = setting.cluster.device_memory.map(runs);
         let classes = memory(&ranked.price).map(|(_, amount)| bytes(amount));
-        [bytes(total), free, fitting.unwrap_or("-".to_owned()), ranked.price.memory.stage.to_string()]
+        let fitting = fitting.unwrap_or("-".to_owned());
+        [notation(&ranked.candidate), bytes(total), free, fitting, ranked.price.memory.stage.to_string()]
             .into_iter()
             .chain(classes)
             .collect()
@@ -321,11 +340,11 @@ fn parts_table(layouts: &[&Ranked]) -> Table {
     let present =
         |part: &Part| layouts.iter().any(|ranked| part.of(&ranked.price.parts) > ROUNDING * ranked.price.seconds);
     let parts: Vec<Part> = Part::ALL.into_iter().filter(present).collect();
-    let header: Vec<_> = std::iter::once("step").chain(parts.iter().map(|part| part.name())).collect();
+    let header: Vec<_> = ["layout", "step"].into_iter().chain(parts.iter().map(|part| part.name())).collect();
     let row = |ranked: &&Ranked| {
         let price = &ranked.price;
         let shares = parts.iter().map(|part| share(part.of(&price.parts), price));
-        std::iter::once(seconds(price.seconds)).chain(shares).collect()
+        [notation(&ranked.candidate), seconds(price.seconds)].into_iter().chain(shares).collect()
     };
     table(&header, &layouts.iter().map(row).collect::<Vec<_>>())
 }

@@ -44,7 +44,7 @@ pub struct Point {
     pub question: Question,
     /// The best layout, or why there is none.
     pub best: Result<Ranked, Nothing>,
-    /// Whether the time was up before everything was looked at.
+    /// True if the limit was reached before everything was looked at.
     pub stopped: bool,
 }
 
@@ -107,15 +107,15 @@ impl Sweep {
 
 impl Point {
     fn new(values: [f64; 2], question: Question) -> Result<Self, PriceError> {
-        let (search, stop) = (question.search(1)?, question.stop_at(question.end()));
-        let found = search.run(&stop)?;
+        let search = question.search(1)?;
+        let found = search.run()?;
         let best = match (found.ranked.first().copied(), &search.deadline) {
             (Some(best), Some(deadline)) if !deadline.is_kept(&best) => {
                 let fastest = InDays { devices: question.devices, days: deadline.days_of(&best) };
                 Err(Nothing::TooSlow { days: deadline.days(), fastest, enough: None, tried: Vec::new() })
             }
             (Some(best), _) => Ok(best),
-            (None, _) => Err(search.why_nothing(&found, &stop)),
+            (None, _) => Err(search.why_nothing(&found)),
         };
         Ok(Self { values, best, stopped: found.stopped, question })
     }

@@ -12,7 +12,7 @@ use crate::arguments::ModelArguments;
 use crate::layout_arguments::LayoutArguments;
 use crate::numbers::NumberArguments;
 use crate::output;
-use crate::parse::real;
+use crate::parse::{real, whole};
 use crate::quantities::reserve;
 
 /// The model where none is named.
@@ -50,10 +50,10 @@ pub struct QuestionArguments {
     /// [default: runs:65%, of --framework quadrille 5%]
     #[arg(long, value_name = "SIZE|PERCENT|runs:PERCENT", value_parser = reserve)]
     pub memory_reserve: Option<Reserve>,
-    /// Stop searching after so many seconds, with the best so far; then results may depend on the machine's speed. Numbers of
-    /// GPUs of --pareto share the time; in a sweep each point has so much
-    #[arg(long, value_name = "SECONDS", value_parser = real)]
-    pub time_limit: Option<f64>,
+    /// Stop each search after so many looks at layouts, 1 for a bound and at least 64 for a price, with the best so far: as many as
+    /// are typed, so that the same limit gives the same layouts on every machine [default: look at everything]
+    #[arg(long, value_name = "LOOKS", value_parser = whole::<u64>(1..))]
+    pub search_limit: Option<u64>,
     /// Tokens to train on: adds days and device-hours, e.g. --tokens 300e9 or --tokens 15T
     #[arg(long, value_name = "N", value_parser = amount)]
     pub tokens: Option<f64>,
@@ -106,7 +106,7 @@ impl QuestionArguments {
     /// Which of these flags were typed.
     pub fn typed(&self) -> [Typed; 21] {
         let Self { framework, sparsity, imbalance, any_layout, fix, max, min, .. } = self;
-        let Self { memory_reserve, time_limit, tokens, price_per_hour, currency, days, .. } = self;
+        let Self { memory_reserve, search_limit, tokens, price_per_hour, currency, days, .. } = self;
         let Self { goodput, mtbf, checkpoint_bandwidth, checkpoint_seconds, restart_seconds, .. } = self;
         let Self { flops_convention, .. } = self;
         let [products, moments] = self.numbers.typed();
@@ -121,7 +121,7 @@ impl QuestionArguments {
             ("--max", !max.is_empty()),
             ("--min", !min.is_empty()),
             ("--memory-reserve", memory_reserve.is_some()),
-            ("--time-limit", time_limit.is_some()),
+            ("--search-limit", search_limit.is_some()),
             ("--tokens", tokens.is_some()),
             ("--price-per-hour", price_per_hour.is_some()),
             ("--currency", currency.is_some()),
@@ -178,7 +178,7 @@ pub fn question(
         any_layout: question.any_layout,
         constraints: constraints.collect(),
         reserve: question.memory_reserve,
-        time_limit: question.time_limit,
+        limit: question.search_limit,
         tokens: question.tokens,
         price_per_hour: question.price_per_hour,
         budget,
@@ -198,9 +198,10 @@ pub fn question(
 /// What is told of the layouts that were found.
 #[derive(Debug, Args)]
 pub struct ResultArguments {
-    /// Show the best layout of every grid instead of the best of all
+    /// Show variants of a layout too, which differ in neither its grid nor the spreading of experts; else the best of them alone,
+    /// and how many there are
     #[arg(long)]
-    pub one_per_grid: bool,
+    pub variants: bool,
     /// Show the layouts than which none has fewer devices, less time and less memory, in steps of a 32nd of a device: over all
     /// divisors of --gpus, or over a list or range of them
     #[arg(long)]
@@ -225,9 +226,9 @@ pub struct ResultArguments {
 impl ResultArguments {
     /// Which of these flags were typed.
     pub fn typed(&self) -> [Typed; 6] {
-        let Self { one_per_grid, pareto, exotic, explain, out, html } = self;
+        let Self { variants, pareto, exotic, explain, out, html } = self;
         [
-            ("--one-per-grid", *one_per_grid),
+            ("--variants", *variants),
             ("--pareto", *pareto),
             ("--exotic", *exotic),
             ("--explain", *explain),
@@ -263,15 +264,16 @@ Fields of --json (times in seconds, sizes in bytes):
                 those left out by bounds: too_large (memory), too_slow (time);
                 legal = priced + too_large + too_slow unless stopped
   refusals      rule, grids, configurations, example
-  seconds       of the search; stopped: whether --time-limit ended it; too_long: layouts that it
+  seconds       of the search; stopped: whether --search-limit ended it; too_long: layouts that it
                 left without a price, for they have so many passes or blocks
-  plans         fastest first: layout (the fields of a layout file), devices, time_s, parts_s,
+  plans         fastest first: notation, layout (the fields of a layout file), devices, time_s, parts_s,
                 memory_bytes, memory (of the rank that needs most, by class, and its stage),
                 flops_convention (of model_flops, tflops_per_device and mfu), model_flops (of a step),
                 executed_flops, tflops_per_device (10^12 a second), mfu, hfu, tokens_per_s; with
                 --imbalance that of
                 the layout; fitting_runs (the part of published runs that would fit, by what they
-                took beside their tensors); with --goodput or --mtbf goodput (share of useful time, checkpoint_s,
+                took beside their tensors); variants (legal layouts of its grid and spreading
+                of experts; not with --variants); with --goodput or --mtbf goodput (share of useful time, checkpoint_s,
                 interval_steps, interval_s, failures_per_day); with --tokens days, device_hours,
                 expected ones with goodput, and with --price-per-hour cost, currency
   failures      with goodput: mtbf_hours, checkpoint_bandwidth or checkpoint_s, restart_s
@@ -290,7 +292,7 @@ Fields of --json (times in seconds, sizes in bytes):
                 error_band_reason then says what there are no runs of
   origins       where each number of the hardware is from: measured, fitted, data_sheet or assumed
   assumed       fields that are, and gained_share: what a tenth more of them all is worth of a step;
-                null with --time-limit where its prices take long
-  pareto        with --pareto, likewise; stopped_gpus: the numbers of GPUs that --time-limit left
+                null with --search-limit where its prices take long
+  pareto        with --pareto, likewise; stopped_gpus: the numbers of GPUs that --search-limit left
                 incomplete
   explanation   with --explain: binding, sensitivities, changes, runner_up";

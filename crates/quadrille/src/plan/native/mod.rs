@@ -103,7 +103,7 @@ fn wanted(arguments: &PlanArguments, question: &Question, several: Option<&[usiz
     let divisors = || (1..=question.devices).filter(|devices| question.devices.is_multiple_of(*devices)).collect();
     Wanted {
         top: arguments.top as usize,
-        one_per_grid: results.one_per_grid,
+        variants: results.variants,
         front_over: results.pareto.then(|| several.map_or_else(divisors, <[usize]>::to_vec)),
         tolerance: (!results.exotic).then_some(TOLERANCE),
         explain: results.explain || results.html.is_some(),
