@@ -230,7 +230,7 @@ const FLASH_LOSS: u64 = 4;
 /// (Shah et al. 2024).
 const FLASH_2_ON_H100: f64 = 0.47;
 /// The rate of products of 2023's libraries on H100, of what later ones reach: fitted, see `validate published --cross`.
-const FIRST_ON_HOPPER: f64 = 0.904;
+const FIRST_ON_HOPPER: f64 = 0.896;
 
 /// What flash attention of version 1 reaches of version 2's rate (Dao 2023: version 2 is about twice as fast).
 const FLASH_1: f64 = 0.5;
@@ -297,7 +297,7 @@ const DEEPSPEED_RESERVED: u64 = 15_000_000_000;
 
 /// Seconds that an operation takes beside its launch where the host waits for each (`CUDA_LAUNCH_BLOCKING=1`); fitted. An
 /// operation of the model stands for several kernels.
-const BLOCKING: f64 = 282e-6;
+const BLOCKING: f64 = 283e-6;
 
 /// Megatron-DeepSpeed with ZeRO 1 on Jean Zay. The log of the trials says: gradients in fp16 until 'Rebalancing
 /// layers', from there on bf16 with gradients summed in f32; `CUDA_LAUNCH_BLOCKING=1`, so that nothing overlaps.

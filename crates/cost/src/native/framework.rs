@@ -196,7 +196,7 @@ pub enum Hiding {
 
 /// Of PyTorch's eager mode under Megatron-LM; fitted, see `quadrille validate published --cross`. An operation of the model
 /// stands for several calls.
-const EAGER_HOST_SECONDS: f64 = 82.9e-6;
+const EAGER_HOST_SECONDS: f64 = 83.0e-6;
 
 /// Bytes by which operands are aligned that tensor cores are fed with at full speed (NVIDIA, Matrix Multiplication Background User's
 /// Guide). BigScience's trials with heads of 216 bytes took as long as if products of scores ran without tensor cores; those with heads
@@ -208,7 +208,7 @@ const UNALIGNED_RATE: f64 = 0.32;
 
 /// What is left of a device's rate while a rank's collectives, above all gathers of blocks, are under way: their kernels take
 /// multiprocessors, and copies bandwidth; fitted, see `quadrille validate published --cross`.
-const SHARE_BESIDE_GATHERS: f64 = 0.77;
+const SHARE_BESIDE_GATHERS: f64 = 0.78;
 
 /// What runs on A100 of 80 GB took beyond their tensors, in the mean, and one deviation: a normal distribution, fitted on the bytes
 /// of BigScience's runs and on which of Hagemann et al.'s ran out of memory, see `quadrille validate published`. Of smaller devices
