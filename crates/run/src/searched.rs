@@ -89,14 +89,6 @@ impl SearchSpec {
         let name = self.framework.as_deref();
         let framework = framework(name, usual, layout.dtype, self.sparsity, self.numbers, &said)?.on(&cluster);
         let mut space = self.space(&said)?;
-        if space.bucket.is_some() && !framework.is_own() {
-            return Err(Refusal::new(format!(
-                "`layout.offload` host: {} keeps the optimizer's states on the device; leave it out, or give \
-                 `search.framework` quadrille",
-                framework.name
-            ))
-            .into());
-        }
         if !self.any_layout {
             space.keep_to(&framework);
         }

@@ -5,13 +5,12 @@
 //! `overlap_communication.py` (commit 4973c51b26a4). Its inner group, `G_intra_c`, holds neighbouring ranks; a layer
 //! contracts over it, a transposed one over the outer group `G_intra_r`; `G_intra_d` is the depth, our z.
 
-use quadrille_spec::{
-    Activations, Axis, Classic, Field, KeepWeights, Layout, Linear, Recompute, Schedule, SpecError, Zero, counted,
-};
+use quadrille_spec::{Activations, Axis, Classic, Field, KeepWeights, Layout, Linear, SpecError, Zero, counted};
 
-use super::gaps::{Gaps, even_pieces};
+use super::gaps::{Gaps, zero_capability};
 use super::numbers::Types;
 use super::{Export, Framework, Precision, Sizes, Target, comments, nodes};
+use crate::frameworks::Capability;
 
 pub(super) fn export(model: &Classic, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
     let (nodes, per_node) = nodes(layout, target)?;
@@ -21,7 +20,7 @@ pub(super) fn export(model: &Classic, layout: &Layout, target: &Target) -> Resul
         let rule = "AxoNN has no axis that cuts sequences, so its grid has fewer ranks";
         return Err(SpecError::invalid("context", sizes.context, rule, "use context=1, e.g. with a larger z or y"));
     }
-    let mut gaps = Gaps::new("AxoNN", layout);
+    let mut gaps = Gaps::new(Framework::Axonn, layout);
     let y_inner = y_inner(layout, sizes);
     gaps.check_order(&order(layout));
     gaps.unpadded(model.vocab);
@@ -51,22 +50,18 @@ fn y_inner(layout: &Layout, sizes: Sizes) -> bool {
 }
 
 fn layout_gaps(layout: &Layout, sizes: Sizes, gaps: &mut Gaps) {
-    let Sizes { x, y, z, data, pipe, .. } = sizes;
-    gaps.check_schedule(&[Schedule::MessageDriven], "message-driven");
-    if pipe > 1 && !even_pieces(layout) {
-        gaps.add(Field::StageBlocks.name(), "said in the model's code: each stage builds its own layers");
-    }
+    let Sizes { x, y, z, data, .. } = sizes;
+    gaps.check_schedule();
+    gaps.check_stages();
     if layout.activations == Activations::Scattered && layout.linear == Linear::Pmm && x * y > 1 {
-        gaps.lacks(Field::Activations, "in expert mode activations are repeated over x and y (replicated)");
+        gaps.state(Capability::ScatteredActivations, Field::Activations);
     }
     if layout.zero != Zero::Off && data > 1 {
-        gaps.lacks(Field::Zero, format!("states are replicated over data={data}"));
+        gaps.state(zero_capability(layout.zero), Field::Zero);
     }
-    if layout.recompute != Recompute::None {
-        gaps.lacks(Field::Recompute, "said in the model's code (torch.utils.checkpoint)");
-    }
+    gaps.check_recompute();
     if layout.keep_weights == KeepWeights::Step && z > 1 && layout.microbatches() > 1 {
-        gaps.lacks(Field::KeepWeights, "weights are kept from a forward pass to its backward pass, not for the step");
+        gaps.state(Capability::StepWeights, Field::KeepWeights);
     }
 }
 

@@ -9,24 +9,25 @@
 //! had sequences of its own, and of a pipeline's it learns from the model's code. There the two other sizes say the
 //! batch, and `train_batch_size` is left out, as DeepSpeed allows.
 
-use quadrille_spec::{Activations, Classic, Field, KeepWeights, Layout, Recompute, Schedule, SpecError};
+use quadrille_spec::{Activations, Classic, Field, KeepWeights, Layout, Offload, SpecError};
 
-use super::gaps::{Gaps, even_pieces};
+use super::gaps::Gaps;
 use super::numbers::{self, Types};
 use super::{Export, Framework, ORDER, Precision, Sizes, Target, nodes};
+use crate::frameworks::Capability;
 
 pub(super) fn export(model: &Classic, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
     nodes(layout, target)?;
     let sizes = Sizes::of(layout);
     let Sizes { z, context, data, pipe, .. } = sizes;
-    let mut gaps = Gaps::new("DeepSpeed", layout);
+    let mut gaps = Gaps::new(Framework::DeepSpeed, layout);
     let tensor = gaps.tensor_parallel(model)?;
     // All ranks but those of sequences have sequences of their own.
     let configured = tensor * pipe == 1;
     if context > 1 {
-        let instead = "Ulysses turns shares of sequences into shares of heads (all-to-all) where keys and values are \
-                       gathered";
-        gaps.add(format!("context={context}"), instead);
+        if let Some(instead) = gaps.instead(Capability::Context) {
+            gaps.add(format!("context={context}"), instead);
+        }
         if !configured {
             let instead =
                 "the configuration's groups are of data and sequences only; others are made by the model's code";
@@ -43,17 +44,12 @@ pub(super) fn export(model: &Classic, layout: &Layout, target: &Target) -> Resul
     gaps.unpadded(model.vocab);
     let stage = stage(layout, sizes, &mut gaps);
     let types = Types::new(Framework::DeepSpeed, layout, target, stage > 0)?;
-    pipeline_gaps(layout, sizes, stage, &mut gaps);
+    pipeline_gaps(sizes, stage, &mut gaps);
     gaps.check_order(&ORDER);
     if layout.activations == Activations::Scattered && tensor > 1 {
-        gaps.lacks(Field::Activations, "AutoTP repeats the residual stream on every rank (replicated)");
+        gaps.state(Capability::ScatteredActivations, Field::Activations);
     }
-    if layout.recompute != Recompute::None {
-        gaps.lacks(
-            Field::Recompute,
-            "said in the model's code (deepspeed.checkpointing.checkpoint), not in the configuration",
-        );
-    }
+    gaps.check_recompute();
     if !layout.overlap.all_reduce && tensor > 1 {
         gaps.add("overlap without oar", "AutoTP decides where reductions of input gradients run");
     }
@@ -110,7 +106,7 @@ fn stage(layout: &Layout, sizes: Sizes, gaps: &mut Gaps) -> usize {
 }
 
 /// Stages are said in code, and know ZeRO's first stage only.
-fn pipeline_gaps(layout: &Layout, sizes: Sizes, stage: usize, gaps: &mut Gaps) {
+fn pipeline_gaps(sizes: Sizes, stage: usize, gaps: &mut Gaps) {
     let pipe = sizes.pipe;
     if pipe == 1 {
         return;
@@ -123,10 +119,8 @@ fn pipeline_gaps(layout: &Layout, sizes: Sizes, stage: usize, gaps: &mut Gaps) {
         let instead = "AutoTP knows no stages; the model's code cuts its layers, too (PipeModelDataParallelTopology)";
         gaps.add(format!("x*y={tensor} beside pipe={pipe}"), instead);
     }
-    gaps.check_schedule(&[Schedule::OneForwardOneBackward], "1f1b");
-    if !even_pieces(layout) {
-        gaps.add(Field::StageBlocks.name(), "PipelineModule's partition_method splits the layers");
-    }
+    gaps.check_schedule();
+    gaps.check_stages();
     if stage > 1 {
         gaps.add(format!("ZeRO stage {stage} with pipe={pipe}"), "DeepSpeed's pipelines take stages 0 and 1 only");
     }
@@ -140,6 +134,9 @@ fn zero(layout: &Layout, stage: usize) -> String {
     }
     if stage == 3 && !layout.overlap.all_gather {
         fields.push("\"stage3_prefetch_bucket_size\": 0".to_owned());
+    }
+    if layout.offload != Offload::None && stage > 0 {
+        fields.push("\"offload_optimizer\": { \"device\": \"cpu\" }".to_owned());
     }
     format!("\"zero_optimization\": {{ {} }}", fields.join(", "))
 }

@@ -17,6 +17,7 @@ use quadrille_spec::{
 use super::fields::{Fields, Setting};
 use super::gaps::Gaps;
 use super::model::Mixture;
+use crate::frameworks::Capability;
 
 /// How many ranks have which part of the experts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +83,9 @@ pub(super) fn fields(
 /// What neither Megatron nor torchtitan has.
 pub(super) fn layout_gaps(layout: &Layout, tensor: usize, waits: bool, gaps: &mut Gaps) {
     if waits {
-        gaps.add("overlap oaa", "all-to-alls to and from experts are waited for");
+        let instead =
+            gaps.instead(Capability::HiddenAllToAlls).unwrap_or("all-to-alls to and from experts are waited for");
+        gaps.add("overlap oaa", instead);
     }
     if layout.expert_rows > 0 {
         gaps.lacks(Field::ExpertRows, "buffers are as long as the rows that come, and no step ends for want of room");

@@ -1,14 +1,15 @@
 //! What of a layout a framework has no word for.
 
 use quadrille_spec::{
-    Axis, AxisOrder, AxisSet, Classic, Field, Layout, Linear, Offload, Recompute, Schedule, SpecError,
+    Axis, AxisOrder, AxisSet, Classic, Field, Layout, Linear, Offload, Recompute, Schedule, SpecError, Zero,
 };
 
-use super::Sizes;
+use super::{Framework, Sizes};
+use crate::frameworks::{Capability, Support};
 
 /// The parts of a layout that a framework cannot express, as they are found.
 pub(super) struct Gaps<'a> {
-    framework: &'static str,
+    framework: Framework,
     layout: &'a Layout,
     sizes: Sizes,
     pub lines: Vec<String>,
@@ -16,7 +17,7 @@ pub(super) struct Gaps<'a> {
 
 impl<'a> Gaps<'a> {
     /// Begins with what none of the frameworks has.
-    pub fn new(framework: &'static str, layout: &'a Layout) -> Self {
+    pub fn new(framework: Framework, layout: &'a Layout) -> Self {
         let mut gaps = Self { framework, layout, sizes: Sizes::of(layout), lines: Vec::new() };
         let Sizes { x, y, data, .. } = gaps.sizes;
         let expert = layout.grid.size(Axis::Expert);
@@ -25,21 +26,54 @@ impl<'a> Gaps<'a> {
             gaps.add(format!("expert={expert}"), instead);
         }
         if layout.linear == Linear::Summa && x * y > 1 {
-            gaps.lacks(Field::Linear, "products are not cut into panels; partial sums are reduced instead");
+            gaps.state(Capability::Summa, Field::Linear);
         }
         if layout.overlap_chunks > 1 {
-            gaps.lacks(
-                Field::OverlapChunks,
-                "a microbatch is not computed in parts that hide each other's communication",
-            );
+            gaps.state(Capability::OverlapChunks, Field::OverlapChunks);
         }
-        if layout.keep_communicated && layout.recompute != Recompute::None {
-            gaps.add(Field::Cac.name(), "recomputation repeats the collectives, too");
+        if let (true, Some(instead)) =
+            (layout.keep_communicated && layout.recompute != Recompute::None, gaps.instead(Capability::KeptCollectives))
+        {
+            gaps.add(Field::Cac.name(), instead);
         }
         if layout.offload != Offload::None {
-            gaps.lacks(Field::Offload, "the optimizer's states stay on the device");
+            gaps.offload();
         }
         gaps
+    }
+
+    /// The text of what happens instead, where the framework has a capability in part or not at all.
+    pub fn instead(&self, capability: Capability) -> Option<&'static str> {
+        match self.framework.support(capability) {
+            Support::Whole => None,
+            Support::Partial(instead) | Support::Absent(instead) => Some(instead),
+        }
+    }
+
+    /// Names the layout's value of a field where the framework has no such capability, or has it in part.
+    pub fn state(&mut self, capability: Capability, field: Field) {
+        if let Some(instead) = self.instead(capability) {
+            self.lacks(field, instead);
+        }
+    }
+
+    /// States in the host's memory, with their buckets.
+    fn offload(&mut self) {
+        let writes = self.framework.offloads(self.layout);
+        let needs = match self.framework {
+            Framework::Torchtitan => {
+                "parameters are offloaded by FSDP, over z; the optimizer's states stay on the device"
+            }
+            _ => "states that are sharded alone are offloaded (zero = 1); these stay on the device",
+        };
+        let is_absent = matches!(self.framework.support(Capability::Offload), Support::Absent(_));
+        let instead = if writes || is_absent { self.instead(Capability::Offload) } else { Some(needs) };
+        if let Some(instead) = instead {
+            self.lacks(Field::Offload, format!("{instead} (bucket = {})", self.layout.bucket));
+        }
+        if self.layout.optimizer_overlap {
+            self.lacks(Field::OptimizerOverlap, "states are updated when all gradients are reduced");
+        }
     }
 
     pub fn add(&mut self, part: impl Into<String>, instead: impl AsRef<str>) {
@@ -55,7 +89,7 @@ impl<'a> Gaps<'a> {
     pub fn unpadded(&mut self, vocab: usize) {
         let parts = self.sizes.x * self.sizes.y;
         let padded = vocab.next_multiple_of(parts * self.layout.vocab_multiple);
-        if padded > vocab.next_multiple_of(parts) {
+        if padded > vocab.next_multiple_of(parts) && !self.framework.has(Capability::PaddedVocabulary) {
             let instead = format!("the vocabulary of {vocab} is taken as it is: give the model one of {padded}");
             self.lacks(Field::VocabMultiple, instead);
         }
@@ -69,7 +103,7 @@ impl<'a> Gaps<'a> {
             SpecError::check_divides_all("x*y", x * y, &cut)?;
             let instead = format!(
                 "{} cuts weights along one dimension; y counts as tensor parallelism of x*y={}, with other collectives",
-                self.framework,
+                self.framework.title(),
                 x * y
             );
             self.add(format!("y={y}"), instead);
@@ -81,7 +115,7 @@ impl<'a> Gaps<'a> {
     fn is_usual_order(&self) -> bool {
         let above_one = |axis: &Axis| self.layout.grid.size(*axis) > 1;
         let several = |order: AxisOrder| order.axes().into_iter().filter(above_one);
-        several(self.layout.grid.order()).eq(several(AxisOrder::usual_of(self.framework)))
+        several(self.layout.grid.order()).eq(several(AxisOrder::usual_of(self.framework.title())))
     }
 
     /// True if ranks are numbered in `order`, as far as axes above 1 go, or as the framework does where nothing is said. Data and
@@ -103,7 +137,7 @@ impl<'a> Gaps<'a> {
     pub fn check_order(&mut self, order: &[Axis]) {
         if !self.is_order(order) {
             let names = order.iter().map(|axis| axis.name()).collect::<Vec<_>>().join(",");
-            let instead = format!("{} numbers ranks by {names}, so other ranks share a node", self.framework);
+            let instead = format!("{} numbers ranks by {names}, so other ranks share a node", self.framework.title());
             self.add(format!("order = {}", self.order_in_use()), instead);
         }
     }
@@ -117,7 +151,7 @@ impl<'a> Gaps<'a> {
             let spread = self.layout.grid.size_of(over);
             let instead = format!(
                 "{} spreads experts over the {spread} ranks that come first in its order {names}, so other ranks have them",
-                self.framework
+                self.framework.title()
             );
             self.lacks(Field::ExpertsOver, instead);
         }
@@ -147,16 +181,38 @@ impl<'a> Gaps<'a> {
         axes.map(Axis::name).collect::<Vec<_>>().join(",")
     }
 
-    /// Says so where the pipeline's schedule is not among `known`; `instead` runs then.
-    pub fn check_schedule(&mut self, known: &[Schedule], instead: &str) {
+    /// Names unequal stages where the framework lacks them.
+    pub fn check_stages(&mut self) {
+        let instead =
+            self.instead(Capability::UnevenStages).filter(|_| self.sizes.pipe > 1 && !even_pieces(self.layout));
+        if let Some(instead) = instead {
+            self.add(Field::StageBlocks.name(), instead);
+        }
+    }
+
+    /// Names recomputation where the framework has it in part or not at all.
+    pub fn check_recompute(&mut self) {
+        if let Some(capability) = Capability::of_recompute(self.layout.recompute) {
+            self.state(capability, Field::Recompute);
+        }
+    }
+
+    /// Names the pipeline's schedule where the framework runs another.
+    pub fn check_schedule(&mut self) {
         let schedule = self.layout.schedule;
         // One chunk in groups is 1F1B.
         let plain = schedule == Schedule::Interleaved && self.layout.chunks == 1;
-        if self.sizes.pipe > 1 && !plain && !known.contains(&schedule) {
-            let instead = format!("{} runs {instead}", self.framework);
-            self.lacks(Field::Schedule, instead);
+        let runs = if plain { Schedule::OneForwardOneBackward } else { schedule };
+        let instead = self.instead(Capability::Pipeline(runs)).filter(|_| self.sizes.pipe > 1);
+        if let Some(instead) = instead {
+            self.lacks(Field::Schedule, format!("{}: {instead}", self.framework.title()));
         }
     }
+}
+
+/// The capability of a stage of ZeRO.
+pub(super) fn zero_capability(zero: Zero) -> Capability {
+    if zero == Zero::Gradients { Capability::ShardedGradients } else { Capability::ShardedStates }
 }
 
 /// Whether every piece of layers has as many blocks.

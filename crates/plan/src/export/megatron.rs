@@ -6,8 +6,8 @@
 //! `scripts/check-exports` gives exports to that parser.
 
 use quadrille_spec::{
-    Activation, Activations, Axis, Classic, Field, KeepWeights, Layout, Model, Norm, Positions, Recompute, Schedule,
-    SpecError, Zero,
+    Activation, Activations, Axis, Classic, Field, KeepWeights, Layout, Model, Norm, Offload, Positions, Recompute,
+    Schedule, SpecError, Zero,
 };
 
 use super::experts::{self, Degrees};
@@ -17,6 +17,7 @@ use super::model::Described;
 use super::numbers::{self, Types};
 use super::properties::Properties;
 use super::{Export, Framework, ORDER, Precision, Sizes, Target, attention, check_language_model, comments, nodes};
+use crate::frameworks::Capability;
 
 /// How data parallelism shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +43,10 @@ pub(super) struct Choices {
     pub sequence_parallel: bool,
     pub micro_batch: usize,
     pub sharding: Sharding,
+    /// True if the optimizer's states lie in the host's memory, which is a part of the distributed optimizer.
+    pub offloads: bool,
+    /// Modules of selective recomputation.
+    pub recompute_modules: &'static str,
     pub overlap_grad_reduce: bool,
     pub overlap_param_gather: bool,
     /// The base of rotary positions, where they are used.
@@ -55,25 +60,27 @@ pub(super) struct Choices {
 
 impl Choices {
     pub fn new(framework: Framework, described: &Described, layout: &Layout) -> Result<Self, SpecError> {
-        let framework = framework.title();
         let model = &described.sizes;
-        check_language_model(model, framework)?;
+        let title = framework.title();
+        check_language_model(model, title)?;
         let sizes = Sizes::of(layout);
         let mut gaps = Gaps::new(framework, layout);
         let tensor = gaps.tensor_parallel(model)?;
         let sharding = sharding(layout, sizes, &mut gaps);
         let mixture = described.mixture.as_ref();
         let pipe_before_data = check_order(&mut gaps, mixture.is_some(), layout);
-        let experts = mixture.map(|mixture| experts::fields(framework, model, mixture, layout, tensor, &mut gaps));
-        gaps.check_schedule(&[Schedule::OneForwardOneBackward, Schedule::Interleaved], "1f1b");
+        let experts = mixture.map(|mixture| experts::fields(title, model, mixture, layout, tensor, &mut gaps));
+        gaps.check_schedule();
         let interleaved = layout.schedule == Schedule::Interleaved && layout.chunks > 1;
         let pipeline_layout = (sizes.pipe > 1 && !even_pieces(layout)).then(|| pipeline_layout(&layout.stage_blocks));
         if !model.kv_heads.is_multiple_of(tensor) {
             let part = format!("kv_heads = {}", model.kv_heads);
-            gaps.add(part, format!("{framework} cuts keys and values by whole heads over x={tensor}, or repeats them"));
+            gaps.add(part, format!("{title} cuts keys and values by whole heads over x={tensor}, or repeats them"));
         }
-        if layout.recompute == Recompute::Selective {
-            gaps.lacks(Field::Recompute, "norms are computed again, the activation function is not");
+        let all_experts =
+            mixture.is_some_and(|mixture| !mixture.at.contains(&false) && mixture.experts.shared.is_none());
+        if layout.recompute == Recompute::Selective && !all_experts {
+            gaps.state(Capability::SelectiveRecompute, Field::Recompute);
         }
         if model.activation == Activation::Gelu && !model.biases && described.properties.activation.is_none() {
             gaps.add("activation = gelu", "without biases GELU is the exact one, not its tanh form");
@@ -98,10 +105,12 @@ impl Choices {
             sequence_parallel: (layout.activations == Activations::Scattered || mixture.is_some()) && tensor > 1,
             micro_batch: layout.microbatch / sizes.z,
             sharding,
+            offloads: layout.offload != Offload::None && framework.offloads(layout),
+            recompute_modules: if mixture.is_some() { "layernorm moe_act" } else { "layernorm" },
             overlap_grad_reduce: overlap.reduce_scatter && replicates,
             overlap_param_gather: overlap.reduce_scatter && overlap.all_gather && gathers,
             rotary_base: rotary_base(model)?,
-            attention: attention::fields(framework, described)?,
+            attention: attention::fields(title, described)?,
             experts: experts.transpose()?.unwrap_or_default(),
             gaps: gaps.lines,
         })
@@ -237,10 +246,13 @@ pub(super) fn export(described: &Described, layout: &Layout, target: &Target) ->
     model_flags(&mut flags, described, layout, &choices);
     field_flags(&mut flags, &choices.attention);
     field_flags(&mut flags, &choices.experts);
-    layout_flags(&mut flags, layout, &choices);
+    layout_flags(&mut flags, layout, &choices, types.stores_scores);
     flags.on("--bf16", target.precision == Precision::Bf16);
     flags.on("--fp16", target.precision == Precision::F16);
-    flags.on("--use-distributed-optimizer", choices.sharding == Sharding::None && types.has_narrow_moments());
+    let precise = types.has_narrow_moments() || choices.offloads;
+    flags.on("--use-distributed-optimizer", choices.sharding == Sharding::None && precise);
+    flags.on("--optimizer-cpu-offload", choices.offloads);
+    flags.on("--use-precision-aware-optimizer", choices.offloads && !types.has_narrow_moments());
     field_flags(&mut flags, &numbers::of_megatron(types.numbers));
     flags.maybe("--attention-backend", types.stores_scores.then_some("unfused"));
     text += &format!("torchrun --nnodes {nodes} --nproc-per-node {per_node} pretrain_gpt.py");
@@ -300,7 +312,7 @@ fn field_flags(flags: &mut Flags, fields: &Fields) {
     }
 }
 
-fn layout_flags(flags: &mut Flags, layout: &Layout, choices: &Choices) {
+fn layout_flags(flags: &mut Flags, layout: &Layout, choices: &Choices, stores_scores: bool) {
     flags.set("--tensor-model-parallel-size", choices.tensor);
     flags.on("--sequence-parallel", choices.sequence_parallel);
     flags.set("--pipeline-model-parallel-size", choices.pipe);
@@ -330,7 +342,8 @@ fn layout_flags(flags: &mut Flags, layout: &Layout, choices: &Choices) {
         Recompute::None => {}
         Recompute::Selective => {
             flags.set("--recompute-granularity", "selective");
-            flags.set("--recompute-modules", "layernorm");
+            let scores = if stores_scores { "core_attn " } else { "" };
+            flags.set("--recompute-modules", format!("{scores}{}", choices.recompute_modules));
         }
         Recompute::Full { every } => {
             flags.set("--recompute-granularity", "full");

@@ -5,6 +5,7 @@
 
 mod attention;
 mod axonn;
+mod deepseek;
 mod deepspeed;
 mod experts;
 mod fields;
@@ -19,6 +20,7 @@ mod torchtitan;
 use std::fmt;
 use std::str::FromStr;
 
+use crate::frameworks::{Capability, Support};
 use gaps::Gaps;
 use quadrille_cost::native::{self, Numbers};
 use quadrille_spec::{Axis, Classic, ElementType, Layout, Model, SpecError};
@@ -166,7 +168,7 @@ pub fn export(framework: Framework, model: &Model, layout: &Layout, target: &Tar
 
 /// True if the framework can number ranks as a layout does, with experts on the same ranks.
 pub(crate) fn keeps_order(framework: Framework, has_experts: bool, layout: &Layout) -> bool {
-    let gaps = Gaps::new(framework.title(), layout);
+    let gaps = Gaps::new(framework, layout);
     let spreads = !has_experts || gaps.spreads_first(&ORDER[..5]);
     spreads
         && match framework {
@@ -181,11 +183,15 @@ pub(crate) fn keeps_order(framework: Framework, has_experts: bool, layout: &Layo
 /// The order in which most frameworks number ranks, innermost first.
 const ORDER: [Axis; 6] = [Axis::X, Axis::Y, Axis::Context, Axis::Z, Axis::Data, Axis::Pipe];
 
-/// The sizes of a model for a framework whose users write its code themselves: it is told of no experts.
+/// The sizes of a model for a framework whose exports write no experts.
 fn classic(model: &Model, framework: Framework) -> Result<Classic, SpecError> {
     let mut experts = model.blocks.kinds().iter().filter_map(|block| block.feed_forward.experts());
+    let instead = match framework.support(Capability::Experts) {
+        Support::Absent(instead) => instead,
+        Support::Whole | Support::Partial(_) => return Ok(model.classic()),
+    };
     if let Some(experts) = experts.next() {
-        let rule = format!("a layout for {framework} says nothing of experts");
+        let rule = format!("not in exports to {}: {instead}", framework.title());
         return Err(SpecError::invalid("experts", experts.count, rule, "export to megatron, nemo or torchtitan"));
     }
     Ok(model.classic())

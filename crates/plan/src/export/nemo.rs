@@ -71,7 +71,7 @@ pub(super) fn export(described: &Described, layout: &Layout, target: &Target) ->
         text += "checkpoint:\n  ckpt_format: fsdp_dtensor\n";
     }
     let of_numbers = [
-        numbers::optimizer_of_bridge(types.numbers),
+        numbers::optimizer_of_bridge(types.numbers, choices.offloads),
         numbers::mixed_precision_of_bridge(target.precision, types.numbers),
     ];
     text.extend(of_numbers.into_iter().flatten());
@@ -132,7 +132,7 @@ fn model_section(described: &Described, layout: &Layout, choices: &Choices) -> S
         Recompute::None => section.set("recompute_granularity", "null"),
         Recompute::Selective => {
             section.set("recompute_granularity", "selective");
-            section.set("recompute_modules", "[layernorm]");
+            section.set("recompute_modules", format!("[{}]", choices.recompute_modules.replace(' ', ", ")));
         }
         Recompute::Full { every } => {
             section.set("recompute_granularity", "full");
@@ -168,7 +168,10 @@ fn batch_section(layout: &Layout, choices: &Choices) -> Section {
 
 fn ddp_section(choices: &Choices, types: &Types) -> Section {
     let mut section = Section::new("ddp");
-    section.set("use_distributed_optimizer", choices.sharding != Sharding::None || types.has_narrow_moments());
+    section.set(
+        "use_distributed_optimizer",
+        choices.sharding != Sharding::None || types.has_narrow_moments() || choices.offloads,
+    );
     section.set("overlap_grad_reduce", choices.overlap_grad_reduce);
     section.set("overlap_param_gather", choices.overlap_param_gather);
     section.maybe("grad_reduce_in_fp32", (types.numbers.gradients == Some(ElementType::Bf16)).then_some(false));

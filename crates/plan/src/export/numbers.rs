@@ -216,16 +216,24 @@ pub(super) fn mixed_precision_of_bridge(precision: Precision, numbers: Numbers) 
     Some(text)
 }
 
-/// The section `optimizer` of Megatron Bridge, where moments are narrow.
-pub(super) fn optimizer_of_bridge(numbers: Numbers) -> Option<String> {
-    let dtype = match numbers.moments? {
-        Moments::F32 => return None,
-        Moments::Bf16 => "torch.bfloat16",
-        Moments::Fp8 => "torch.uint8",
-    };
-    Some(format!(
-        "optimizer:\n  use_precision_aware_optimizer: true\n  exp_avg_dtype: {dtype}\n  exp_avg_sq_dtype: {dtype}\n"
-    ))
+/// The section `optimizer` of Megatron Bridge, where moments are narrow or states lie in the host's memory.
+pub(super) fn optimizer_of_bridge(numbers: Numbers, offloads: bool) -> Option<String> {
+    let dtype = numbers.moments.and_then(|moments| match moments {
+        Moments::F32 => None,
+        Moments::Bf16 => Some("torch.bfloat16"),
+        Moments::Fp8 => Some("torch.uint8"),
+    });
+    if dtype.is_none() && !offloads {
+        return None;
+    }
+    let mut text = "optimizer:\n  use_precision_aware_optimizer: true\n".to_owned();
+    if let Some(dtype) = dtype {
+        text += &format!("  exp_avg_dtype: {dtype}\n  exp_avg_sq_dtype: {dtype}\n");
+    }
+    if offloads {
+        text += "  optimizer_cpu_offload: true\n";
+    }
+    Some(text)
 }
 
 /// A key of torchtitan's section `model`, and a section of its own. The head multiplies in 16 bits.

@@ -10,16 +10,18 @@
 
 use quadrille_spec::{
     Activation, Activations, BalanceScope, Classic, ExpertGroups, Experts, Field, KeepWeights, Layout, Model, Norm,
-    Positions, Recompute, RotaryScaling, Router, RouterScores, Schedule, SpecError, Zero,
+    Offload, Positions, Recompute, RotaryScaling, Router, RouterScores, Schedule, SpecError, Zero,
 };
 
+use super::deepseek;
 use super::experts::{self, Degrees};
 use super::fields::list_expression;
-use super::gaps::Gaps;
+use super::gaps::{Gaps, zero_capability};
 use super::model::{Described, Mixture};
 use super::numbers::{self, Types};
 use super::properties::Properties;
 use super::{Export, Framework, ORDER, Precision, Sizes, Target, check_language_model, comments, nodes};
+use crate::frameworks::Capability;
 
 /// Llama 3 as torchtitan knows it: flavour, layers, hidden, heads, heads of keys and values, perceptron.
 const FLAVOURS: [(&str, [usize; 5]); 3] =
@@ -38,8 +40,16 @@ const QWEN3_FLAVOURS: [(&str, [usize; 5], bool, bool, f64); 8] = [
     ("235B-A22B", [94, 4096, 64, 4, 1536], true, false, 5e6),
 ];
 
-/// The model as torchtitan knows it: of longer sequences its Llama 3 alone, as that scales frequencies.
+/// The model as torchtitan knows it: of longer sequences its Llama 3 alone, as that scales frequencies; latent attention in
+/// the flavors of its DeepSeek-V3.
 pub(super) fn described(model: &Model) -> Result<Described, SpecError> {
+    let of_model = Properties::of(model);
+    if of_model.latent.is_some() {
+        let described = Described::new(model, "torchtitan", of_model)?;
+        if deepseek::flavor(&described).is_some() {
+            return Ok(described);
+        }
+    }
     let longer = Properties { scaling: SCALED_LLAMA3, ..Properties::NONE };
     if Properties::of(model).scaling == SCALED_LLAMA3 {
         let described = Described::new(model, "torchtitan", longer)?;
@@ -56,7 +66,7 @@ pub(super) fn export(described: &Described, layout: &Layout, target: &Target) ->
     let (nodes, per_node) = nodes(layout, target)?;
     let sizes = Sizes::of(layout);
     let types = Types::new(Framework::Torchtitan, layout, target, sizes.z > 1)?;
-    let mut gaps = Gaps::new("torchtitan", layout);
+    let mut gaps = Gaps::new(Framework::Torchtitan, layout);
     if !Framework::Torchtitan.trains_in(target.precision) {
         gaps.add(format!("dtype = {}", target.precision), "torchtitan trains in bf16, and scales no loss");
     }
@@ -64,10 +74,16 @@ pub(super) fn export(described: &Described, layout: &Layout, target: &Target) ->
     let (name, flavour) = flavour(described, &mut gaps);
     if let Some(mixture) = &described.mixture {
         check_groups(&mixture.experts)?;
-        expert_gaps(mixture, name == QWEN3, layout, tensor, &mut gaps);
+        expert_gaps(mixture, [QWEN3, deepseek::NAME].contains(&name.as_str()), layout, tensor, &mut gaps);
         if let Some(format) = types.numbers.products {
-            gaps.add(format!("products = {format}"), "those of experts, in groups, keep operands of 16 bits");
+            gaps.add(
+                format!("products = {format}"),
+                "those of experts, in groups, keep operands of 16 bits (quantize.grouped_mm is a prototype)",
+            );
         }
+    }
+    if name == deepseek::NAME {
+        deepseek::check(described, layout, tensor, types.numbers, &mut gaps)?;
     }
     if name == QWEN3 && sizes.pipe > 1 {
         gaps.add(
@@ -80,7 +96,7 @@ pub(super) fn export(described: &Described, layout: &Layout, target: &Target) ->
     gaps.check_order(&ORDER);
     let schedule = schedule(layout, sizes, &mut gaps);
     if layout.activations == Activations::Replicated && tensor > 1 {
-        gaps.lacks(Field::Activations, "tensor parallelism cuts the residual stream's rows, too (scattered)");
+        gaps.state(Capability::ReplicatedActivations, Field::Activations);
     }
     let shards = sizes.z * sizes.context * sizes.spread_data > 1;
     let waits = !layout.overlap.reduce_scatter && (shards || sizes.data > 1);
@@ -125,6 +141,9 @@ fn flavour(described: &Described, gaps: &mut Gaps) -> (String, String) {
     }
     if let Some(flavour) = qwen3(described) {
         return (QWEN3.to_owned(), flavour.to_owned());
+    }
+    if let Some(flavor) = deepseek::flavor(described) {
+        return (deepseek::NAME.to_owned(), flavor.to_owned());
     }
     let mut instead = "torchtitan has no flavour of these sizes and kinds; register one under this name".to_owned();
     if let Some(mixture) = &described.mixture {
@@ -181,7 +200,7 @@ fn is_modern(model: &Classic, epsilon: f64) -> bool {
         && !model.biases
 }
 
-/// By how much biases of routers move in torchtitan's flavours of Qwen3.
+/// By how much biases of routers move in torchtitan's flavors of Qwen3 and DeepSeek-V3.
 const QWEN3_BIAS_RATE: f64 = 0.001;
 
 /// torchtitan's description of experts.
@@ -214,10 +233,10 @@ fn check_groups(experts: &Experts) -> Result<(), SpecError> {
 }
 
 /// What torchtitan's experts do otherwise.
-fn expert_gaps(mixture: &Mixture, is_qwen3: bool, layout: &Layout, tensor: usize, gaps: &mut Gaps) {
+fn expert_gaps(mixture: &Mixture, is_flavor: bool, layout: &Layout, tensor: usize, gaps: &mut Gaps) {
     let Experts { expert, per_token, shared, router, capacity, .. } = mixture.experts;
     gaps.check_experts_over(&ORDER[..5]);
-    if is_qwen3 && router.bias_rate != QWEN3_BIAS_RATE {
+    if is_flavor && router.bias_rate != QWEN3_BIAS_RATE {
         let instead = format!("a bias for every expert, which moves by {QWEN3_BIAS_RATE} a step, balances loads");
         gaps.add(format!("router_bias_rate = {}", router.bias_rate), instead);
     }
@@ -231,7 +250,7 @@ fn expert_gaps(mixture: &Mixture, is_qwen3: bool, layout: &Layout, tensor: usize
     if router.z_loss > 0.0 {
         gaps.add(format!("router_z_loss = {}", router.z_loss), "there is no loss of large logits");
     }
-    if !is_qwen3 && mixture.at.contains(&false) {
+    if !is_flavor && mixture.at.contains(&false) {
         let at = list_expression(&mixture.at);
         gaps.add(format!("experts in blocks {at}"), "the flavour says itself which blocks have experts");
     }
@@ -269,10 +288,10 @@ fn weights_gaps(layout: &Layout, sizes: Sizes, tensor: usize, gaps: &mut Gaps) {
         );
     }
     if layout.zero != Zero::Off && data * context > 1 {
-        gaps.lacks(Field::Zero, "what FSDP does not shard over z is replicated over data");
+        gaps.state(zero_capability(layout.zero), Field::Zero);
     }
     if layout.keep_weights == KeepWeights::Step && z > 1 && layout.microbatches() > 1 {
-        gaps.lacks(Field::KeepWeights, "weights are kept from a forward pass to its backward pass, not for the step");
+        gaps.state(Capability::StepWeights, Field::KeepWeights);
     }
     if !layout.overlap.all_reduce && tensor > 1 {
         gaps.add("overlap without oar", "torchtitan decides where reductions of input gradients run");
@@ -281,7 +300,7 @@ fn weights_gaps(layout: &Layout, sizes: Sizes, tensor: usize, gaps: &mut Gaps) {
 
 /// torchtitan's name of the schedule.
 fn schedule(layout: &Layout, sizes: Sizes, gaps: &mut Gaps) -> &'static str {
-    gaps.check_schedule(&[Schedule::OneForwardOneBackward, Schedule::Gpipe, Schedule::Interleaved], "1F1B");
+    gaps.check_schedule();
     match layout.schedule {
         Schedule::Gpipe => "GPipe",
         Schedule::Interleaved if layout.chunks > 1 => {
@@ -303,13 +322,15 @@ fn training(layout: &Layout, sizes: Sizes, precision: Precision) -> String {
         1 => layout.microbatch / sizes.z,
         _ => layout.global_batch / (sizes.data * sizes.z),
     };
+    let offloads = layout.offload != Offload::None && Framework::Torchtitan.offloads(layout);
+    let offload = if offloads { "enable_cpu_offload = true\n" } else { "" };
     let computed = match precision {
         Precision::F32 => "float32",
         Precision::Bf16 | Precision::F16 => "bfloat16",
     };
     format!(
         "\n[training]\nlocal_batch_size = {local}\nglobal_batch_size = {}\nseq_len = {}\nmixed_precision_param = \
-         {computed:?}\nmixed_precision_reduce = \"float32\"\n",
+         {computed:?}\nmixed_precision_reduce = \"float32\"\n{offload}",
         layout.global_batch, layout.seq_len
     )
 }
@@ -362,17 +383,9 @@ fn modules(layout: &Layout, piece: usize) -> Vec<String> {
 fn activation_checkpoint(recompute: Recompute, gaps: &mut Gaps) -> String {
     let lines = match recompute {
         Recompute::None => "mode = \"none\"\n",
-        Recompute::Selective => {
-            let instead = "the 'op' policy computes every second product again, beside norms and activation functions";
-            gaps.lacks(Field::Recompute, instead);
-            "mode = \"selective\"\nselective_ac_option = \"op\"\n"
-        }
-        Recompute::Full { every } => {
-            if every > 1 {
-                gaps.lacks(Field::Recompute, "the input of every block is kept");
-            }
-            "mode = \"full\"\n"
-        }
+        Recompute::Selective => "mode = \"selective\"\nselective_ac_option = \"op\"\n",
+        Recompute::Full { .. } => "mode = \"full\"\n",
     };
+    gaps.check_recompute();
     format!("\n[activation_checkpoint]\n{lines}")
 }

@@ -3,7 +3,7 @@
 //! Exports, searches and prices of one layout ask them, so that they give the same answer.
 
 use quadrille_cost::native::Moments;
-use quadrille_spec::{Axis, Layout, Model, Schedule, SpecError, Zero};
+use quadrille_spec::{Axis, Layout, Model, Offload, Schedule, SpecError, Zero};
 
 use crate::export::{Framework, keeps_order};
 
@@ -232,6 +232,43 @@ impl Framework {
         }
         let rule = format!("{} stores such moments in its distributed optimizer", self.title());
         Err(SpecError::invalid("moments", moments, rule, "shard states: zero = 1"))
+    }
+
+    /// True if a layout's states of the optimizer can lie in the host's memory: sharded ones (Megatron-LM, DeepSpeed), or with the
+    /// parameters that FSDP shards (torchtitan).
+    pub fn offloads(self, layout: &Layout) -> bool {
+        let replicas = layout.grid.batch_shares() * layout.grid.size(Axis::Context);
+        self.keeps_offload(layout.zero, layout.grid.size(Axis::Z), replicas)
+    }
+
+    pub(crate) fn keeps_offload(self, zero: Zero, z: usize, replicas: usize) -> bool {
+        match self {
+            Self::Megatron | Self::Nemo => self.keeps_narrow_moments(zero, z, replicas),
+            Self::Torchtitan => z > 1,
+            Self::DeepSpeed => zero != Zero::Off || z > 1,
+            Self::Axonn => false,
+        }
+    }
+
+    /// Checks that the framework can keep a layout's states of the optimizer in the host's memory, if they lie there.
+    ///
+    /// # Errors
+    /// States that the framework does not offload.
+    pub fn check_offload(self, layout: &Layout) -> Result<(), SpecError> {
+        if layout.offload == Offload::None || self.offloads(layout) {
+            return Ok(());
+        }
+        let rule = match self {
+            Self::Torchtitan => "torchtitan offloads what FSDP shards",
+            Self::Axonn => "AxoNN leaves the optimizer to the model's code",
+            Self::Megatron | Self::Nemo | Self::DeepSpeed => "states are offloaded where they are sharded",
+        };
+        let remedy = if self == Self::Torchtitan {
+            "use z above 1, or offload = none"
+        } else {
+            "use zero = 1, or offload = none"
+        };
+        Err(SpecError::invalid("offload", layout.offload, rule, remedy))
     }
 
     /// True if narrow moments can be stored where ZeRO and z shard so: Megatron-LM's are the distributed optimizer's.

@@ -299,6 +299,7 @@ impl Question {
     pub fn check_runs(&self, layout: &Layout) -> Result<(), SpecError> {
         let Some(framework) = export::Framework::of_priced(&self.framework) else { return Ok(()) };
         framework.check(&self.model, layout)?;
+        framework.check_offload(layout)?;
         framework.check_moments(self.framework.numbers.moments, layout)
     }
 

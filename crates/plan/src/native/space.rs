@@ -8,6 +8,7 @@ use quadrille_spec::{
 
 use super::constraint::{Bound, Range};
 use super::legal::Rules;
+use crate::frameworks::Capability;
 
 /// The values of every choice of a layout. Of named choices the first is taken where a layout does not depend on them.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,6 +64,8 @@ pub struct Runner {
     pub framework: crate::export::Framework,
     /// True if moments are stored in a narrow type.
     pub narrow_moments: bool,
+    /// True if the optimizer's states lie in the host's memory.
+    pub offloads: bool,
 }
 
 impl Default for Space {
@@ -211,45 +214,47 @@ impl Space {
         keys.map_or(Ok(()), |keys| self.constrain(Bound::Max, &format!("x={keys}")))
     }
 
-    /// Leaves of what nothing has constrained yet what `framework` runs, as [`crate::export`] would write it: Megatron-LM
-    /// has no y, FSDP shards weights over z alone, neither has overlap chunks or panels. Megatron-FSDP, another implementation of
-    /// data parallelism, is tried where z is asked for. Layouts keep the framework's rules ([`crate::frameworks`]).
+    /// Leaves of what nothing has constrained yet what `framework` runs by the table of [`crate::frameworks`], and keeps its rules.
+    /// Megatron-FSDP, another implementation of data parallelism, is tried where z or ZeRO 2 is asked for.
     pub fn keep_to(&mut self, framework: &Framework) {
-        if framework.name == Framework::QUADRILLE.name {
-            return;
-        }
+        let Some(runner) = crate::export::Framework::of_priced(framework) else { return };
         let narrow_moments = framework.numbers.moments.is_some_and(|moments| moments != Moments::F32);
-        let known = crate::export::Framework::of_priced(framework);
-        self.runs_in = known.map(|framework| Runner { framework, narrow_moments });
-        let fsdp = framework.name == Framework::FSDP.name;
+        self.runs_in = Some(Runner { framework: runner, narrow_moments, offloads: self.bucket.is_some() });
+        let has = |capability| runner.has(capability);
+        let fsdp = runner == crate::export::Framework::Torchtitan;
         let everything = Self::default();
-        let without = if fsdp { [Axis::Y, Axis::Context] } else { [Axis::Y, Axis::Z] };
-        for axis in without {
-            if self.axes[axis as usize] == Range::ALL {
+        for (axis, is_open) in
+            [(Axis::Y, has(Capability::Columns)), (Axis::Context, has(Capability::Context)), (Axis::Z, fsdp)]
+        {
+            if !is_open && self.axes[axis as usize] == Range::ALL {
                 self.axes[axis as usize] = Range::ONE;
             }
         }
-        if self.overlap_chunks == Range::ALL {
+        if self.overlap_chunks == Range::ALL && !has(Capability::OverlapChunks) {
             self.overlap_chunks = Range::ONE;
         }
+        // Selective recomputation of stored scores is that of Korthikanti et al.
         let scores = framework.attention == AttentionKernel::Stored;
-        keep(&mut self.recompute, &everything.recompute, |recompute| match recompute {
-            Recompute::None => true,
-            Recompute::Selective => scores,
-            Recompute::Full { every } => *every == 1 || !fsdp,
+        keep(&mut self.recompute, &everything.recompute, |recompute| {
+            Capability::of_recompute(*recompute).is_none_or(has) || scores && *recompute == Recompute::Selective
         });
-        keep(&mut self.keep_communicated, &everything.keep_communicated, |keep| !keep);
-        keep(&mut self.zero, &everything.zero, |zero| *zero == Zero::Off || *zero == Zero::Optimizer && !fsdp);
-        keep(&mut self.activations, &everything.activations, |activations| {
-            *activations == Activations::Scattered || !fsdp
+        keep(&mut self.keep_communicated, &everything.keep_communicated, |keep| {
+            !keep || has(Capability::KeptCollectives)
         });
-        keep(&mut self.linear, &everything.linear, |linear| *linear == Linear::Pmm);
-        keep(&mut self.keep_weights, &everything.keep_weights, |keep| *keep == KeepWeights::Use);
-        keep(&mut self.schedules, &everything.schedules, |schedule| match schedule {
-            Schedule::OneForwardOneBackward | Schedule::Interleaved => true,
-            Schedule::Gpipe => fsdp,
-            Schedule::ZeroBubble | Schedule::MessageDriven => false,
+        keep(&mut self.zero, &everything.zero, |zero| match zero {
+            Zero::Off => true,
+            Zero::Optimizer => has(Capability::ShardedStates),
+            Zero::Gradients => false,
         });
+        keep(&mut self.activations, &everything.activations, |activations| match activations {
+            Activations::Scattered => has(Capability::ScatteredActivations),
+            Activations::Replicated => has(Capability::ReplicatedActivations),
+        });
+        keep(&mut self.linear, &everything.linear, |linear| *linear == Linear::Pmm || has(Capability::Summa));
+        keep(&mut self.keep_weights, &everything.keep_weights, |keep| {
+            *keep == KeepWeights::Use || has(Capability::StepWeights)
+        });
+        keep(&mut self.schedules, &everything.schedules, |schedule| has(Capability::Pipeline(*schedule)));
     }
 
     /// Checks the framework's rules of axes and sequence.
@@ -275,10 +280,12 @@ impl Space {
         runner.map(|_| Rule::Framework)
     }
 
-    /// True if the framework stores moments with states sharded so, where z and other axes replicate them so often.
-    pub(super) fn stores_moments(&self, zero: Zero, z: usize, replicas: usize) -> bool {
-        let narrow = self.runs_in.filter(|runner| runner.narrow_moments);
-        narrow.is_none_or(|runner| runner.framework.keeps_narrow_moments(zero, z, replicas))
+    /// True if the framework stores the optimizer's states where and as they are to be, with z and ZeRO sharding them so.
+    pub(super) fn stores_states(&self, zero: Zero, z: usize, replicas: usize) -> bool {
+        self.runs_in.is_none_or(|Runner { framework, narrow_moments, offloads }| {
+            (!narrow_moments || framework.keeps_narrow_moments(zero, z, replicas))
+                && (!offloads || framework.keeps_offload(zero, z, replicas))
+        })
     }
 
     /// True if a candidate keeps all rules of the framework.
@@ -286,7 +293,7 @@ impl Space {
         let replicas = candidate.batch_shares() * candidate.size(Axis::Context);
         self.check_grid(rules, candidate).is_ok()
             && self.has_order(rules, candidate)
-            && self.stores_moments(candidate.zero, candidate.size(Axis::Z), replicas)
+            && self.stores_states(candidate.zero, candidate.size(Axis::Z), replicas)
             && rules.layout(candidate).is_ok_and(|layout| self.broken_schedule(rules.model, &layout).is_none())
     }
 

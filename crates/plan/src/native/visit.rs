@@ -110,7 +110,7 @@ impl End {
         };
         let replicas = context * expert * data;
         let zero = Space::where_it_counts(&space.zero, replicas > 1).iter().copied();
-        let zero = zero.filter(|zero| space.stores_moments(*zero, z, replicas));
+        let zero = zero.filter(|zero| space.stores_states(*zero, z, replicas));
         let mut zero: Vec<_> = zero.map(|zero| (zero, bytes(zero))).collect();
         let all = zero.len();
         let fits = |bytes: u64| search.setting.capacity.is_none_or(|capacity| bytes <= capacity);

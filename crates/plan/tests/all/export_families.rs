@@ -155,7 +155,7 @@ fn what_others_compute_otherwise_is_refused() {
         ("llama-3.2-1b", "rotary_scaling"),
         ("qwen2.5-7b", "qkv_bias"),
         ("mistral-7b-v0.1", "window"),
-        ("deepseek-v3", "key_value_latent"),
+        ("kimi-k2", "key_value_latent"),
     ] {
         let message = refusal(Framework::Torchtitan, &read(name, &[]));
         assert!(message.starts_with(field) && message.contains("torchtitan"), "{name}: {message}");
