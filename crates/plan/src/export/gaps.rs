@@ -115,7 +115,9 @@ impl<'a> Gaps<'a> {
     fn is_usual_order(&self) -> bool {
         let above_one = |axis: &Axis| self.layout.grid.size(*axis) > 1;
         let several = |order: AxisOrder| order.axes().into_iter().filter(above_one);
-        several(self.layout.grid.order()).eq(several(AxisOrder::usual_of(self.framework.title())))
+        // Without experts over it, expert is data, which lies outside z.
+        let spreads = self.layout.grid.size(Axis::Expert) == 1 || self.layout.experts_over.contains(Axis::Expert);
+        spreads && several(self.layout.grid.order()).eq(several(AxisOrder::usual_of(self.framework.title())))
     }
 
     /// True if ranks are numbered in `order`, as far as axes above 1 go, or as the framework does where nothing is said. Data and

@@ -69,7 +69,7 @@ fn small(kv_heads: usize, mixture: bool) -> Model {
 
 fn question<'a>(model: &'a Model, cluster: &'a Cluster, framework: native::Framework) -> PlanRequest<'a> {
     let open = PlanRequest::new(model, cluster, 8, 8);
-    PlanRequest { framework, top: 1000, reserve: Some(Reserve::Bytes(0)), ..open }
+    PlanRequest { framework, top: 1000, variants: true, reserve: Some(Reserve::Bytes(0)), ..open }
 }
 
 /// Every layout that a search finds is one that the framework starts, with ranks in an order that it has.

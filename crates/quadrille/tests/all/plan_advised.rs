@@ -69,7 +69,7 @@ fn what_is_advised_is_written_marked_and_explained() {
     assert!(file.contains("interleaved") && !text.contains("advised"), "{file}{text}");
     assert!(text.contains(", the next one, lost"), "{text}");
     // Where nothing simpler is near it says so.
-    let alone = line("").replace("--min pipe=2", "");
+    let alone = line("--memory-reserve 5%").replace("--min pipe=2", "");
     let text = String::from_utf8(run(folder.path(), &alone).stdout).unwrap();
     assert!(text.contains("advised: the fastest, since nothing simpler is within 3.0%"), "{text}");
 }

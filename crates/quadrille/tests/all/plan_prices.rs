@@ -316,13 +316,13 @@ fn peaks_are_those_of_the_type_that_is_multiplied() {
         String::from_utf8(output.stdout).unwrap()
     };
     for (cluster, more, words) in [
-        ("dgx-h100", "--framework quadrille", "devices x 66.9 TFLOP/s (f32 peak)"),
-        ("dgx-h100", "--framework quadrille --dtype f16", "devices x 66.9 TFLOP/s (f32 peak)"),
-        ("dgx-h100", "--framework quadrille --dtype bf16", "devices x 989 TFLOP/s (16-bit peak)"),
-        ("dgx-h100", "--framework quadrille --dtype f64", "devices x 66.9 TFLOP/s (f64 peak)"),
-        ("dgx-a100", "--framework quadrille --dtype f16", "devices x 19.5 TFLOP/s (f32 peak)"),
-        ("summit", "--framework quadrille --dtype f16", "devices x 15.7 TFLOP/s (f32 peak)"),
-        ("summit", "--framework megatron", "devices x 125 TFLOP/s (f16 peak)"),
+        ("dgx-h100", "--framework quadrille", "that x 66.9 TFLOP/s (f32 peak)"),
+        ("dgx-h100", "--framework quadrille --dtype f16", "that x 66.9 TFLOP/s (f32 peak)"),
+        ("dgx-h100", "--framework quadrille --dtype bf16", "that x 989 TFLOP/s (16-bit peak)"),
+        ("dgx-h100", "--framework quadrille --dtype f64", "that x 66.9 TFLOP/s (f64 peak)"),
+        ("dgx-a100", "--framework quadrille --dtype f16", "that x 19.5 TFLOP/s (f32 peak)"),
+        ("summit", "--framework quadrille --dtype f16", "that x 15.7 TFLOP/s (f32 peak)"),
+        ("summit", "--framework megatron", "that x 125 TFLOP/s (f16 peak)"),
         ("summit", "--framework fsdp", "by fsdp in f16, since v100-16 has no bf16"),
     ] {
         let text = text(cluster, more);
