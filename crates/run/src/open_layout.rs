@@ -188,8 +188,8 @@ impl OpenLayout {
     /// # Errors
     /// What was said, the devices of a node, and the most ranks that a node can have of the layout.
     pub fn check_node(&self, layout: &Layout) -> Result<(), SpecError> {
-        let most = |devices| Candidate::fullest_node(layout, devices).to_string();
-        check_node(&self.cluster, self.request.per_node, layout.grid.ranks(), most)
+        let fullest = |_| Candidate::fullest_node(layout, &self.cluster).to_string();
+        check_node(&self.cluster, self.request.per_node, layout.grid.ranks(), fullest)
     }
 
     /// The same refusal without remedies of more ranks in a node than the cluster's have devices.

@@ -121,9 +121,20 @@ impl Cluster {
         self.devices_per_node.or_else(|| self.fast_domain())
     }
 
-    /// Ranks of a job of `ranks` ranks that share a node, where they fill nodes.
+    /// Ranks of a job of `ranks` ranks that share a node: as many in each ([`Self::used_of_node`]).
     pub fn ranks_of_node(&self, ranks: usize) -> usize {
-        self.node_devices().map_or(ranks, |devices| devices.min(ranks))
+        let node = self.node_devices().unwrap_or(ranks);
+        self.used_of_node(ranks, None).unwrap_or(node).min(ranks)
+    }
+
+    /// Devices of every node that a job of `ranks` ranks uses, at most `most` of each: as many as leave all nodes alike. `None`: all
+    /// of every node, or a part of one.
+    pub fn used_of_node(&self, ranks: usize, most: Option<usize>) -> Option<usize> {
+        let node = self.node_devices()?;
+        let most = most.map_or(node, |most| most.clamp(1, node));
+        let alike = (1..=most.min(ranks)).rev().find(|used| ranks.is_multiple_of(*used))?;
+        let used = if ranks > most { alike } else { most };
+        (used < node).then_some(used)
     }
 
     /// The cluster of which jobs use `per_node` devices of every node: domains that nodes consist of share these evenly, and domains
@@ -242,6 +253,22 @@ mod tests {
                 assert_eq!(cluster.used_domain(Some(per_node)), used.fast_domain(), "{name}, {per_node}");
             }
         }
+    }
+
+    #[test]
+    fn nodes_are_used_alike() {
+        let used = |name: &str, ranks, most| Cluster::preset(name).unwrap().used_of_node(ranks, most);
+        // Six devices in a node of Summit, four in one of a rack of 72, eight dies on Frontier.
+        assert_eq!(
+            (used("summit", 64, None), used("summit", 60, None), used("summit", 4, None)),
+            (Some(4), None, None)
+        );
+        assert_eq!((used("gb200-nvl72", 90, None), used("gb200-nvl72", 36, None)), (Some(3), None));
+        assert_eq!((used("frontier", 64, Some(6)), used("frontier", 12, None)), (Some(4), Some(6)));
+        assert_eq!((used("dgx-h100", 20, None), used("dgx-h100", 4, Some(2))), (Some(5), Some(2)));
+        assert_eq!((used("dgx-h100", 1, Some(2)), used("dgx-h100", 16, Some(64))), (Some(2), None));
+        let dgx = Cluster::preset("dgx-h100").unwrap();
+        assert_eq!([1, 8, 12, 20, 64].map(|ranks| dgx.ranks_of_node(ranks)), [1, 8, 6, 5, 8]);
     }
 
     #[test]

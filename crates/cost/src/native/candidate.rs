@@ -77,6 +77,11 @@ impl Candidate {
         Self::on_domains(layout, Domains::of(cluster).used(layout))
     }
 
+    /// Devices of a domain of a cluster's innermost tier that a layout uses.
+    pub fn used_domain(layout: &Layout, cluster: &Cluster) -> usize {
+        Domains::of(cluster).used(layout)
+    }
+
     /// The same where layouts use so many devices of each domain of the innermost tier.
     pub(super) fn on_domains(layout: &Layout, domain: usize) -> Self {
         Self {
@@ -102,12 +107,9 @@ impl Candidate {
         }
     }
 
-    /// The most ranks of a node of at most so many devices that all nodes have alike, and whose end no group of the layout's ranks
-    /// straddles.
-    pub fn fullest_node(layout: &Layout, devices: usize) -> usize {
-        let ranks = layout.grid.ranks();
-        let is_full = |node: &usize| inside(&layout.grid, *node).iter().product::<usize>() == *node;
-        (1..=devices.min(ranks)).rev().filter(|node| ranks.is_multiple_of(*node)).find(is_full).unwrap_or(1)
+    /// The most ranks of a node of a cluster that all nodes have alike, and whose domains no group of the layout's ranks straddles.
+    pub fn fullest_node(layout: &Layout, cluster: &Cluster) -> usize {
+        Domains::of(cluster).fullest_node(layout)
     }
 
     /// The axes above 1 over which experts are spread.
@@ -280,6 +282,16 @@ impl Domains {
     pub fn of(cluster: &Cluster) -> Self {
         let innermost = cluster.fast_domain().unwrap_or(usize::MAX);
         Self { node: cluster.node_devices().unwrap_or(innermost), innermost }
+    }
+
+    /// As [`Candidate::fullest_node`].
+    pub fn fullest_node(self, layout: &Layout) -> usize {
+        let ranks = layout.grid.ranks();
+        let is_full = |per_node: &usize| {
+            let used = self.used(&Layout { per_node: *per_node, ..layout.clone() });
+            inside(&layout.grid, used).iter().product::<usize>() == used
+        };
+        (1..=self.node.min(ranks)).rev().filter(|node| ranks.is_multiple_of(*node)).find(is_full).unwrap_or(1)
     }
 
     /// Devices of a domain of the innermost tier that a layout uses, as its nodes say: of a domain of several nodes as many whole ones

@@ -5,7 +5,7 @@ use quadrille_step::{FoldedProgram, Op, StageProgram, StepError};
 
 use super::machine::NativeMachine;
 use super::rates::Taken;
-use super::{Candidate, Memory, Parts, Price, Problem};
+use super::{Memory, Parts, Price, Problem};
 use crate::simulation::{
     Communication, Machine, Simulation, SimulationError, StageTimes, simulate_passes, simulate_times,
 };
@@ -172,13 +172,13 @@ impl Problem {
             return Ok(());
         }
         let rule = "groups of ranks straddle nodes, which the native model does not price";
-        let node = Candidate::fullest_node(layout, used);
+        let node = self.domains.fullest_node(layout);
         let remedy = format!("use `layout.per_node` {node} or another `layout.order`");
         Err(SpecError::invalid("per-node", used, rule, remedy))
     }
 
     /// Whether the layout's pieces are as equal as possible, its groups of microbatches as long as the pipeline, and its update
-    /// waits for the norm, as those of a [`Candidate`] do.
+    /// waits for the norm, as those of a [`Candidate`](super::Candidate) do.
     pub fn is_candidate(&self, layout: &Layout) -> bool {
         !layout.optimizer_overlap
             && EvenPieces::are(&layout.stage_blocks)

@@ -265,7 +265,7 @@ impl Question {
             imbalance: &self.imbalance,
             global_batch: self.global_batch,
             seq_len: self.seq_len,
-            per_node: self.per_node,
+            per_node: self.cluster.used_of_node(self.devices, self.per_node),
             capacity: self.cluster.device_memory.map(|memory| memory - reserved),
             learned: Some(&self.learned),
         })

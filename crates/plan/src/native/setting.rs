@@ -71,10 +71,10 @@ impl Setting<'_> {
         let on_nodes = LayoutRequest { per_node: Some(self.ranks_of_node(candidate)), ..request.clone() };
         let layout = Layout::new(self.model, &on_nodes)?;
         // Where whole nodes do not make up its domains, these are taken for nodes.
-        match Candidate::of(&layout, self.cluster).inside == candidate.inside {
-            true => Ok(layout),
-            false => Layout::new(self.model, &request),
-        }
+        let of_nodes = Candidate::of(&layout, self.cluster);
+        let is_placed =
+            of_nodes.inside == candidate.inside && Candidate::used_domain(&layout, self.cluster) == candidate.domain();
+        if is_placed { Ok(layout) } else { Layout::new(self.model, &request) }
     }
 
     /// Ranks of a candidate that share a node: those of several domains of the innermost tier, or an equal part of a domain's.
@@ -82,8 +82,9 @@ impl Setting<'_> {
         let (domain, ranks) = (candidate.domain(), candidate.devices());
         let Some(node) = self.cluster.node_devices() else { return domain };
         let node = self.per_node.map_or(node, |per_node| per_node.min(node));
+        let full = self.cluster.used_domain(self.per_node).unwrap_or(domain);
         match domain <= node {
-            true => domain * common_divisor(ranks / domain, node / domain),
+            true => domain * common_divisor(ranks / domain, (node / full).max(1)),
             false => common_divisor(domain, node),
         }
     }

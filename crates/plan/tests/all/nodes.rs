@@ -2,7 +2,7 @@
 
 use quadrille_cost::native::{Candidate, Framework as Trainer, Numbers};
 use quadrille_plan::export::{Framework, Precision, Target, export};
-use quadrille_plan::native::{Setting, devices_of_nodes};
+use quadrille_plan::native::{PlanRequest, Question, Reserve, Setting, devices_of_nodes};
 use quadrille_spec::{Axis, Cluster, Grid, Imbalance, Layout, LayoutRequest, Model};
 
 /// Devices of a node, by the makers and the sites.
@@ -44,7 +44,7 @@ fn nodes_are_hosts_whatever_tiers_join() {
         let cluster = Cluster::preset(name).unwrap();
         assert_eq!(devices_of_nodes(&cluster, None, 4), Ok(4 * devices), "{name}");
         assert_eq!(devices_of_nodes(&cluster, Some(2), 3), Ok(6), "{name}");
-        assert_eq!((cluster.ranks_of_node(1024), cluster.ranks_of_node(2)), (devices, 2), "{name}");
+        assert_eq!((cluster.ranks_of_node(32 * devices), cluster.ranks_of_node(2)), (devices, 2), "{name}");
     }
 }
 
@@ -90,6 +90,36 @@ fn planned_layouts_fill_nodes_and_exports_start_as_many_processes() {
             let launched = format!("torchrun --nnodes {nodes} --nproc-per-node {devices} pretrain_gpt.py");
             assert!(text.contains(&launched), "{name}: {text}");
         }
+    }
+}
+
+/// Devices that fill no nodes are as many of each; what was planned of them is explained and started the same.
+#[test]
+fn devices_that_fill_no_nodes_are_as_many_of_each() {
+    let model = Model::preset("gpt2-124m").unwrap();
+    for (name, devices, per_node) in [
+        ("summit", 64, 4),
+        ("summit", 36, 6),
+        ("gb200-nvl72", 90, 3),
+        ("gb200-nvl72", 36, 4),
+        ("frontier", 20, 5),
+        ("frontier", 45, 5),
+        ("dgx-h100", 12, 6),
+        ("pcie-8x-l40s", 10, 5),
+    ] {
+        let cluster = Cluster::preset(name).unwrap();
+        let request = PlanRequest { top: 5, ..PlanRequest::new(&model, &cluster, devices, 8 * devices) };
+        for planned in request.plan().unwrap().layouts {
+            let (layout, seconds) = (planned.layout, planned.seconds);
+            let what = format!("{devices} of {name}: {}", layout.grid);
+            assert!(devices.is_multiple_of(layout.per_node) && layout.per_node <= per_node, "{what}");
+            let question =
+                Question::of(model.clone(), cluster.clone(), request.framework, &layout, Reserve::Bytes(0)).unwrap();
+            let priced = question.setting().unwrap().price(&layout).unwrap();
+            assert_eq!((priced.seconds, priced.memory.total()), (seconds, planned.bytes), "{what}");
+        }
+        let best = request.plan().unwrap().layouts.remove(0).layout;
+        assert_eq!(best.per_node, per_node, "{devices} of {name}: {}", best.grid);
     }
 }
 

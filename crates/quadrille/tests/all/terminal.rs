@@ -88,7 +88,7 @@ fn tables_grow_with_the_terminal_and_are_complete_in_a_pipe() {
     assert!(narrow.contains("not shown in 80 columns: ") && !narrow.contains("  HFU  "), "{narrow}");
     assert!(!wide.contains("not shown") && wide.contains("  HFU  "), "{wide}");
     let piped = piped(folder.path(), line);
-    assert!(widest(&piped) > 120 && piped.contains("  in a node  microbatch  "), "{piped}");
+    assert!(widest(&piped) > 120 && piped.contains("  in a domain  microbatch  "), "{piped}");
     // The environment says how wide a terminal is, if it does; of a pipe it says nothing.
     let said = shown_with(folder.path(), 80, &[("COLUMNS", "200")], line);
     assert!(said.contains("  HFU  "), "{said}");

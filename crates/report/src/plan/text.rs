@@ -228,6 +228,11 @@ pub fn headline(question: &Question, setting: &Setting) -> Result<String, SpecEr
             }
         }
     };
+    let node = question.cluster.node_devices().filter(|node| question.devices > *node);
+    let used = match (setting.per_node, node) {
+        (Some(used), Some(node)) => format!(" ({used} of the {node} of each node)"),
+        _ => String::new(),
+    };
     let pruned = |sparsity| format!(", {sparsity} of its blocks' matrices pruned, as if every tile kept as many");
     let pruned = setting.framework.sparsity.map(pruned);
     let fullest = match &question.imbalance {
@@ -236,7 +241,7 @@ pub fn headline(question: &Question, setting: &Setting) -> Result<String, SpecEr
         Imbalance::Measured(_) => ", the rank priced that had most of the rows of experts in a run".to_owned(),
     };
     Ok(format!(
-        "{} ({} parameters{}) on {} {device} of {}, {} sequences of {} tokens a step, by {}{reserved}{fullest}\n",
+        "{} ({} parameters{}) on {} {device} of {}{used}, {} sequences of {} tokens a step, by {}{reserved}{fullest}\n",
         question.model.name,
         decimal(question.model.parameters() as f64, "").trim_end(),
         pruned.unwrap_or_default(),
@@ -290,11 +295,22 @@ fn ranking_with(
 }
 
 /// What is told of a layout behind its time.
-pub(crate) const COLUMNS: [&str; 11] =
-    ["grid", "in a node", "microbatch", "schedule", "recompute", "also", "tokens/s", "TFLOP/s", "MFU", "HFU", "memory"];
+pub(crate) const COLUMNS: [&str; 11] = [
+    "grid",
+    "in a domain",
+    "microbatch",
+    "schedule",
+    "recompute",
+    "also",
+    "tokens/s",
+    "TFLOP/s",
+    "MFU",
+    "HFU",
+    "memory",
+];
 
 /// Columns that a narrow terminal goes without: what follows from others first.
-pub(crate) const SPARE: [&str; 7] = ["HFU", "in a node", "variants", "device-hours", "tokens/s", "TFLOP/s", "MFU"];
+pub(crate) const SPARE: [&str; 7] = ["HFU", "in a domain", "variants", "device-hours", "tokens/s", "TFLOP/s", "MFU"];
 
 /// The cells of [`COLUMNS`].
 pub(crate) fn cells(Ranked { candidate, price }: &Ranked, derived: &Derived) -> [String; 11] {
