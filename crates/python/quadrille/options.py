@@ -126,6 +126,7 @@ class PriceOptions(ModelOptions, LayoutOptions, NumberOptions, total=False):
     """The keywords of `price` and `estimate_memory`; `from_` is the flag `--from`."""
 
     from_: FilePath | None
+    any_layout: bool | None
     dtype: str | None
     flops_convention: str | None
 

@@ -104,7 +104,9 @@ class ErrorBand:
     @classmethod
     def of(cls, document: Mapping[str, Any] | None) -> ErrorBand | None:
         """From a document; `None` where that has no band."""
-        return document and cls(*(document[name] for name in ("low", "middle", "high", "runs", "runs_of_kind")))
+        if document is None:
+            return None
+        return cls(*(document[name] for name in ("low", "middle", "high", "runs", "runs_of_kind")))
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,8 @@ class Sensitivity:
 class Change:
     """The step with one choice changed."""
 
+    notation: str
+    """The changed layout, e.g. "TP4 PP8 DP2"."""
     change: str
     time_s: float
     gained_s: float
@@ -77,9 +79,9 @@ class Why:
     def _repr_html_(self) -> str:
         binding = ([part.words, seconds(part.time_s), percent(part.share)] for part in self.binding if part.share > 0.001)
         gains = ([each.field, percent(each.gained_share), each.origin] for each in self.sensitivities[:6])
-        changes = ([each.change, seconds(each.time_s)] for each in self.changes[:6])
+        changes = ([each.notation, each.change, seconds(each.time_s)] for each in self.changes[:6])
         return (
             html_table("what binds", ["part", "time", "share"], binding)
             + html_table("10% more of a number of the hardware", ["number", "saves", "origin"], gains)
-            + html_table("one choice changed", ["choice", "step"], changes)
+            + html_table("one choice changed", ["layout", "choice", "step"], changes)
         )
