@@ -249,21 +249,23 @@ fn variants(case: Case) -> impl Iterator<Item = Case> {
 /// of neither more than there is.
 #[test]
 fn bounds_of_offloaded_states_are_never_above_the_price() {
-    let framework = Framework { reserved_bytes: 0, ..Framework::own(ElementType::Bf16, ElementType::F32) };
-    let mut looser = Vec::new();
-    for case in fixed(Schedule::OneForwardOneBackward, 50) {
-        let offload = |request: &mut LayoutRequest| (request.offload, request.bucket) = (Offload::Host, Some(100));
-        let (Some(offloaded), Some(plain)) = (changed(&case, offload), ratios(&case, framework)) else { continue };
-        let Some(ratios) = ratios(&offloaded, framework) else { continue };
-        for (what, ratio) in BOUNDS.into_iter().zip(ratios) {
-            assert!(ratio <= 1.0, "{what} {ratio}: {:?}", offloaded.layout);
+    let own = Framework { reserved_bytes: 0, ..Framework::own(ElementType::Bf16, ElementType::F32) };
+    let schedule = Schedule::OneForwardOneBackward;
+    let mut found = Vec::new();
+    for framework in [own, Framework { reserved_bytes: 0, ..Framework::MEGATRON }] {
+        for case in fixed(schedule, 80).into_iter().chain(fixed_mixed(schedule, 30)) {
+            let offload = |request: &mut LayoutRequest| (request.offload, request.bucket) = (Offload::Host, Some(100));
+            let Some(offloaded) = changed(&case, offload) else { continue };
+            let Some(ratios) = ratios(&offloaded, framework) else { continue };
+            for (what, ratio) in BOUNDS.into_iter().zip(ratios) {
+                assert!(ratio <= 1.0, "{what} {ratio}: {:?}", offloaded.layout);
+            }
+            found.push(ratios[3]);
         }
-        looser.push(ratios[3] < plain[3]);
     }
-    assert!(
-        looser.len() > 10 && looser.iter().filter(|looser| **looser).count() * 2 > looser.len(),
-        "copies take time"
-    );
+    // Steps of small models are mostly copies, which bounds count.
+    let mean = found.iter().sum::<f64>() / found.len() as f64;
+    assert!(found.len() > 40 && mean > 0.8, "{mean} of {}", found.len());
 }
 
 /// On models of few blocks, where the first microbatch and the update weigh most.

@@ -89,15 +89,25 @@ impl Bounds<'_> {
         living * framework.allocator_factor + framework.reserved_on(self.problem.device_memory) as f64
     }
 
+    /// Seconds in which the optimizer's states of weights come from the host's memory and go back, one copy after another.
+    pub(super) fn copies(&self, c: &Candidate, elements: [f64; Elements::ALL.len()]) -> f64 {
+        let Some(bandwidth) = self.problem.host_bandwidth else { return 0.0 };
+        let [of_products, of_experts, ..] = elements;
+        let states = self.problem.framework.states;
+        let optimizer = |replicas: f64| {
+            states.held(c.zero, replicas, true) - states.without_optimizer().held(c.zero, replicas, true)
+        };
+        let copied =
+            of_products * optimizer(replicas(c, AxisSet::EMPTY)) + of_experts * optimizer(replicas(c, c.experts_over));
+        2.0 * copied / bandwidth
+    }
+
     /// Bytes of parameters, their gradients and the optimizer's states. ZeRO's shards are no smaller than this, being equally
     /// long.
     fn states(&self, c: &Candidate, elements: [f64; Elements::ALL.len()]) -> f64 {
         let [of_products, of_experts, others, pruned, kept, untrained] = elements;
-        let copies = |spread: AxisSet| {
-            let axes = Axis::BATCH.into_iter().chain([Axis::Context]).filter(|axis| !spread.contains(*axis));
-            axes.map(|axis| c.size(axis)).product::<usize>() as f64
-        };
-        let replicas = copies(AxisSet::EMPTY);
+        let of_experts_over = replicas(c, c.experts_over);
+        let replicas = replicas(c, AxisSet::EMPTY);
         let framework = &self.problem.framework;
         // Of states in the host's memory a few are on the device.
         let on_device = |states: StateBytes| if c.bucket.is_some() { states.without_optimizer() } else { states };
@@ -105,7 +115,7 @@ impl Bounds<'_> {
         let matrix = |shares| states.held(c.zero, replicas, shares);
         // Tables of positions are among the others, vectors are most of them.
         let other = matrix(false).min(vectors.held(c.zero, replicas, false));
-        let expert = states.held(c.zero, copies(c.experts_over), true);
+        let expert = states.held(c.zero, of_experts_over, true);
         let weight = states.weight as f64;
         // Of what is kept a rank knows the places, too.
         let of_kept = matrix(true) - weight + INDEX_BYTES as f64;
@@ -117,6 +127,12 @@ impl Bounds<'_> {
             + kept * of_kept
             + untrained * followed
     }
+}
+
+/// Ranks that hold the same weights, but for those that are spread over some axes.
+fn replicas(c: &Candidate, spread: AxisSet) -> f64 {
+    let axes = Axis::BATCH.into_iter().chain([Axis::Context]).filter(|axis| !spread.contains(*axis));
+    axes.map(|axis| c.size(axis)).product::<usize>() as f64
 }
 
 /// Bytes that passes allocate: storages that live from pass to pass for as many microbatches as have them at once, and the

@@ -178,7 +178,7 @@ impl<'a> Bounds<'a> {
     }
 
     fn measure(&mut self, c: &Candidate, of_any_data: bool) -> Result<Measured, PriceError> {
-        // Copies of states can only add to what a step takes.
+        // What is copied takes its own time ([`Self::copies`]).
         let c = &Candidate { bucket: None, ..*c };
         // Where nothing is reduced over data, its size decides about no operation.
         let mut probed = *c;
@@ -243,7 +243,13 @@ impl<'a> Bounds<'a> {
     /// Of the first stage.
     fn update(&self, c: &Candidate, pieces: &Pieces) -> f64 {
         let (stages, even) = (c.size(Axis::Pipe), even(self.problem, c));
-        pieces.measured.places[0].update.of_all((0..c.chunks).map(|chunk| even.range(chunk * stages)))
+        let place = &pieces.measured.places[0];
+        let blocks = || (0..c.chunks).map(|chunk| even.range(chunk * stages));
+        let copies = match c.bucket {
+            Some(_) => self.copies(c, place.elements.each_ref().map(|line| line.of_all(blocks()))),
+            None => 0.0,
+        };
+        place.update.of_all(blocks()).max(copies)
     }
 
     fn pipeline(&self, c: &Candidate, measured: &Measured) -> Pipeline {
