@@ -83,8 +83,7 @@ fn multiplied(model: &Model) -> u64 {
 fn attended(model: &Model, seq_len: usize) -> f64 {
     let of_block = |block: &Block| {
         let attention = &block.attention;
-        let seen = attention.window.map_or(seq_len, |window| window.min(seq_len));
-        (seen * (attention.queries_width() + attention.width())) as f64 / 2.0
+        (attention.keys(seq_len) * (attention.queries_width() + attention.width())) as f64 / 2.0
     };
     model.blocks.counts().map(|(count, block)| count as f64 * of_block(block)).sum()
 }

@@ -309,20 +309,20 @@ pub fn sequences_of(tokens: usize, seq_len: usize) -> Result<usize, SpecError> {
     if tokens > 0 && seq_len > 0 && tokens.is_multiple_of(seq_len) {
         return Ok(tokens / seq_len);
     }
-    let below = tokens / seq_len.max(1);
-    let near = |sequences: usize| match sequences {
-        1 => "1 sequence".to_owned(),
-        sequences => format!("{sequences} sequences"),
+    if seq_len == 0 {
+        return Err(SpecError::invalid("seq-len", 0, "it must be at least 1", "give a positive number"));
+    }
+    let below = tokens / seq_len;
+    let near = |sequences: usize| {
+        let plural = if sequences == 1 { "" } else { "s" };
+        sequences.checked_mul(seq_len).map(|tokens| format!("\"{tokens} tokens\" ({sequences} sequence{plural})"))
     };
     let remedy = match below {
         0 => format!("give at least {seq_len} tokens, or a plain number of sequences, e.g. `layout.global_batch` 1"),
-        below => format!(
-            "give \"{} tokens\" ({}) or \"{} tokens\" ({}), or another `layout.seq_len`",
-            below * seq_len,
-            near(below),
-            (below + 1) * seq_len,
-            near(below + 1),
-        ),
+        below => {
+            let nearest = [near(below), near(below + 1)].into_iter().flatten().collect::<Vec<_>>().join(" or ");
+            format!("give {nearest}, or another `layout.seq_len`")
+        }
     };
     let rule = format!("a step has whole sequences, of {seq_len} tokens each");
     Err(SpecError::invalid("global-batch", format!("{tokens} tokens"), rule, remedy))
@@ -528,5 +528,23 @@ impl Layout {
         let several = |axis: &Axis| self.grid.size(*axis) > 1 && !blocks.contains(*axis);
         let axes: AxisSet = Axis::BATCH.into_iter().chain([Axis::Context]).filter(several).collect();
         if axes.is_empty() { axes } else { axes.union(Axis::Data.only()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_that_are_no_whole_sequences_are_refused_with_numbers_that_are() {
+        assert_eq!(sequences_of(4096, 1024), Ok(4));
+        let message = |tokens, seq_len| sequences_of(tokens, seq_len).unwrap_err().to_string();
+        assert!(message(1000, 300).contains("\"900 tokens\" (3 sequences) or \"1200 tokens\" (4 sequences)"));
+        assert!(message(299, 300).contains("give at least 300 tokens"));
+        assert!(message(400, 300).contains("\"300 tokens\" (1 sequence) or"));
+        assert!(message(4096, 0).contains("seq-len = 0: it must be at least 1"));
+        // The next whole number of sequences has more tokens than can be counted.
+        let most = message(usize::MAX, 1024);
+        assert!(most.contains("18446744073709550592 tokens") && !most.contains(" or \"0 tokens\""), "{most}");
     }
 }
