@@ -1,10 +1,12 @@
 //! `quadrille export`: a layout as another framework's flags or configuration.
 
 use clap::{Args, ValueEnum};
-use quadrille_cost::native::{self, Numbers};
+use quadrille_cost::native::{self, NarrowFormat, Numbers};
 use quadrille_plan::export::{Export, Framework, Precision, Target, export};
 use quadrille_run::{LayoutDefaults, SaidLayout};
-use quadrille_spec::{AxisOrder, Cluster, ElementType, Field, Layout, LayoutFile, LayoutRequest, Planned};
+use quadrille_spec::{
+    AxisOrder, Cluster, Device, ElementType, Field, Layout, LayoutFile, LayoutRequest, Planned, SpecError,
+};
 use serde_json::json;
 
 use crate::arguments::ModelArguments;
@@ -90,6 +92,20 @@ fn precision(
     }
 }
 
+/// Checks that a device has products of the types that are exported for it.
+fn check_device(device: &Device, precision: Precision, products: Option<NarrowFormat>) -> Result<(), SpecError> {
+    let dtype = match precision {
+        Precision::Bf16 => ElementType::Bf16,
+        Precision::F16 => ElementType::F16,
+        Precision::F32 => ElementType::F32,
+    };
+    if device.peak.of(dtype).is_none() {
+        let rule = format!("{} has no products of {dtype}", device.name);
+        return Err(SpecError::invalid("dtype", dtype, rule, "give another type, or name another cluster"));
+    }
+    products.map_or(Ok(()), |products| products.check_on(device))
+}
+
 /// Devices of a node where nothing says how many: most machines have as many.
 const USUAL_NODE: usize = 8;
 
@@ -118,6 +134,10 @@ pub fn run(arguments: &ExportArguments) -> Result<(), Failure> {
     let precision = precision(arguments.dtype, &file, &layout, planned.as_ref(), &open.cluster);
     if arguments.dtype.is_some() && !arguments.to.trains_in(precision) {
         return Err(Failure::usage(format!("--dtype {precision}: not in {}; give bf16 or f32", arguments.to)));
+    }
+    if let (Some(_), Some(device)) = (&said.cluster, &open.cluster.device) {
+        let products = numbers.products.or(planned.and_then(|planned| planned.numbers.products));
+        check_device(device, precision, products)?;
     }
     let target = Target { gpus_per_node, precision, numbers, planned };
     let Export { text, cannot_express } = export(arguments.to, &model, &layout, &target)?;

@@ -85,13 +85,9 @@ impl NarrowFormat {
             Self::Fp8 | Self::Fp8Block => "peak.fp8",
             Self::Mxfp8 | Self::Nvfp4 => "peak.fp4",
         };
-        let rule = format!("{} says nothing of products of operands in {self}", device.name);
-        Err(SpecError::invalid(
-            field,
-            "none",
-            rule,
-            "name a device that has them, or leave products in the type of values",
-        ))
+        let rule = format!("{} has no products of such operands (it has no {field})", device.name);
+        let remedy = "name a device that has them, or leave products in the type of values";
+        Err(SpecError::invalid("products", self, rule, remedy))
     }
 }
 

@@ -55,7 +55,10 @@ fn a_run_is_priced_with_the_padding_of_a_framework() {
 fn products_that_a_named_device_has_not_are_refused() {
     let of = |more: &str| format!("explain --model gpt-tiny --grid x=2 --framework megatron {more}");
     for told in ["--ledger", "--program", ""] {
-        refused(&of(&format!("--products nvfp4 --cluster dgx-a100 {told}")), &["peak.fp4", "a100-80 says nothing"]);
+        refused(
+            &of(&format!("--products nvfp4 --cluster dgx-a100 {told}")),
+            &["products = nvfp4: a100-80 has no", "peak.fp4"],
+        );
         assert!(!text(&of(&format!("--products nvfp4 {told}"))).is_empty(), "of no machine in particular");
     }
 }
