@@ -252,6 +252,11 @@ impl Drop for Ended {
     }
 }
 
+/// The line of the planner's page that says how far an answer is.
+fn status(page: &str) -> &str {
+    page.split("role=\"status\"").nth(1).and_then(|rest| rest.split("</p>").next()).unwrap_or("no status")
+}
+
 #[test]
 fn the_planner_answers_what_its_address_asks() {
     let child = Command::new(Path::new(env!("CARGO_BIN_EXE_quadrille")))
@@ -265,6 +270,7 @@ fn the_planner_answers_what_its_address_asks() {
     let address = line.split_whitespace().find(|word| word.starts_with("http")).unwrap().to_owned();
     let good = drawn(&format!("{address}#model=gpt2-1558m&cluster=dgx-a100&gpus=16&global_batch=64"), 900);
     let Some((good, console)) = good else { return };
+    assert!(good.contains("Answered in"), "{}", status(&good));
     assert_plan(&good, &console);
     assert!(good.contains("gpt2-1558m on 16 devices of dgx-a100") && good.contains("Answered in"));
     // How long it took stands in the question's corner, before the answer's heading; what is told of that are sentences.
@@ -282,7 +288,7 @@ fn the_planner_answers_what_its_address_asks() {
         ("model=gpt2-124m&cluster=dgx-a100&gpus=8&tokens=1000T&days=1", "within 1 day: "),
     ] {
         let (page, _) = drawn(&format!("{address}#{asked}"), 900).unwrap();
-        let status = page.split("role=\"status\"").nth(1).and_then(|rest| rest.split("</p>").next()).unwrap();
+        let status = status(&page);
         assert!(status.contains(reason) && !page.contains("<svg"), "{asked}: {status}");
     }
 }
