@@ -147,7 +147,9 @@ fn setting<'a>(model: &'a Model, cluster: &'a Cluster, global_batch: usize) -> S
         imbalance: &Imbalance::EQUAL,
         global_batch,
         seq_len: model.seq_len,
+        most_of_node: None,
         per_node: None,
+        reserve: None,
         capacity: cluster.device_memory,
         learned: None,
     }

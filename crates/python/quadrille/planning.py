@@ -142,6 +142,8 @@ class Plan:
     """Why there is none."""
     called_too_large: Oversized | None
     """Published runs of this device and kind of framework; `None`: there are none."""
+    framework_differences: list[str]
+    """Parts of `advised` that the framework has in another way or lacks, each with what it does instead."""
     counts: dict[str, int]
     """Grids and configurations that there are, and what became of them."""
     refusals: list[dict[str, Any]] = field(repr=False)
@@ -168,6 +170,7 @@ class Plan:
             error_band=ErrorBand.of(document["error_band"]),
             error_band_reason=document["error_band_reason"],
             called_too_large=oversized and Oversized(**oversized),
+            framework_differences=document["framework_differences"],
             counts=document["counts"],
             refusals=document["refusals"],
             pareto=[PlannedLayout.of(entry, planned) for entry in document.get("pareto", [])],

@@ -51,14 +51,14 @@ def test_a_planned_layout_has_the_price_with_which_it_was_found(found: quadrille
 
 def test_a_planned_layout_carries_what_it_was_planned_for() -> None:
     question: dict[str, Any] = {"cluster": "dgx-h100", "global_batch": 64}
-    found = quadrille.plan("gpt2-124m", gpus=4, framework="fsdp", products="fp8", gradients="bf16", top=1, **question)
+    found = quadrille.plan("gpt2-124m", gpus=4, framework="megatron-stored", products="fp8", gradients="bf16", top=1, **question)
     layout = found.advised.layout
-    assert layout.planned == {"framework": "fsdp", "products": "fp8", "gradients": "bf16"}
-    assert layout.to_toml().endswith('[planned]\nframework = "fsdp"\nproducts = "fp8"\ngradients = "bf16"\n')
+    assert layout.planned == {"framework": "megatron-stored", "products": "fp8", "gradients": "bf16"}
+    assert layout.to_toml().endswith('[planned]\nframework = "megatron-stored"\nproducts = "fp8"\ngradients = "bf16"\n')
     priced = quadrille.price("gpt2-124m", layout=layout, cluster="dgx-h100")
-    assert (priced.memory.framework, priced.plan.time_s) == ("fsdp", found.advised.time_s)
+    assert (priced.memory.framework, priced.plan.time_s) == ("megatron-stored", found.advised.time_s)
     assert priced.plan.layout.planned == layout.planned
-    assert quadrille.explain("gpt2-124m", layout=layout, rank=0).document["framework"] == "fsdp"
+    assert quadrille.explain("gpt2-124m", layout=layout, rank=0).document["framework"] == "megatron-stored"
     # What is said wins, and fields alone were planned for nothing.
     assert quadrille.price("gpt2-124m", layout=layout, framework="megatron", cluster="dgx-h100").memory.framework == "megatron"
     assert quadrille.explain("gpt2-124m", layout=quadrille.Layout(layout), rank=0).document["framework"] == "quadrille"

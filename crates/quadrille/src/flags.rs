@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// Choices that messages of libraries name by a key with a dot, between backticks, and what they are called here; besides
 /// them the fields of layouts and models, as `layout.per_node` and `model.seq_len`.
-const FLAGS: [(&str, &str); 43] = [
+const FLAGS: [(&str, &str); 44] = [
     ("calibration.runs", "--runs"),
     ("checkpoint.merge", "quadrille checkpoint merge --dtype"),
     ("checkpoints.partial", "--partial"),
@@ -25,6 +25,7 @@ const FLAGS: [(&str, &str); 43] = [
     ("run.loss_scale", "--loss-scale"),
     ("run.ranks", "--ranks"),
     ("run.set", "--set"),
+    ("search.any_layout", "--any-layout"),
     ("search.checkpoint_bandwidth", "--checkpoint-bandwidth"),
     ("search.checkpoint_seconds", "--checkpoint-seconds"),
     ("search.currency", "--currency"),

@@ -67,6 +67,7 @@ pub fn others(candidate: &Candidate) -> String {
     tell(mesh > 1 && candidate.linear == Linear::Summa, format!("summa/{}", candidate.summa_panels));
     let replicated = candidate.activations == Activations::Replicated;
     tell(mesh > 1 && replicated, "replicated".to_owned());
+    tell(candidate.bucket.is_some(), "states offloaded".to_owned());
     tell(candidate.keep_weights == KeepWeights::Step, "weights kept".to_owned());
     tell(candidate.overlap_chunks > 1, format!("{} overlap chunks", candidate.overlap_chunks));
     let spread: AxisSet = candidate.experts_over.iter().filter(|axis| candidate.size(*axis) > 1).collect();

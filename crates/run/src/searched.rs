@@ -103,7 +103,7 @@ impl SearchSpec {
             global_batch: request.global_batch,
             batch_tokens,
             space,
-            framework: framework.on_devices(devices),
+            framework,
             imbalance: self.imbalance.as_deref().map_or(Ok(Imbalance::EQUAL), imbalance)?,
             per_node,
             reserve,
@@ -119,6 +119,9 @@ impl SearchSpec {
             devices,
         };
         question.reserved()?;
+        if !self.any_layout {
+            question.check_numbers()?;
+        }
         Ok(question)
     }
 

@@ -330,7 +330,7 @@ mod tests {
         let cancel = Cancel::default();
         cancel.cancel();
         let whole = asked(r#"{"model":"gpt3-175b","cluster":"selene","gpus":"1024","global_batch":"1536"}"#);
-        assert!(whole.answer(cancel, &Learned::default()).unwrap_err().contains("stopped"));
+        assert!(whole.answer(cancel, &Learned::default()).unwrap_err().contains("cancelled"));
     }
 
     #[test]

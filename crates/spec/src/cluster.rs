@@ -218,7 +218,7 @@ impl Cluster {
 
 /// Devices of a domain of `domain` devices that jobs use, `per_node` of every node of `node` devices: all that they use of several
 /// nodes, else an equal part of a node's.
-fn used_of_domain(domain: usize, node: usize, per_node: usize) -> usize {
+pub fn used_of_domain(domain: usize, node: usize, per_node: usize) -> usize {
     if per_node >= node {
         domain
     } else if domain > node {

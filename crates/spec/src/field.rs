@@ -77,7 +77,7 @@ fields! {
         /// Sizes of the axes x, y, z, context, expert, data, pipe; axes left out are 1
         Grid "grid" <"GRID"> Grid, in grid;
         /// Order of the axes in the numbering of ranks, innermost first; context, expert and pipe may be left out
-        /// [default: the framework's own: quadrille x,y,z,data, others x,y,context,expert,z,data,pipe]
+        /// [default: the framework's own: quadrille x,y,z,context,expert,data,pipe, axonn x,y,z,pipe,context,expert,data, others x,y,context,expert,z,data,pipe]
         Order "order" <"AXES"> AxisOrder, in grid;
         /// Ranks that share a node [default: the cluster's, or all]
         PerNode "per-node" <"N"> usize, in per_node;

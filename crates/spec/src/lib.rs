@@ -89,7 +89,7 @@ pub use choices::{
     Offload, Positions, QkNorm, RealType, Recompute, ResidualOrder, RotaryRule, RouterScores, Schedule, Zero,
 };
 pub use classic::Classic;
-pub use cluster::{Cluster, GroupBandwidth, Network, Tier};
+pub use cluster::{Cluster, GroupBandwidth, Network, Tier, used_of_domain};
 pub use counted::counted;
 pub use csv_line::csv_line;
 pub use device::{Device, Efficiency, MeasuredRate, Peaks};

@@ -10,12 +10,12 @@ impl Framework {
     /// Bytes that runs take beside tensors of a device of so many bytes, in the mean: where they differ, of a smaller device than
     /// those of the runs that are known in proportion, of a larger one as much. `None`: its bytes are not known.
     pub fn reserved_on(&self, device: Option<u64>) -> u64 {
-        (self.reserved_bytes as f64 * self.scale(device)) as u64
+        (self.beside()[0] as f64 * self.scale(device)) as u64
     }
 
     /// By how much they differ there.
     fn deviation_on(&self, device: u64) -> f64 {
-        self.reserved_deviation as f64 * self.scale(Some(device))
+        self.beside()[1] as f64 * self.scale(Some(device))
     }
 
     fn scale(&self, device: Option<u64>) -> f64 {

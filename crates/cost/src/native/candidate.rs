@@ -2,7 +2,7 @@
 
 use quadrille_spec::{
     Activations, Axis, AxisOrder, AxisSet, Cluster, Dispatch, ElementType, EvenPieces, Grid, KeepWeights, Layout,
-    LayoutRequest, Linear, Offload, Overlap, Recompute, Schedule, SpecError, Zero,
+    LayoutRequest, Linear, Offload, Overlap, Recompute, Schedule, SpecError, Zero, used_of_domain,
 };
 
 /// Every choice of a layout that changes its price. Pieces of layers are as equal as possible.
@@ -300,9 +300,7 @@ impl Domains {
         let Self { node, innermost } = self;
         let (ranks, per_node) = (layout.grid.ranks(), layout.per_node);
         if innermost <= node {
-            let per_node = per_node.min(node);
-            let divides = |used: &usize| per_node.is_multiple_of(*used);
-            return (1..=innermost.min(per_node)).rev().find(divides).unwrap_or(1).min(ranks);
+            return used_of_domain(innermost, node, per_node).min(ranks);
         }
         if per_node > node {
             return per_node.min(innermost).min(ranks);

@@ -97,6 +97,8 @@ pub struct Framework {
     pub reserved_bytes: u64,
     /// By how much runs differ in that: one deviation; 0: not at all, or nothing is known.
     pub reserved_deviation: u64,
+    /// True if layouts have a single device, on which runs take less beside their tensors: [`Self::on_devices`].
+    pub is_alone: bool,
     /// Bytes that the allocator holds per byte in use at the peak, at least 1.
     pub allocator_factor: f64,
 }
@@ -263,6 +265,7 @@ impl Framework {
         data_seconds: 0.0,
         reserved_bytes: 0,
         reserved_deviation: 0,
+        is_alone: false,
         allocator_factor: 1.0,
     };
 
@@ -311,6 +314,7 @@ impl Framework {
         data_seconds: 0.0,
         reserved_bytes: BESIDE_TENSORS[0],
         reserved_deviation: BESIDE_TENSORS[1],
+        is_alone: false,
         allocator_factor: 1.0,
     };
 
@@ -349,12 +353,16 @@ impl Framework {
     /// The framework on so many devices: on a single one runs take less beside their tensors, of frameworks whose runs differ in it.
     #[must_use]
     pub fn on_devices(self, devices: usize) -> Self {
-        if devices > 1 || self.reserved_deviation == 0 {
-            return self;
+        Self { is_alone: devices == 1 && self.reserved_deviation > 0, ..self }
+    }
+
+    /// Bytes that runs take beside tensors in the mean, and their deviation.
+    pub(super) fn beside(&self) -> [u64; 2] {
+        let [bytes, deviation] = [self.reserved_bytes, self.reserved_deviation];
+        match BESIDE_ALONE {
+            [alone, differs] if self.is_alone => [bytes.min(alone), deviation.min(differs)],
+            _ => [bytes, deviation],
         }
-        let [bytes, deviation] = BESIDE_ALONE;
-        let reserved_bytes = self.reserved_bytes.min(bytes);
-        Self { reserved_bytes, reserved_deviation: self.reserved_deviation.min(deviation), ..self }
     }
 
     /// The order in which it numbers ranks where nobody says another.

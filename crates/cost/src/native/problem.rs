@@ -37,11 +37,6 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// FLOPs that a model needs for a step, as prices count them.
-    pub fn flops_of_step(model: &Model, global_batch: usize, seq_len: usize) -> f64 {
-        Self::model_flops(model, global_batch, seq_len)
-    }
-
     /// # Errors
     /// A cluster that does not describe its device or its networks, or whose devices do not multiply what the framework stores; a batch
     /// or a sequence of nothing.
@@ -148,9 +143,9 @@ impl Problem {
         Placement::over(&self.network, sizes, inside).ranks_by_tier().to_vec()
     }
 
-    /// FLOPs that the model needs for a step: products forward and, with gradients of inputs and weights, twice that
+    /// FLOPs that a model needs for a step, as prices count them: products forward and, with gradients of inputs and weights, twice that
     /// backward (none for the inputs of patches), and attention without causal discount, of the keys of its window.
-    fn model_flops(model: &Model, global_batch: usize, seq_len: usize) -> f64 {
+    pub fn model_flops(model: &Model, global_batch: usize, seq_len: usize) -> f64 {
         let [h, s] = [model.hidden, seq_len].map(|size| size as f64);
         let of_block = |it: &Block| {
             let attention = it.attention.keys(seq_len) as f64 * it.attention.flops_of_pair() as f64;

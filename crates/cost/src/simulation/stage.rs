@@ -270,11 +270,11 @@ impl<'a> Stage<'a> {
         let end = alone.max(self.now + seconds + (1.0 - share) * beside);
         if end > alone {
             // The host may be late by a part of it.
-            let lost = (end - alone) / beside;
+            let lost_share = (end - alone) / beside;
             let waiting = &mut self.record.times.waiting_on_collectives_s;
             let mut left = end - alone;
             self.streams.each_running(axes, [self.now, self.now + beside], exchange, |axes, span| {
-                let part = (lost * (span.end - span.start)).min(left);
+                let part = (lost_share * (span.end - span.start)).min(left);
                 *entry(waiting, axes, 0.0) += part;
                 left -= part;
             });

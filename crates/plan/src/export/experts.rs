@@ -82,13 +82,11 @@ pub(super) fn fields(
 
 /// What neither Megatron nor torchtitan has.
 pub(super) fn layout_gaps(layout: &Layout, tensor: usize, waits: bool, gaps: &mut Gaps) {
-    if waits {
-        let instead =
-            gaps.instead(Capability::HiddenAllToAlls).unwrap_or("all-to-alls to and from experts are waited for");
+    if let Some(instead) = gaps.instead(Capability::HiddenAllToAlls).filter(|_| waits) {
         gaps.add("overlap oaa", instead);
     }
     if layout.expert_rows > 0 {
-        gaps.lacks(Field::ExpertRows, "buffers are as long as the rows that come, and no step ends for want of room");
+        gaps.state(Capability::ExpertRows, Field::ExpertRows);
     }
     let y = layout.grid.size(Axis::Y);
     if y > 1 && layout.experts_over.contains(Axis::X) {

@@ -59,16 +59,7 @@ impl<'a> Gaps<'a> {
 
     /// States in the host's memory, with their buckets.
     fn offload(&mut self) {
-        let writes = self.framework.offloads(self.layout);
-        let needs = match self.framework {
-            Framework::Torchtitan => {
-                "parameters are offloaded by FSDP, over z; the optimizer's states stay on the device"
-            }
-            _ => "states that are sharded alone are offloaded (zero = 1); these stay on the device",
-        };
-        let is_absent = matches!(self.framework.support(Capability::Offload), Support::Absent(_));
-        let instead = if writes || is_absent { self.instead(Capability::Offload) } else { Some(needs) };
-        if let Some(instead) = instead {
+        if let Some(instead) = self.instead(Capability::Offload) {
             self.lacks(Field::Offload, format!("{instead} (bucket = {})", self.layout.bucket));
         }
         if self.layout.optimizer_overlap {
@@ -101,12 +92,9 @@ impl<'a> Gaps<'a> {
         if y > 1 {
             let cut = [("heads", model.heads), ("the perceptron's width", model.ffn)];
             SpecError::check_divides_all("x*y", x * y, &cut)?;
-            let instead = format!(
-                "{} cuts weights along one dimension; y counts as tensor parallelism of x*y={}, with other collectives",
-                self.framework.title(),
-                x * y
-            );
-            self.add(format!("y={y}"), instead);
+            if let Some(instead) = self.instead(Capability::Columns) {
+                self.add(format!("y={y}"), format!("{instead} of x*y={}", x * y));
+            }
         }
         Ok(x * y)
     }
@@ -208,16 +196,22 @@ impl<'a> Gaps<'a> {
         let instead = self.instead(Capability::Pipeline(runs)).filter(|_| self.sizes.pipe > 1);
         if let Some(instead) = instead {
             self.lacks(Field::Schedule, format!("{}: {instead}", self.framework.title()));
+            if self.layout.chunks > 1 {
+                self.lacks(Field::Chunks, "stages are not interleaved");
+            }
+            if self.layout.microbatch_group != self.sizes.pipe {
+                self.lacks(Field::MicrobatchGroup, "microbatches have no groups");
+            }
         }
     }
 }
 
 /// The capability of a stage of ZeRO.
-pub(super) fn zero_capability(zero: Zero) -> Capability {
+pub(crate) fn zero_capability(zero: Zero) -> Capability {
     if zero == Zero::Gradients { Capability::ShardedGradients } else { Capability::ShardedStates }
 }
 
 /// Whether every piece of layers has as many blocks.
-pub(super) fn even_pieces(layout: &Layout) -> bool {
+pub(crate) fn even_pieces(layout: &Layout) -> bool {
     layout.stage_blocks.windows(2).all(|pair| pair[0] == pair[1])
 }

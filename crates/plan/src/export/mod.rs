@@ -21,6 +21,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::frameworks::{Capability, Support};
+pub(crate) use gaps::{even_pieces, zero_capability};
+
 use gaps::Gaps;
 use quadrille_cost::native::{self, Numbers};
 use quadrille_spec::{Axis, Classic, ElementType, Layout, Model, SpecError};
@@ -152,7 +154,8 @@ pub struct Export {
 ///
 /// # Errors
 /// A number of devices in a node that does not divide the ranks; a model or an axis for which the framework has nothing
-/// that computes the same; a rule of the framework without which it does not start ([`Framework::check`]).
+/// that computes the same; a rule of the framework without which it does not start ([`Framework::check`]); states that it does not
+/// offload or store so.
 pub fn export(framework: Framework, model: &Model, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
     let classic = || classic(model, framework);
     let export = match framework {
@@ -163,6 +166,7 @@ pub fn export(framework: Framework, model: &Model, layout: &Layout, target: &Tar
         Framework::Axonn => axonn::export(&classic()?, layout, target),
     }?;
     framework.check(model, layout)?;
+    framework.check_offload(layout)?;
     Ok(export)
 }
 

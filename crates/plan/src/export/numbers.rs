@@ -28,12 +28,11 @@ struct Lack {
 }
 
 /// A framework with what its types depend on.
-struct Writer<'a> {
+struct Writer {
     framework: Framework,
     precision: Precision,
     /// True if ZeRO of DeepSpeed is on.
     shards: bool,
-    layout: &'a Layout,
 }
 
 impl Types {
@@ -41,10 +40,11 @@ impl Types {
     /// DeepSpeed is on.
     ///
     /// # Errors
-    /// A type that was asked for and that the framework lacks.
+    /// A type that was asked for and that the framework lacks; moments that it does not store with states sharded so.
     pub fn new(framework: Framework, layout: &Layout, target: &Target, shards: bool) -> Result<Self, SpecError> {
-        let writer = Writer { framework, precision: target.precision, shards, layout };
+        let writer = Writer { framework, precision: target.precision, shards };
         let (asked, planned) = (target.numbers, planned(layout, target));
+        framework.check_moments(asked.moments.or(planned.moments), layout)?;
         let mut gaps = Vec::new();
         let products =
             settled("products", asked.products, planned.products, |it| writer.lack_of_products(it), &mut gaps)?;
@@ -101,7 +101,7 @@ fn settled<T: Copy + Display>(
     }
 }
 
-impl Writer<'_> {
+impl Writer {
     fn lack_of_products(&self, format: NarrowFormat) -> Option<Lack> {
         self.lack_of_sixteen_bits().or_else(|| self.absent(Capability::Products(format)))
     }
@@ -128,10 +128,7 @@ impl Writer<'_> {
         if moments == Moments::F32 {
             return None;
         }
-        match self.framework.check_moments(Some(moments), self.layout) {
-            Err(SpecError::Invalid { rule, .. }) => Some(Lack { rule, remedy: "shard states: --zero 1" }),
-            _ => self.absent(Capability::Moments(moments)),
-        }
+        self.absent(Capability::Moments(moments))
     }
 
     /// Narrow products and gradients go with weights in bf16.

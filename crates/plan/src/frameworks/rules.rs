@@ -5,6 +5,7 @@
 use quadrille_cost::native::Moments;
 use quadrille_spec::{Axis, Layout, Model, Offload, Schedule, SpecError, Zero};
 
+use super::{Capability, Support};
 use crate::export::{Framework, keeps_order};
 
 /// Sizes that a rule depends on.
@@ -70,7 +71,7 @@ const CHECKS: [Check; 7] = [
     },
     Check {
         frameworks: &[Framework::Megatron, Framework::Nemo],
-        scope: Scope::Schedule,
+        scope: Scope::Grid,
         source: "megatron/core/transformer/transformer_config.py",
         rule: "beside experts tensor parallelism divides the sequence of a context rank (sequence parallelism)",
         check: sequence_beside_experts,
@@ -87,21 +88,18 @@ fn tensor_name(layout: &Layout) -> &'static str {
     if layout.grid.size(Axis::Y) > 1 { "x*y" } else { "x" }
 }
 
-/// The fewest heads of keys and values of a block.
-fn least_key_heads(model: &Model) -> usize {
-    model.blocks.kinds().iter().map(|block| block.attention.kv_heads).min().unwrap_or(1)
+/// Heads of keys and values of every kind of block.
+fn key_heads_of(model: &Model) -> impl Iterator<Item = usize> {
+    model.blocks.kinds().iter().map(|block| block.attention.kv_heads)
 }
 
 fn key_heads(framework: Framework, model: &Model, layout: &Layout) -> Result<(), SpecError> {
     check_key_heads(framework, tensor_name(layout), tensor(layout), model)
 }
 
-/// Checks that so many ranks along `axes` have equal numbers of heads of keys and values.
+/// Checks that so many ranks along `axes` have equal numbers of heads of keys and values, in every block.
 fn check_key_heads(framework: Framework, axes: &str, ranks: usize, model: &Model) -> Result<(), SpecError> {
-    let heads = least_key_heads(model);
-    if heads.is_multiple_of(ranks) {
-        return Ok(());
-    }
+    let Some(heads) = key_heads_of(model).find(|heads| !heads.is_multiple_of(ranks)) else { return Ok(()) };
     let title = framework.title();
     let rule =
         format!("{title} gives each of these ranks as many heads of keys and values, of which there are {heads}");
@@ -111,8 +109,9 @@ fn check_key_heads(framework: Framework, axes: &str, ranks: usize, model: &Model
 }
 
 fn query_groups(framework: Framework, model: &Model, layout: &Layout) -> Result<(), SpecError> {
-    let (tensor, groups) = (tensor(layout), least_key_heads(model));
-    if tensor.is_multiple_of(groups) { Ok(()) } else { key_heads(framework, model, layout) }
+    let tensor = tensor(layout);
+    let is_kept = |groups: usize| tensor.is_multiple_of(groups) || groups.is_multiple_of(tensor);
+    if key_heads_of(model).all(is_kept) { Ok(()) } else { key_heads(framework, model, layout) }
 }
 
 fn ulysses_heads(framework: Framework, model: &Model, layout: &Layout) -> Result<(), SpecError> {
@@ -122,8 +121,8 @@ fn ulysses_heads(framework: Framework, model: &Model, layout: &Layout) -> Result
     }
     let tensor = tensor(layout);
     let (name, parts) = if tensor == 1 { ("context", context) } else { ("context*x*y", context * tensor) };
-    let heads = model.blocks.kinds().iter().map(|block| block.attention.heads).min().unwrap_or(1);
-    SpecError::check_divides(name, parts, "heads", heads)?;
+    let kinds = model.blocks.kinds();
+    kinds.iter().try_for_each(|block| SpecError::check_divides(name, parts, "heads", block.attention.heads))?;
     check_key_heads(framework, name, parts, model)
 }
 
@@ -137,7 +136,12 @@ fn check_sequence(framework: Framework, parts: usize, layout: &Layout) -> Result
         return Ok(());
     }
     let rule = format!("{} cuts sequences into {parts} equal parts here", framework.title());
-    Err(SpecError::invalid("seq_len", layout.seq_len, rule, format!("use a multiple of {parts}, or fewer ranks of x")))
+    Err(SpecError::invalid(
+        "seq_len",
+        layout.seq_len,
+        rule,
+        format!("use a multiple of {parts}, or fewer ranks of x and context"),
+    ))
 }
 
 /// torchtitan runs other schedules as 1F1B, which has the same rule.
@@ -223,15 +227,25 @@ impl Framework {
     /// Checks that moments of a type can be stored with the layout's states.
     ///
     /// # Errors
-    /// States that are replicated, where the framework stores such moments with sharded ones only.
+    /// States that are replicated, where the framework stores such moments with sharded ones only, and states on the host, whose
+    /// optimizer keeps moments in f32 (`megatron/core/optimizer/__init__.py`).
     pub fn check_moments(self, moments: Option<Moments>, layout: &Layout) -> Result<(), SpecError> {
         let Some(moments) = moments.filter(|moments| *moments != Moments::F32) else { return Ok(()) };
+        if !self.keeps_moments(layout.offload != Offload::None) {
+            let rule = format!("{}'s optimizer on the host keeps them in f32", self.title());
+            return Err(SpecError::invalid("moments", moments, rule, "use moments = f32, or offload = none"));
+        }
         let replicas = layout.grid.batch_shares() * layout.grid.size(Axis::Context);
         if self.keeps_narrow_moments(layout.zero, layout.grid.size(Axis::Z), replicas) {
             return Ok(());
         }
         let rule = format!("{} stores such moments in its distributed optimizer", self.title());
         Err(SpecError::invalid("moments", moments, rule, "shard states: zero = 1"))
+    }
+
+    /// True if the framework can keep states of the optimizer in the host's memory at all.
+    pub(crate) fn offloads_states(self) -> bool {
+        !matches!(self.support(Capability::Offload), Support::Absent(_))
     }
 
     /// True if a layout's states of the optimizer can lie in the host's memory: sharded ones (Megatron-LM, DeepSpeed), or with the
@@ -250,30 +264,33 @@ impl Framework {
         }
     }
 
-    /// Checks that the framework can keep a layout's states of the optimizer in the host's memory, if they lie there.
+    /// Checks that the framework can keep a layout's states of the optimizer in the host's memory, if they lie there and it offloads
+    /// states at all.
     ///
     /// # Errors
     /// States that the framework does not offload.
     pub fn check_offload(self, layout: &Layout) -> Result<(), SpecError> {
-        if layout.offload == Offload::None || self.offloads(layout) {
+        if layout.offload == Offload::None || !self.offloads_states() || self.offloads(layout) {
             return Ok(());
         }
-        let rule = match self {
-            Self::Torchtitan => "torchtitan offloads what FSDP shards",
-            Self::Axonn => "AxoNN leaves the optimizer to the model's code",
-            Self::Megatron | Self::Nemo | Self::DeepSpeed => "states are offloaded where they are sharded",
-        };
-        let remedy = if self == Self::Torchtitan {
-            "use z above 1, or offload = none"
-        } else {
-            "use zero = 1, or offload = none"
+        let (rule, remedy) = match self {
+            Self::Torchtitan => ("torchtitan offloads what FSDP shards", "use z above 1, or offload = none"),
+            _ => ("states are offloaded where they are sharded", "use zero = 1, or offload = none"),
         };
         Err(SpecError::invalid("offload", layout.offload, rule, remedy))
     }
 
+    /// True if moments of a narrow type can be stored where states are `offloaded` to the host, or are not.
+    pub(crate) fn keeps_moments(self, offloaded: bool) -> bool {
+        !(offloaded && self.is_of_megatron())
+    }
+
+    fn is_of_megatron(self) -> bool {
+        [Self::Megatron, Self::Nemo].contains(&self)
+    }
+
     /// True if narrow moments can be stored where ZeRO and z shard so: Megatron-LM's are the distributed optimizer's.
     pub(crate) fn keeps_narrow_moments(self, zero: Zero, z: usize, replicas: usize) -> bool {
-        let of_megatron = [Self::Megatron, Self::Nemo].contains(&self);
-        !of_megatron || zero != Zero::Off || z > 1 || replicas == 1
+        !self.is_of_megatron() || zero != Zero::Off || z > 1 || replicas == 1
     }
 }

@@ -46,7 +46,7 @@ pub struct Answer<'a> {
     /// The fastest layout.
     pub best: Ranked,
     /// The layout to run: the simplest of those that are hardly slower than the fastest, if that was asked for. Where memory is
-    /// reserved as usual both are of those that [`Reserve::SAFE_RUNS`](super::Reserve::SAFE_RUNS) of runs fit into, if there are any.
+    /// reserved as usual it is of those that [`Reserve::SAFE_RUNS`](super::Reserve::SAFE_RUNS) of runs fit into, if there are any.
     pub advised: Ranked,
     /// Those than which none has fewer devices, less time and fewer grains of memory; empty unless it was asked for.
     pub front: Vec<Ranked>,
@@ -95,7 +95,7 @@ impl<'a> Answer<'a> {
         let mut incomplete: Vec<usize> = found.stopped.then_some(question.devices).into_iter().collect();
         for devices in &others {
             question.check_wanted()?;
-            let other = Search { devices: *devices, top: 0, safe_capacity: None, ..search.clone() };
+            let other = Search { top: 0, safe_capacity: None, ..search.with_devices(*devices) };
             let other = other.run()?;
             found.stopped |= other.stopped;
             found.too_long += other.too_long;

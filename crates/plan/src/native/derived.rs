@@ -68,7 +68,10 @@ impl Question {
             tflops_per_device: needed.tflops_per_device(devices),
             mfu: needed.mfu(devices, peak),
             hfu: price.hfu(devices, peak),
-            fitting_runs: self.cluster.device_memory.map(|device| self.framework.fitting_runs(&price.memory, device)),
+            fitting_runs: self
+                .cluster
+                .device_memory
+                .map(|device| setting.framework.fitting_runs(&price.memory, device)),
             goodput: self.goodput(ranked),
             days,
             device_hours,

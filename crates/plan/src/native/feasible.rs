@@ -29,7 +29,7 @@ impl Feasible {
     pub(super) fn near(search: &Search) -> Self {
         let stop = || search.watch.is_cancelled();
         let (devices, batch) = (search.devices, search.setting.global_batch);
-        let on_devices = |devices: usize| Search { devices, ..search.clone() }.has_legal();
+        let on_devices = |devices: usize| search.with_devices(devices).has_legal();
         let with_batch = |global_batch: usize| {
             Search { setting: Setting { global_batch, ..search.setting }, ..search.clone() }.has_legal()
         };

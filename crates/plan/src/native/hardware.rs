@@ -83,8 +83,15 @@ pub fn with(cluster: &Cluster, name: &str, value: f64) -> Result<Cluster, SpecEr
     if let Some(node) = node {
         changed.devices_per_node = changed.tiers[node].devices;
     }
-    changed.check()?;
-    Ok(changed)
+    let Err(error) = changed.check() else { return Ok(changed) };
+    // Domains that hold no whole nodes: what was changed is to blame, not the node.
+    match (node, changed.devices_per_node) {
+        (None, Some(devices)) if name.ends_with(".devices") => {
+            let rule = format!("a domain holds whole nodes of {devices} devices, or a node whole domains");
+            Err(SpecError::invalid(name, value, rule, "give a multiple or a divisor of them"))
+        }
+        _ => Err(error),
+    }
 }
 
 fn unknown(cluster: &Cluster, name: &str) -> SpecError {

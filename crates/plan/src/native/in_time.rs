@@ -77,7 +77,7 @@ impl Question {
                 let tried = searched.into_iter().filter(|devices| *devices != fastest.devices).collect();
                 Err(Nothing::TooSlow { days: deadline.days(), fastest, enough: None, tried })
             }
-            (None, None) => Err(nothing.unwrap_or(Nothing::Stopped { devices: self.devices })),
+            (None, None) => Err(nothing.unwrap_or(Nothing::Cancelled { devices: self.devices })),
         }
     }
 

@@ -12,6 +12,7 @@ use super::placement::domain;
 use super::search::Search;
 use super::setting::Setting;
 use super::space::Space;
+use crate::export;
 
 /// So many times as many devices are tried.
 const TIMES: [usize; 3] = [2, 4, 8];
@@ -140,8 +141,10 @@ impl Search<'_> {
         let Setting { framework, cluster, .. } = self.setting;
         let mut changed = Vec::new();
         let has_host = cluster.device.as_ref().is_some_and(|device| device.host_bandwidth.is_some());
-        if framework.is_own() && self.space.bucket.is_none() && has_host {
-            let space = Space { bucket: Some(Layout::BUCKET), ..self.space.clone() };
+        let runner = export::Framework::of_priced(&framework);
+        let offloads = runner.map_or(framework.is_own(), |runner| runner.offloads_states());
+        if offloads && self.space.bucket.is_none() && has_host {
+            let space = self.space.clone().with_bucket(Layout::BUCKET);
             changed.push(("`layout.offload` host".to_owned(), Self { space, ..self.clone() }));
         }
         let mut open = Space::default();
@@ -151,7 +154,7 @@ impl Search<'_> {
             changed.push(("`layout.zero` left open".to_owned(), Self { space, ..self.clone() }));
         }
         if cluster.device_memory > self.setting.capacity {
-            let setting = Setting { capacity: cluster.device_memory, ..self.setting };
+            let setting = Setting { capacity: cluster.device_memory, reserve: None, ..self.setting };
             changed.push(("`search.memory_reserve` 0".to_owned(), Self { setting, ..self.clone() }));
         }
         changed
@@ -179,7 +182,10 @@ impl Search<'_> {
                 found.push((said.join(" and "), in_other_formats(framework, numbers)));
             }
         }
-        found.retain(|(_, changed)| bytes(changed) < bytes(&framework));
+        let has = |changed: &Framework| {
+            export::Framework::of_priced(changed).is_none_or(|runner| runner.check_numbers(changed).is_ok())
+        };
+        found.retain(|(_, changed)| bytes(changed) < bytes(&framework) && has(changed));
         found.sort_by_key(|(_, changed)| std::cmp::Reverse(bytes(changed)));
         found
     }
@@ -191,7 +197,7 @@ impl Search<'_> {
     /// The first of more devices, at most so many, on which a layout fits.
     fn on_more_devices(&self, change: String, most: usize, looks: u64) -> Result<Option<MemoryRemedy>, PriceError> {
         for devices in TIMES.map(|times| times * self.devices).into_iter().filter(|devices| *devices <= most) {
-            let more = Self { devices, ..self.clone() };
+            let more = self.with_devices(devices);
             if self.watch.is_cancelled() || more.setting.problem()?.check_devices(devices).is_err() {
                 break;
             }

@@ -18,7 +18,13 @@ use super::space::divisors;
 /// A search without a result.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Nothing {
-    /// The search was cut, or cancelled, too early.
+    /// Nobody waits for the search any more.
+    #[error("the search was cancelled before it found a layout of {devices} devices that fits; ask again")]
+    Cancelled {
+        /// The wanted number of devices.
+        devices: usize,
+    },
+    /// The search was cut too early.
     #[error(
         "the search was stopped before it found a layout of {devices} devices that fits; allow it more looks (`search.limit`)"
     )]
@@ -193,7 +199,7 @@ impl Search<'_> {
     fn nothing(&self, found: &Found) -> Result<Nothing, PriceError> {
         let devices = self.devices;
         if self.watch.is_cancelled() {
-            return Ok(Nothing::Stopped { devices });
+            return Ok(Nothing::Cancelled { devices });
         }
         // Whatever else is chosen.
         let capacity = self.setting.capacity.unwrap_or(u64::MAX);

@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use quadrille_cost::native::{Candidate, Framework, Learned, Price, PriceError};
+use quadrille_cost::native::{Candidate, Framework, Learned, Numbers, Price, PriceError};
 use quadrille_spec::{Cluster, FlopsConvention, Imbalance, Layout, LayoutFile, Model, SpecError, quantities};
 
 use super::budget::Budget;
@@ -193,7 +193,7 @@ impl Question {
             batch_tokens: None,
             model,
             cluster,
-            framework: framework.on_devices(devices),
+            framework,
             imbalance: Imbalance::EQUAL,
             devices,
             global_batch,
@@ -241,7 +241,7 @@ impl Question {
     /// # Errors
     /// More than a device has ([`Reserve::of`]).
     pub fn reserved(&self) -> Result<u64, SpecError> {
-        self.cluster.device_memory.map_or(Ok(0), |memory| self.reserve.of(memory, &self.framework))
+        self.cluster.device_memory.map_or(Ok(0), |memory| self.reserve.of(memory, &self.trainer()))
     }
 
     /// Bytes of a device within which [`Reserve::SAFE_RUNS`] of runs fit; `None` where another reserve was asked for, or runs are
@@ -249,7 +249,12 @@ impl Question {
     pub fn safe_capacity(&self) -> Option<u64> {
         let is_usual = self.reserve == Reserve::Runs(Reserve::USUAL_RUNS);
         let memory = self.cluster.device_memory.filter(|_| is_usual)?;
-        memory.checked_sub(self.framework.reserve_of_runs(Reserve::SAFE_RUNS, memory))
+        memory.checked_sub(self.trainer().reserve_of_runs(Reserve::SAFE_RUNS, memory))
+    }
+
+    /// The framework on the question's number of devices.
+    fn trainer(&self) -> Framework {
+        self.framework.on_devices(self.devices)
     }
 
     /// What layouts are compared for.
@@ -257,18 +262,21 @@ impl Question {
     /// # Errors
     /// As [`Self::reserved`].
     pub fn setting(&self) -> Result<Setting<'_>, SpecError> {
-        let reserved = self.reserved()?;
-        Ok(Setting {
+        self.reserved()?;
+        let open = Setting {
             model: &self.model,
             cluster: &self.cluster,
             framework: self.framework,
             imbalance: &self.imbalance,
             global_batch: self.global_batch,
             seq_len: self.seq_len,
-            per_node: self.cluster.used_of_node(self.devices, self.per_node),
-            capacity: self.cluster.device_memory.map(|memory| memory - reserved),
+            most_of_node: self.per_node,
+            per_node: None,
+            reserve: Some(self.reserve),
+            capacity: None,
             learned: Some(&self.learned),
-        })
+        };
+        Ok(open.on_devices(self.devices))
     }
 
     /// The search for the `top` fastest.
@@ -298,15 +306,41 @@ impl Question {
     /// A rule of the framework that the layout breaks; types of numbers that it does not store with states sharded so.
     pub fn check_runs(&self, layout: &Layout) -> Result<(), SpecError> {
         let Some(framework) = export::Framework::of_priced(&self.framework) else { return Ok(()) };
+        self.check_numbers()?;
         framework.check(&self.model, layout)?;
         framework.check_offload(layout)?;
         framework.check_moments(self.framework.numbers.moments, layout)
     }
 
+    /// Checks that the framework has the types of numbers that were asked for.
+    ///
+    /// # Errors
+    /// A type that it lacks.
+    pub fn check_numbers(&self) -> Result<(), SpecError> {
+        let framework = export::Framework::of_priced(&self.framework);
+        framework.map_or(Ok(()), |framework| framework.check_numbers(&self.framework))
+    }
+
+    /// Parts of a layout and types of numbers that the framework has in another way or lacks, each with what it does instead, and why
+    /// the model or the layout is not exported, if it is not.
+    pub fn differences(&self, layout: &Layout) -> Vec<String> {
+        let Some(framework) = export::Framework::of_priced(&self.framework) else { return Vec::new() };
+        let mut differences = framework.differences(layout, self.framework.numbers);
+        let target = export::Target {
+            gpus_per_node: layout.per_node,
+            precision: export::Precision::of(self.framework.dtype),
+            numbers: Numbers::default(),
+            planned: Some(self.framework),
+        };
+        let refused = export::export(framework, &self.model, layout, &target).err();
+        differences.extend(refused.map(|error| format!("export to {framework} is refused: {error}")));
+        differences
+    }
+
     /// Makes sure that somebody waits for the answer.
     pub(super) fn check_wanted(&self) -> Result<(), Nothing> {
         match self.cancel.is_cancelled() {
-            true => Err(Nothing::Stopped { devices: self.devices }),
+            true => Err(Nothing::Cancelled { devices: self.devices }),
             false => Ok(()),
         }
     }

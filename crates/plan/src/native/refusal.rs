@@ -1,6 +1,6 @@
 //! Why a layout is refused, with remedies on the devices that are searched.
 
-use quadrille_spec::{Change, Layout, LayoutRequest, Refusal, Remedy, SpecError};
+use quadrille_spec::{Axis, Change, Layout, LayoutRequest, Refusal, Remedy, SpecError};
 
 use super::count::Refused;
 use super::search::Search;
@@ -15,9 +15,15 @@ impl Search<'_> {
             Ok(request) => request,
             Err(error) => return Some(error),
         };
-        let error = match Layout::new(model, &request) {
-            Ok(layout) => self.space.runs_in?.framework.check(model, &layout).err()?,
-            Err(error) => error,
+        // A microbatch that z does not divide is no reason where larger ones were to be tried.
+        let shared = Some(request.grid.size(Axis::Z)).filter(|z| request.microbatch.is_some_and(|size| size < *z));
+        let larger = LayoutRequest { microbatch: shared.or(request.microbatch), ..request.clone() };
+        let of_framework = |layout: Layout| self.space.runs_in?.framework.check(model, &layout).err();
+        let error = match (Layout::new(model, &larger), Layout::new(model, &request)) {
+            (Ok(layout), Ok(_)) => of_framework(layout)?,
+            (Ok(layout), Err(error)) => of_framework(layout).unwrap_or(error),
+            (Err(_), Ok(layout)) => of_framework(layout)?,
+            (Err(_), Err(error)) => error,
         };
         match error {
             SpecError::Refused(refusal) => Some(SpecError::Refused(Box::new(self.on_devices(*refusal, &request)))),

@@ -96,7 +96,7 @@ impl<'a> PlanRequest<'a> {
         }
         let (model, cluster) = (self.model.clone(), self.cluster.clone());
         let open = Question::new(model, cluster, self.framework, self.devices, self.global_batch);
-        Ok(Question {
+        let question = Question {
             imbalance: self.imbalance.clone(),
             seq_len: self.seq_len,
             space,
@@ -104,7 +104,11 @@ impl<'a> PlanRequest<'a> {
             reserve: self.reserve.unwrap_or(open.reserve),
             limit: self.limit,
             ..open
-        })
+        };
+        if !self.any_layout {
+            question.check_numbers()?;
+        }
+        Ok(question)
     }
 }
 

@@ -162,7 +162,7 @@ impl Search<'_> {
     /// # Errors
     /// As [`Search::run`].
     pub fn smallest(&self) -> Result<Option<Ranked>, PriceError> {
-        let unbounded = Self { setting: Setting { capacity: None, ..self.setting }, ..self.of_model() };
+        let unbounded = Self { setting: Setting { capacity: None, reserve: None, ..self.setting }, ..self.of_model() };
         unbounded.run_keeping(Kept::smallest()).map(|(found, smallest)| smallest.filter(|_| !found.stopped))
     }
 
@@ -181,6 +181,11 @@ impl Search<'_> {
         let found = cuts(&problem, &rules, &search.space, self.devices, domain, &mut tally, None).cuts;
         let legal = |cut: &Cut| Visit::new(&search, &pool, rules, cut, Kept::smallest(), 0).count_legal();
         Ok(found.iter().map(legal).sum())
+    }
+
+    /// The same search for layouts of another number of devices.
+    pub(super) fn with_devices(&self, devices: usize) -> Self {
+        Self { devices, setting: self.setting.on_devices(devices), ..self.clone() }
     }
 
     /// Looks that the price of a candidate counts for.

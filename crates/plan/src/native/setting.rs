@@ -5,7 +5,7 @@ use quadrille_cost::simulation::Simulation;
 use quadrille_spec::{Cluster, Imbalance, Layout, LayoutRequest, Model, SpecError};
 
 use super::legal::Rules;
-use super::question::Cancel;
+use super::question::{Cancel, Reserve};
 
 /// Everything that a layout is priced with.
 #[derive(Debug, Clone, Copy)]
@@ -22,8 +22,12 @@ pub struct Setting<'a> {
     pub global_batch: usize,
     /// Tokens in a sequence.
     pub seq_len: usize,
-    /// Most devices of a node that are used; `None`: all.
+    /// Most devices of a node that may be used; `None`: all.
+    pub most_of_node: Option<usize>,
+    /// Devices of every node that are used; `None`: all.
     pub per_node: Option<usize>,
+    /// Memory of a device that stays free; `None`: `capacity` is the same on any number of devices.
+    pub reserve: Option<Reserve>,
     /// Bytes that a layout may use of a device; `None`: any number.
     pub capacity: Option<u64>,
     /// What searches have learned of the model's programs and will; `None`: each learns for itself.
@@ -31,6 +35,16 @@ pub struct Setting<'a> {
 }
 
 impl Setting<'_> {
+    /// The same for layouts of so many devices: with what runs take there beside tensors, and with as many devices of every node.
+    #[must_use]
+    pub fn on_devices(self, devices: usize) -> Self {
+        let framework = self.framework.on_devices(devices);
+        let kept = |memory: u64| self.reserve.and_then(|reserve| reserve.of(memory, &framework).ok());
+        let capacity = self.cluster.device_memory.and_then(|memory| Some(memory - kept(memory)?));
+        let per_node = self.cluster.used_of_node(devices, self.most_of_node);
+        Self { framework, per_node, capacity: capacity.or(self.capacity), ..self }
+    }
+
     /// The price of a layout.
     ///
     /// # Errors

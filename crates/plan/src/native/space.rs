@@ -2,8 +2,8 @@
 
 use quadrille_cost::native::{AttentionKernel, Candidate, Framework, Moments};
 use quadrille_spec::{
-    Activations, Axis, AxisSet, Dispatch, Field, Grid, KeepWeights, Layout, LayoutRequest, Linear, Model, Overlap,
-    Recompute, Rule, Schedule, SpecError, Zero,
+    Activations, Axis, AxisOrder, AxisSet, Dispatch, Field, Grid, KeepWeights, Layout, LayoutRequest, Linear, Model,
+    Overlap, Recompute, Rule, Schedule, SpecError, Zero,
 };
 
 use super::constraint::{Bound, Range};
@@ -257,6 +257,12 @@ impl Space {
         keep(&mut self.schedules, &everything.schedules, |schedule| has(Capability::Pipeline(*schedule)));
     }
 
+    /// The same with states in the host's memory, which come to the device in buckets of so many elements.
+    pub(super) fn with_bucket(self, bucket: usize) -> Self {
+        let runs_in = self.runs_in.map(|runner| Runner { offloads: true, ..runner });
+        Self { bucket: Some(bucket), runs_in, ..self }
+    }
+
     /// Checks the framework's rules of axes and sequence.
     ///
     /// # Errors
@@ -270,7 +276,8 @@ impl Space {
     /// True if the framework can number ranks so that the candidate's neighbors share nodes.
     pub(super) fn has_order(&self, rules: &Rules, candidate: &Candidate) -> bool {
         let Some(Runner { framework, .. }) = self.runs_in else { return true };
-        let (Ok(layout), Ok(order)) = (rules.layout(candidate), candidate.order()) else { return false };
+        let usual = AxisOrder::usual_of(framework.title());
+        let (Ok(layout), Ok(order)) = (rules.layout(candidate), candidate.order_as(usual)) else { return false };
         framework.keeps_order(rules.model, &Layout { grid: layout.grid.with_order(order), ..layout })
     }
 
@@ -283,7 +290,7 @@ impl Space {
     /// True if the framework stores the optimizer's states where and as they are to be, with z and ZeRO sharding them so.
     pub(super) fn stores_states(&self, zero: Zero, z: usize, replicas: usize) -> bool {
         self.runs_in.is_none_or(|Runner { framework, narrow_moments, offloads }| {
-            (!narrow_moments || framework.keeps_narrow_moments(zero, z, replicas))
+            (!narrow_moments || framework.keeps_narrow_moments(zero, z, replicas) && framework.keeps_moments(offloads))
                 && (!offloads || framework.keeps_offload(zero, z, replicas))
         })
     }

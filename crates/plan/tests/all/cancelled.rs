@@ -27,7 +27,7 @@ fn a_cancelled_front_is_not_searched() {
     let question = question();
     question.cancel.cancel();
     let wanted = Wanted { top: 1, front_over: Some(vec![1, 2, 4]), ..Wanted::default() };
-    assert_eq!(Answer::new(&question, &wanted).unwrap_err(), Nothing::Stopped { devices: 8 });
+    assert_eq!(Answer::new(&question, &wanted).unwrap_err(), Nothing::Cancelled { devices: 8 });
     // Not even usual layouts are looked at.
     let search = question.search(1).unwrap();
     let found = search.run().unwrap();

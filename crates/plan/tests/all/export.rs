@@ -170,7 +170,12 @@ fn every_part_that_is_not_expressed_is_named() {
         (
             "microbatch-group = 4:",
             LayoutRequest { schedule: Schedule::Interleaved, chunks: 2, microbatch_group: Some(4), ..plain("pipe=2") },
-            &[Torchtitan],
+            &[Torchtitan, DeepSpeed, Axonn],
+        ),
+        (
+            "chunks = 2:",
+            LayoutRequest { schedule: Schedule::Interleaved, chunks: 2, ..plain("pipe=2") },
+            &[DeepSpeed, Axonn],
         ),
     ];
     let llama = Model::preset("llama3-8b").unwrap();

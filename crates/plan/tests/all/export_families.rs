@@ -261,7 +261,7 @@ fn types_that_a_framework_lacks_are_refused() {
     let request = LayoutRequest { zero: Zero::Off, ..LayoutRequest::new("data=2".parse().unwrap(), 4) };
     let layout = Layout::new(&llama, &request).unwrap();
     let message = export(Framework::Megatron, &llama, &layout, &moments).unwrap_err().to_string();
-    assert!(message.starts_with("moments = fp8: ") && message.contains("--zero 1"), "{message}");
+    assert!(message.starts_with("moments = fp8: ") && message.contains("zero = 1"), "{message}");
 }
 
 /// What a framework casts otherwise than is priced is no secret.

@@ -2,10 +2,12 @@
 
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
-use quadrille_cost::native::{self, Moments, Numbers};
+use quadrille_cost::native::{self, Candidate, Moments, NarrowFormat, Numbers};
 use quadrille_plan::export::{Framework, export};
 use quadrille_plan::native::{PlanRequest, Question, Reserve};
-use quadrille_spec::{Axis, Cluster, Grid, Layout, LayoutRequest, Model, Schedule, Zero};
+use quadrille_spec::{
+    Axis, AxisOrder, Blocks, Cluster, ElementType, Grid, Layout, LayoutRequest, Model, Schedule, Zero,
+};
 
 use crate::export::{TARGET, try_of};
 
@@ -82,7 +84,7 @@ fn searches_find_layouts_that_frameworks_start() {
         (native::Framework::MEGATRON.in_formats(narrow), Framework::Nemo),
         (native::Framework::FSDP, Framework::Torchtitan),
     ] {
-        for mixture in [false, to == Framework::Megatron] {
+        for mixture in [false, true] {
             let model = small(2, mixture);
             let request = question(&model, &cluster, framework);
             let found = PlanRequest { per_node: Some(4), ..request.clone() }.plan().unwrap().layouts;
@@ -100,6 +102,96 @@ fn searches_find_layouts_that_frameworks_start() {
     }
 }
 
+/// Shards of weights and experts fill a node of four together, experts inside, as FSDP numbers ranks.
+#[test]
+fn searches_place_ranks_as_the_framework_does() {
+    let (model, cluster) = (small(4, true), Cluster::preset("perlmutter").unwrap());
+    let mut request = question(&model, &cluster, native::Framework::FSDP);
+    for sizes in ["z=2", "expert=2", "data=2", "x=1"] {
+        request.space.constrain(quadrille_plan::native::Bound::Fix, sizes).unwrap();
+    }
+    let found = request.plan().unwrap().layouts;
+    let layout = &found[0].layout;
+    let usual = LayoutRequest {
+        per_node: Some(4),
+        ..LayoutRequest::new(layout.grid.with_order(AxisOrder::usual_of("fsdp")), 8)
+    };
+    let usual = Candidate::of(&Layout::new(&model, &usual).unwrap(), &cluster);
+    assert_eq!(usual.inside, [1, 1, 2, 1, 2, 1, 1]);
+    assert_eq!(Candidate::of(layout, &cluster).inside, usual.inside, "{} in {}", layout.grid, layout.grid.order());
+}
+
+/// Blocks may have unequal numbers of heads; every one of them is cut.
+#[test]
+fn rules_of_heads_hold_in_every_block() {
+    let fields = [("layers", "2"), ("hidden", "96"), ("heads", "24"), ("kv_heads", "8"), ("ffn", "96")];
+    let fields = fields.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let mut model = Model::from_toml(Model::preset_text("llama2-7b").unwrap(), &fields).unwrap();
+    let layout = |model: &Model| Layout::new(model, &request("x=8", 8, 8));
+    let even = layout(&model).unwrap();
+    assert_eq!(Framework::Torchtitan.check(&model, &even), Ok(()));
+    let mut other = *model.blocks.first();
+    other.attention.kv_heads = 12;
+    model.blocks = Blocks::new(*model.blocks.first(), [other]);
+    for framework in [Framework::Torchtitan, Framework::Megatron] {
+        let message = framework.check(&model, &even).unwrap_err().to_string();
+        assert!(message.contains("of which there are 12"), "{message}");
+    }
+}
+
+/// Types of numbers that a framework lacks are refused before anything is priced, and beside f16 those that go with bf16.
+#[test]
+fn types_that_a_framework_lacks_are_refused() {
+    let model = small(2, false);
+    let numbers = |products, gradients, moments| Numbers { products, gradients, moments };
+    let bf16 = Some(ElementType::Bf16);
+    for (framework, cluster, numbers, words) in [
+        (
+            native::Framework::FSDP,
+            "dgx-b200",
+            numbers(Some(NarrowFormat::Nvfp4), None, None),
+            "products = nvfp4: not in torchtitan",
+        ),
+        (native::Framework::FSDP, "dgx-h100", numbers(None, bf16, None), "gradients = bf16: not in torchtitan"),
+        (
+            native::Framework::FSDP,
+            "dgx-h100",
+            numbers(None, None, Some(Moments::Fp8)),
+            "moments = fp8: not in torchtitan",
+        ),
+        (
+            native::Framework::MEGATRON,
+            "summit",
+            numbers(None, bf16, None),
+            "beside weights and activations in bf16, not in f16",
+        ),
+    ] {
+        let cluster = Cluster::preset(cluster).unwrap();
+        let framework = framework.on(&cluster).in_formats(numbers);
+        let request = PlanRequest { framework, ..PlanRequest::new(&model, &cluster, 4, 8) };
+        let message = request.plan().unwrap_err().to_string();
+        assert!(message.contains(words), "{message}");
+        assert!(PlanRequest { any_layout: true, ..request }.plan().is_ok(), "{words}");
+    }
+}
+
+/// A choice that a framework lacks is priced as it is, and named by prices and exports.
+#[test]
+fn choices_that_a_framework_lacks_are_named() {
+    let (model, cluster) = (small(2, false), Cluster::preset("selene").unwrap());
+    let zero_bubble = LayoutRequest { schedule: Schedule::ZeroBubble, ..request("pipe=2,data=2", 8, 1) };
+    let layout = Layout::new(&model, &zero_bubble).unwrap();
+    let question =
+        |framework| Question::of(model.clone(), cluster.clone(), framework, &layout, Reserve::Bytes(0)).unwrap();
+    assert_eq!(question(native::Framework::MEGATRON).differences(&layout), ["schedule = zb-h1: 1f1b runs"]);
+    assert_eq!(question(native::Framework::QUADRILLE).differences(&layout), Vec::<String>::new());
+    let exported = export(Framework::Megatron, &model, &layout, &TARGET).unwrap().cannot_express;
+    assert!(
+        exported.iter().any(|gap| gap.starts_with("schedule = zb-h1") && gap.ends_with("1f1b runs")),
+        "{exported:?}"
+    );
+}
+
 /// A search that is made to break a rule names it, with the framework.
 #[test]
 fn searches_name_the_rule_of_a_framework() {
@@ -107,6 +199,11 @@ fn searches_name_the_rule_of_a_framework() {
     let mut request = question(&model, &cluster, native::Framework::FSDP);
     request.space.constrain(quadrille_plan::native::Bound::Fix, "x=8").unwrap();
     let message = request.plan().unwrap_err().to_string();
+    assert!(message.contains("x = 8: torchtitan gives each of these ranks"), "{message}");
+    // Shards of weights, which a microbatch of one sequence is too small for, are not to blame.
+    let mut sharded = PlanRequest { devices: 16, global_batch: 64, ..request.clone() };
+    sharded.space.constrain(quadrille_plan::native::Bound::Fix, "z=2").unwrap();
+    let message = sharded.plan().unwrap_err().to_string();
     assert!(message.contains("x = 8: torchtitan gives each of these ranks"), "{message}");
     assert!(PlanRequest { any_layout: true, ..request }.plan().is_ok());
 }

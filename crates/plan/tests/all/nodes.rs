@@ -31,7 +31,9 @@ fn setting<'a>(model: &'a Model, cluster: &'a Cluster, framework: Trainer, per_n
         imbalance: &Imbalance::EQUAL,
         global_batch: 1024,
         seq_len: 64,
+        most_of_node: per_node,
         per_node,
+        reserve: None,
         capacity: None,
         learned: None,
     }

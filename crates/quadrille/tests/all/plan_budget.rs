@@ -62,7 +62,8 @@ fn nodes_are_hosts() {
     assert_eq!(of("summit", "--nodes 2"), (12, 6));
     let priced = "explain --price --model gpt2-124m --global-batch 64 --grid";
     // A job of 64 has no whole nodes of six devices; as many as are named can be used.
-    refused(&format!("{priced} data=64 --cluster summit"), &["per-node=6", "try --per-node 4"]);
+    assert_eq!(json(&format!("{priced} data=64 --cluster summit"))["plan"]["layout"]["per_node"], 4);
+    refused(&format!("{priced} data=64 --cluster summit --per-node 6"), &["per-node=6", "try --per-node 4"]);
     refused(
         &format!("{priced} data=64 --cluster summit --per-node 32"),
         &["a node of summit has 6 devices", "--per-node 4"],

@@ -74,8 +74,9 @@ fn bad_models_and_clusters_name_value_rule_and_remedy() {
         refused(&of_selene(command, more), &[words[0], "a node of selene has 8 devices", words[1]]);
     }
     let twelve = of_selene(priced, "--grid x=3,data=4 --global-batch 12");
-    refused(&twelve, &["per-node=8 does not divide the number of ranks = 12; try --per-node 6\n"]);
-    assert_eq!(json(&format!("{twelve} --per-node 6"))["plan"]["layout"]["per_node"], 6);
+    let eight = format!("{twelve} --per-node 8");
+    refused(&eight, &["per-node=8 does not divide the number of ranks = 12; try --per-node 6\n"]);
+    assert_eq!(json(&twelve)["plan"]["layout"]["per_node"], 6);
     let cluster = fs::read_to_string(CLUSTER).unwrap().replace("links = 4", "devices = 16");
     let folder = folder_with("small.toml", cluster);
     refused_in(

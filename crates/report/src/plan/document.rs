@@ -66,6 +66,7 @@ pub fn document(answer: &Answer) -> Result<Value, SpecError> {
         "plans": plans,
         "advised": advised_document(answer)?,
         "called_too_large": oversized(question),
+        "framework_differences": question.differences(&question.layout(&answer.advised)?),
         "assumed": assumed_document(&answer.sensitivities, answer.advised.price.seconds),
     });
     let band = band::fields(question, &answer.advised.candidate);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::assumed::assumed_text;
 use super::band::band_text;
 use super::document;
-use super::text::risk_text;
+use super::text::{found_differences_text, risk_text};
 use crate::lesson::{Mesh, Timeline};
 
 /// Most passes that are drawn of a layout, and for each stage of a long pipeline.
@@ -65,8 +65,8 @@ pub fn asked_document(answer: &Answer) -> Result<Value, PriceError> {
     // What a first answer has not looked at the whole one tells.
     let assumed =
         if sensitivities.is_empty() { String::new() } else { assumed_text(sensitivities, advised.price.seconds) };
-    let risk = risk_text(question, advised);
-    let told = [band_text(question, &advised.candidate), risk, assumed];
+    let (risk, differences) = (risk_text(question, advised), found_differences_text(question, advised));
+    let told = [band_text(question, &advised.candidate), risk, differences, assumed];
     document["told"] = told.iter().flat_map(|text| sentences(text)).collect();
     Ok(document)
 }

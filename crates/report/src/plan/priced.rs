@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::assumed::{assumed_document, assumed_text, origins};
 use super::band::band_text;
-use super::text::{headline, oversized, oversized_text, ranking, tables_of};
+use super::text::{differences_text, headline, oversized, oversized_text, ranking, tables_of};
 use super::{entry, explanation_document, explanation_text};
 use crate::Text;
 
@@ -41,6 +41,7 @@ impl PricedReport<'_> {
             "reserved_bytes": question.reserved()?,
             "fits": question.fits(&explanation.best.price)?,
             "called_too_large": oversized(question),
+            "framework_differences": question.differences(layout),
             "plan": entry(question, &setting, &explanation.best, layout)?,
             "origins": origins(&question.cluster),
             "assumed": assumed_document(&explanation.sensitivities, explanation.best.price.seconds),
@@ -53,7 +54,7 @@ impl PricedReport<'_> {
     /// # Errors
     /// As [`Self::document`].
     pub fn text(&self) -> Result<Text, SpecError> {
-        let Self { question, explanation, .. } = self;
+        let Self { question, layout, explanation } = self;
         let (setting, best) = (question.setting()?, [&explanation.best]);
         let mut text = Text::from(headline(question, &setting)?) + "\n" + ranking(question, &setting, &best);
         if question.fits(&explanation.best.price)? == Some(false) {
@@ -61,6 +62,7 @@ impl PricedReport<'_> {
         }
         text += band_text(question, &explanation.best.candidate);
         text += &oversized_text(question);
+        text += &differences_text(question, layout);
         text += assumed_text(&explanation.sensitivities, explanation.best.price.seconds);
         text += tables_of(&setting, &best, None);
         Ok(text + explanation_text(explanation, &setting))

@@ -5,7 +5,7 @@ use quadrille_evidence::Oversized;
 use quadrille_plan::native::explain::{Part, ROUNDING};
 use quadrille_plan::native::{Answer, Derived, Question, Ranked, RefusedBy, Reserve, Setting};
 use quadrille_run::units::{bytes, decimal, seconds};
-use quadrille_spec::{ElementType, Imbalance, SpecError, counted};
+use quadrille_spec::{ElementType, Imbalance, Layout, SpecError, counted};
 
 use super::advised::advised_text;
 use super::assumed::assumed_text;
@@ -35,7 +35,7 @@ pub fn text(answer: &Answer) -> Result<Text, SpecError> {
 /// The part of runs that fit of the recommended layout, as a warning where many do not, and published runs of the device that ran
 /// though they are called too large.
 pub(super) fn risk_text(question: &Question, ranked: &Ranked) -> String {
-    let framework = &question.framework;
+    let framework = question.framework.on_devices(ranked.candidate.devices());
     let device = question.cluster.device_memory.filter(|_| framework.reserved_deviation > 0);
     let Some(device) = device else { return String::new() };
     let fitting = framework.fitting_runs(&ranked.price.memory, device);
@@ -52,6 +52,17 @@ pub(super) fn risk_text(question: &Question, ranked: &Ranked) -> String {
         ),
     };
     text + &oversized_text(question)
+}
+
+/// As [`differences_text`], of a layout that a search has found.
+pub(super) fn found_differences_text(question: &Question, ranked: &Ranked) -> String {
+    question.layout(ranked).map_or_else(|_| String::new(), |layout| differences_text(question, &layout))
+}
+
+/// Parts of a layout that the framework has in another way or lacks, a line each.
+pub(super) fn differences_text(question: &Question, layout: &Layout) -> String {
+    let differences = question.differences(layout);
+    differences.iter().map(|part| format!("note: not the same in {}: {part}\n", question.framework.name)).collect()
 }
 
 /// A part in percent, rounded down: 95% are said of no fewer.
@@ -128,6 +139,7 @@ pub fn tables(answer: &Answer) -> Text {
         text += ranking_with(question, &search.setting, &ranked, marked, answer.variants.as_ref().map(|_| variants));
         text += band_text(question, &ranked[0].candidate);
         text += &risk_text(question, ranked[0]);
+        text += &found_differences_text(question, ranked[0]);
         text += assumed_text(&answer.sensitivities, answer.advised.price.seconds);
         text += tables_of(&search.setting, &ranked, marked);
     }
@@ -228,9 +240,8 @@ pub fn headline(question: &Question, setting: &Setting) -> Result<String, SpecEr
             }
         }
     };
-    let node = question.cluster.node_devices().filter(|node| question.devices > *node);
-    let used = match (setting.per_node, node) {
-        (Some(used), Some(node)) => format!(" ({used} of the {node} of each node)"),
+    let used = match (setting.per_node, question.cluster.node_devices()) {
+        (Some(used), Some(node)) if question.devices > used => format!(" ({used} of the {node} of each node)"),
         _ => String::new(),
     };
     let pruned = |sparsity| format!(", {sparsity} of its blocks' matrices pruned, as if every tile kept as many");

@@ -10,7 +10,7 @@ impl Run {
     /// `None` of a run without steps.
     pub fn tflops_per_device(&self) -> Option<f64> {
         let StepProgram { model, layout, .. } = &self.program;
-        let sequence = || Problem::flops_of_step(model, 1, layout.seq_len) / layout.seq_len as f64;
+        let sequence = || Problem::model_flops(model, 1, layout.seq_len) / layout.seq_len as f64;
         let padded = layout.padded_vocab(model);
         let of_token = self.flops_convention.of_token(model, layout.seq_len, padded).unwrap_or_else(sequence);
         let steps = self.steps.get(1..).filter(|steps| !steps.is_empty()).unwrap_or(&self.steps);

@@ -34,7 +34,8 @@ pub struct QuestionArguments {
     /// chosen in a run, which has ended [default: 1]
     #[arg(long, value_name = "TIMES|RUN")]
     pub imbalance: Option<String>,
-    /// Search layouts, too, that the framework cannot run; else only where --fix, --max, --min or the layout ask for them
+    /// Search layouts and types of numbers, too, that the framework lacks; else such a layout only where --fix, --max, --min or
+    /// the layout ask for it, with a note, and no such type
     #[arg(long)]
     pub any_layout: bool,
     /// Constraints that leave one value.
@@ -285,6 +286,9 @@ Fields of --json (times in seconds, sizes in bytes):
   called_too_large
                 ran, called_too_large: published runs of this device and kind of framework that ran,
                 and those that this program calls too large (null: there are none)
+  framework_differences
+                parts of the advised layout that the framework has in another way or lacks, each
+                with what it does instead
   error_band    of the advised plan, as of each of plans: low, middle, high (measured over predicted
                 time of 1 of 10, of half, and of 9 of 10 published runs most like it), runs,
                 runs_of_kind, sources, distance; null where fewer than two published runs are of its

@@ -42,7 +42,7 @@ pub struct PriceArguments {
     /// log) or torchtitan (as its log) [default: native]
     #[arg(long, value_name = "NAME", requires = "price", conflicts_with_all = OTHERS)]
     pub flops_convention: Option<FlopsConvention>,
-    /// Price a layout, too, that the framework cannot run, as `plan --any-layout` does
+    /// Price a layout, too, that the framework does not start, and types of numbers that it lacks, as `plan --any-layout` does
     #[arg(long, requires = "price", conflicts_with_all = OTHERS)]
     pub any_layout: bool,
 }
