@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let seq_len: usize = arguments.next().map_or(Ok(1024), |number| number.parse())?;
     let reading = Reading::new(Tokenizer::Gpt2);
     let opening = Opening { reading: &reading, named: true, cache: Path::new(".") };
-    let source = Arc::new(open(&[path], &opening, &mut |_, _| {})?);
+    let source = Arc::new(open(&[path], &opening, &mut |_, _| {})?.tokens);
     let (len, mut buffer) = (source.len(), vec![0; 1 << 16]);
     let start = Instant::now();
     for at in (0..len).step_by(buffer.len()) {

@@ -19,6 +19,7 @@
 //! # Ok::<(), quadrille_data::DataError>(())
 //! ```
 
+mod content;
 mod convert;
 mod copy;
 mod demo;
@@ -33,12 +34,13 @@ mod tokenizer;
 mod tokens;
 mod vocabulary;
 
+pub use content::DataFile;
 pub use convert::{Conversion, Converted, TokenFormat, convert, files, files_read};
 pub use copy::Ends;
 pub use demo::{DemoCorpus, Waves};
 pub use error::DataError;
 pub use inspect::{Contents, inspect};
-pub use open::{Opening, open};
+pub use open::{DataSource, Opening, open};
 pub use prepare::{Progress, prepare};
 pub use sampling::{Documents, Goldfish, Mixture, Permutation, SampleIndex, SampleShape, Windows, fill_batch, split};
 pub use text::{Format, Reading};

@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::content::{ContentHashes, joined};
 use crate::prepare::prepare_inputs;
 use crate::text::{Format, Input, Reading, collect};
-use crate::tokens::Joined;
-use crate::{DataError, LlmCFile, MegatronFile, Progress, TokenFile, TokenSource, Vocabulary};
+use crate::tokens::{Joined, megatron};
+use crate::{DataError, DataFile, LlmCFile, MegatronFile, Progress, TokenFile, TokenSource, Vocabulary};
 
 /// How sources are opened.
 #[derive(Debug, Clone)]
@@ -15,28 +16,87 @@ pub struct Opening<'a> {
     /// Whether the user named the tokenizer: then files of tokens must be its own, and those that do not say whose tokens
     /// they hold are taken to be.
     pub named: bool,
-    /// Where the tokens of text are kept.
+    /// The folder for the tokens of text and for hashes of contents.
     pub cache: &'a Path,
 }
 
+/// Files as one source.
+#[derive(Debug)]
+pub struct DataSource {
+    /// Their tokens.
+    pub tokens: TokenSource,
+    /// The files, in their order.
+    pub files: Vec<DataFile>,
+    /// Hash of the tokens: sources are equal if theirs are.
+    pub content: u128,
+}
+
 /// Opens the files and folders `paths`, in their order, as one source: files of tokens as they are, text after
-/// [`crate::prepare()`].
+/// [`crate::prepare()`]. Files of tokens of other programs are read in full for the hash of their content, which is stored in
+/// the cache.
 ///
 /// # Errors
 /// Those of [`crate::prepare()`], [`TokenFile::open`], [`MegatronFile::open`] and [`LlmCFile::open`];
 /// [`DataError::OtherTokenizer`] where tokens of different tokenizers would be mixed.
-pub fn open(paths: &[PathBuf], opening: &Opening, progress: &mut Progress) -> Result<TokenSource, DataError> {
+pub fn open(paths: &[PathBuf], opening: &Opening, progress: &mut Progress) -> Result<DataSource, DataError> {
     let inputs = collect(paths, &opening.reading.text_field)?;
-    let mut parts: Vec<TokenSource> = Vec::new();
+    let mut hashes = ContentHashes::open(opening.cache);
+    let (mut parts, mut files, mut contents) = (Vec::new(), Vec::new(), Vec::new());
     // Texts in a row are prepared together.
     for run in inputs.chunk_by(|a, b| !a.format.is_tokens() && !b.format.is_tokens()) {
-        parts.push(match run {
+        let (part, read, content) = match run {
             [input] if input.format.is_tokens() => {
-                open_tokens(input, opening.named.then(|| opening.reading.tokenizer.vocabulary()))?
+                let part = open_tokens(input, opening.named.then(|| opening.reading.tokenizer.vocabulary()))?;
+                let read = identify(&part, input, &mut hashes, progress)?;
+                let content = match read.as_slice() {
+                    [file] => file.content,
+                    pair => joined(pair.iter().map(|file| file.content)),
+                };
+                (part, read, content)
             }
-            texts => prepare_inputs(texts, opening.reading, opening.cache, progress)?.into(),
-        });
+            texts => {
+                let (tokens, read) = prepare_inputs(texts, opening.reading, opening.cache, &mut hashes, progress)?;
+                let content = tokens.content();
+                (tokens.into(), read, content)
+            }
+        };
+        parts.push(part);
+        files.extend(read);
+        contents.push(content);
     }
+    let content = match contents.as_slice() {
+        [content] => *content,
+        _ => joined(contents),
+    };
+    let tokens = one_source(parts)?;
+    hashes.store();
+    Ok(DataSource { tokens, files, content })
+}
+
+/// The files of a source of tokens with the hashes of their contents.
+fn identify(
+    source: &TokenSource,
+    input: &Input,
+    hashes: &mut ContentHashes,
+    progress: &mut Progress,
+) -> Result<Vec<DataFile>, DataError> {
+    let Input { path, format, bytes } = input;
+    if let TokenSource::File(file) = source {
+        return Ok(vec![DataFile { path: path.clone(), format: *format, bytes: *bytes, content: file.content() }]);
+    }
+    let paths = match format {
+        Format::Megatron => <[PathBuf; 2]>::from(megatron::pair(path)).to_vec(),
+        _ => vec![path.clone()],
+    };
+    let hash = |path: &PathBuf| {
+        let mut read = |done: u64| progress(done.min(*bytes), *bytes);
+        Ok(hashes.hash(path, *format, &mut read)?.file)
+    };
+    paths.iter().map(hash).collect()
+}
+
+/// Sources of one tokenizer, one after the other.
+fn one_source(parts: Vec<TokenSource>) -> Result<TokenSource, DataError> {
     let known = |part: &TokenSource| part.vocabulary().map(|vocabulary| (part.path_at(0).to_path_buf(), vocabulary));
     let mut known = parts.iter().filter_map(known);
     if let Some((first, expected)) = known.next()

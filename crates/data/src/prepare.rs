@@ -3,10 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::content::{ContentHashes, HashedFile};
 use crate::output::TokenWriter;
 use crate::text::{Input, Reading, collect, corpus_key, encode_documents};
 use crate::tokens::quadrille::QuadrilleWriter;
-use crate::{DataError, TokenFile};
+use crate::{DataError, DataFile, TokenFile};
 
 /// Told how many bytes of how many are done.
 pub type Progress<'a> = dyn FnMut(u64, u64) + 'a;
@@ -16,9 +17,10 @@ pub type Progress<'a> = dyn FnMut(u64, u64) + 'a;
 /// end token.
 ///
 /// Folders are read with their subfolders, in the order of names; in them hidden entries, `*.tokens`, empty files and
-/// links to folders are left out. The token file is named after a hash of the tokenizer and of each file's path, size
-/// and time of change, and used again as long as these stay. It appears under its name only when it is complete, also
-/// if several processes prepare it at once.
+/// links to folders are left out. The token file is named after a hash of the tokenizer and of the contents of all files,
+/// and used again as long as these stay, whatever the files' names and times. It appears under its name only when it is
+/// complete, also if several processes prepare it at once. The hashes are stored beside it with sizes and times, so that
+/// unchanged files are not read again.
 ///
 /// # Errors
 /// [`DataError::EmptyCorpus`], [`DataError::Binary`], [`DataError::NotUtf8`], [`DataError::Unsplittable`],
@@ -35,25 +37,35 @@ pub fn prepare(
     let inputs = collect(paths, &reading.text_field)?;
     match inputs.iter().find(|input| input.format.is_tokens()) {
         Some(input) => Err(DataError::AlreadyTokens(input.path.clone())),
-        None => prepare_inputs(&inputs, reading, cache_dir, progress),
+        None => {
+            let mut hashes = ContentHashes::open(cache_dir);
+            let (file, _) = prepare_inputs(&inputs, reading, cache_dir, &mut hashes, progress)?;
+            hashes.store();
+            Ok(file)
+        }
     }
 }
 
-/// [`prepare`] of files that hold text.
+/// [`prepare`] of files that hold text; returns these, too.
 pub(crate) fn prepare_inputs(
     inputs: &[Input],
     reading: &Reading,
     cache_dir: &Path,
+    hashes: &mut ContentHashes,
     progress: &mut Progress,
-) -> Result<TokenFile, DataError> {
+) -> Result<(TokenFile, Vec<DataFile>), DataError> {
     reading.check(inputs)?;
-    let key = corpus_key(reading, inputs);
+    let hash = |input: &Input| hashes.hash(&input.path, input.format, &mut |_| {});
+    let hashed = inputs.iter().map(hash).collect::<Result<Vec<_>, _>>()?;
+    let key = corpus_key(reading, hashed.iter().map(|hashed| &hashed.file));
     let vocabulary = reading.tokenizer.vocabulary();
     let path = cache_dir.join(format!("{}-{key:032x}.tokens", vocabulary.name));
     if !path.try_exists().map_err(DataError::io("read", &path))? {
         fs::create_dir_all(cache_dir).map_err(DataError::io("create the folder", cache_dir))?;
         let mut writer = QuadrilleWriter::create(&path, vocabulary, key)?;
         encode_inputs(inputs, reading, &mut writer, progress)?;
+        // The name stands for the contents that were hashed.
+        hashed.iter().try_for_each(HashedFile::check_unchanged)?;
         Box::new(writer).finish()?;
     }
     let file = TokenFile::open(&path)?;
@@ -61,7 +73,7 @@ pub(crate) fn prepare_inputs(
         let reason = "it holds another corpus than its name says".to_string();
         return Err(DataError::Damaged { path, reason });
     }
-    Ok(file)
+    Ok((file, hashed.into_iter().map(|hashed| hashed.file).collect()))
 }
 
 /// Writes the documents of files that hold text.
@@ -107,8 +119,10 @@ mod tests {
         tokens
     }
 
+    /// Files of tokens, and drafts of them, in a folder.
     fn entries(folder: &Path) -> usize {
-        fs::read_dir(folder).map_or(0, Iterator::count)
+        let names = fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().file_name());
+        names.filter(|name| name != ".contents.json").count()
     }
 
     #[test]
@@ -158,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_file_is_used_again_until_a_source_changes() {
+    fn a_kept_file_is_used_again_until_the_content_changes() {
         let text = corpus(&[("a", b"one")]);
         // The cache may be the folder of the texts: token files are not read as text.
         let (paths, cache) = ([text.path().to_path_buf()], text.path());
@@ -167,7 +181,13 @@ mod tests {
         let again = prepared(&paths, Tokenizer::Bytes, cache).unwrap();
         assert_eq!(again.path(), first.path());
         assert_eq!(fs::metadata(again.path()).unwrap().modified().unwrap(), written);
-        fs::write(text.path().join("a"), "other").unwrap();
+        // Neither the time nor the name counts.
+        fs::rename(text.path().join("a"), text.path().join("b")).unwrap();
+        fs::write(text.path().join("b"), "one").unwrap();
+        assert_eq!(prepared(&paths, Tokenizer::Bytes, cache).unwrap().path(), first.path());
+        fs::write(text.path().join("b"), "two").unwrap();
+        assert_ne!(prepared(&paths, Tokenizer::Bytes, cache).unwrap().path(), first.path());
+        fs::write(text.path().join("b"), "other").unwrap();
         let changed = prepared(&paths, Tokenizer::Bytes, cache).unwrap();
         assert_ne!(changed.path(), first.path());
         assert_eq!(tokens_of(&changed).len(), 6);

@@ -1,18 +1,18 @@
-//! Whether a run that goes on would read the data that it has begun with: another range or order of the same files may
-//! train on what was kept apart for validation.
+//! Comparison of the data of a resumed run with those that it began with: another range or order of the same files may train on
+//! what was reserved for validation. The content of files decides, not their names and times.
 
 use std::path::Path;
 
 use quadrille_checkpoint::Checkpoint;
+use quadrille_data::TokenFile;
 use serde_json::Value;
 
 use crate::refusal::{Refusal, Setting};
 
-/// What decides on the samples as a whole.
+/// Fields that decide the samples as a whole.
 const WHOLE: [&str; 3] = ["kind", "documents", "vocabulary"];
-/// What decides on the samples of one source. The path is compared last: that of text is a file in the cache, named by a
-/// hash of the texts' paths, sizes and times of change.
-const OF_A_SOURCE: [&str; 6] = ["tokens", "first", "end", "vocabulary", "share", "path"];
+/// Fields that decide the samples of one source, besides the content of its files.
+const OF_A_SOURCE: [&str; 5] = ["tokens", "first", "end", "vocabulary", "share"];
 
 /// Holds what is read now, as [`crate::Source::about`] says, against what the checkpoint's run has read.
 ///
@@ -36,9 +36,11 @@ fn difference(then: &Value, now: &Value) -> Option<String> {
     fields("", &WHOLE, then, now).or_else(|| {
         let lists = [("sources", "training"), ("validation", "validation")];
         lists.into_iter().find_map(|(key, name)| match (then[key].as_array(), now[key].as_array()) {
-            (Some(a), Some(b)) if a.len() == b.len() => a.iter().zip(b).enumerate().find_map(|(at, (then, now))| {
-                fields(&format!("source {} of {name}: ", at + 1), &OF_A_SOURCE, then, now)
-            }),
+            (Some(a), Some(b)) if a.len() == b.len() => a
+                .iter()
+                .zip(b)
+                .enumerate()
+                .find_map(|(at, (then, now))| source(&format!("source {} of {name}: ", at + 1), then, now)),
             (Some(a), Some(b)) => Some(format!("sources of {name}: {} then, {} now", a.len(), b.len())),
             (None, None) => fields("", &[key], then, now),
             (then, _) => {
@@ -49,27 +51,58 @@ fn difference(then: &Value, now: &Value) -> Option<String> {
     })
 }
 
+/// The first difference of one source.
+fn source(of: &str, then: &Value, now: &Value) -> Option<String> {
+    match (then["content"].as_str(), now["content"].as_str()) {
+        (Some(before), Some(after)) if before != after => Some(format!("{of}{}", other_file(then, now))),
+        (Some(_), Some(_)) => fields(of, &OF_A_SOURCE, then, now),
+        _ => fields(of, &OF_A_SOURCE, then, now).or_else(|| other_path(of, then, now)),
+    }
+}
+
 fn fields(of: &str, keys: &[&str], then: &Value, now: &Value) -> Option<String> {
     keys.iter().find_map(|key| {
         let (before, after) = (then.get(key)?, &now[key]);
-        // The same file may have been named from another folder, or lie in another cache.
-        let same = match (*key, before.as_str(), after.as_str()) {
-            ("path", Some(before), Some(after)) => Path::new(before).file_name() == Path::new(after).file_name(),
-            _ => before == after,
-        };
-        let changed = if *key == "path" { " (another file, or a text that was changed)" } else { "" };
-        (!same).then(|| format!("{of}{key}: {before} then, {after} now{changed}"))
+        (before != after).then(|| format!("{of}{key}: {before} then, {after} now"))
     })
+}
+
+/// The first file of a source whose content differs.
+fn other_file(then: &Value, now: &Value) -> String {
+    let files = |source: &Value| source["files"].as_array().cloned().unwrap_or_default();
+    let (before, after) = (files(then), files(now));
+    let path = |file: &Value| file["path"].as_str().unwrap_or_default().to_owned();
+    let content = |file: &Value| file["content"].clone();
+    if let Some((then, now)) = before.iter().zip(&after).find(|(then, now)| content(then) != content(now)) {
+        let (was, is) = (path(then), path(now));
+        let moved = if was == is { String::new() } else { format!(", read in place of {was},") };
+        return format!("{is}{moved} has other content: {} bytes then, {} now", then["bytes"], now["bytes"]);
+    }
+    match (before.get(after.len()), after.get(before.len())) {
+        (Some(missing), _) => format!("{} is missing", path(missing)),
+        (_, Some(added)) => format!("{} was not read then", path(added)),
+        _ => "the tokens of its files differ".to_owned(),
+    }
+}
+
+/// The difference of a source whose files a checkpoint of an earlier version does not identify. The path that it holds is, for
+/// text, a token file in the cache, named by the times of the texts: there the tokens are compared.
+fn other_path(of: &str, then: &Value, now: &Value) -> Option<String> {
+    let (before, after) = (then["path"].as_str()?, now["path"].as_str()?);
+    let is_same = Path::new(before).file_name() == Path::new(after).file_name()
+        || TokenFile::open(Path::new(before)).is_ok_and(|file| now["content"] == format!("{:032x}", file.content()));
+    (!is_same).then(|| format!("{of}path: {before:?} then, {after:?} now (another file, or a text that was changed)"))
 }
 
 #[cfg(test)]
 mod tests {
+    use quadrille_data::{Reading, Tokenizer, prepare};
     use serde_json::json;
 
     use super::*;
 
     #[test]
-    fn the_first_difference_is_named_and_the_cache_may_move() {
+    fn without_hashes_of_contents_names_are_compared_and_the_cache_may_move() {
         let source =
             |path: &str, tokens: u64, end: u64| json!({ "path": path, "tokens": tokens, "first": 0, "end": end });
         let data = |sources: Vec<Value>, validation: Value| json!({ "kind": "files", "sources": sources, "validation": validation });
@@ -99,5 +132,48 @@ mod tests {
             "validation: 0.1 then, 0.2 now"
         );
         assert_eq!(difference(&Value::Null, &then), None);
+    }
+
+    /// A checkpoint of an earlier version names the tokens of a text after its time of change.
+    #[test]
+    fn tokens_in_the_cache_identify_text_of_earlier_versions() {
+        let folder = tempfile::tempdir().unwrap();
+        let tokens = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            let reading = Reading::new(Tokenizer::Bytes);
+            prepare(&[path], &reading, &folder.path().join("cache"), &mut |_, _| {}).unwrap()
+        };
+        let [before, other] = [tokens("a", "some words"), tokens("b", "more words")];
+        let then = json!({ "path": before.path(), "tokens": 11 });
+        let now =
+            |file: &TokenFile| json!({ "path": "new", "tokens": 11, "content": format!("{:032x}", file.content()) });
+        assert_eq!(source("", &then, &now(&before)), None);
+        assert!(source("", &then, &now(&other)).unwrap().contains("a text that was changed"));
+        let lost = json!({ "path": folder.path().join("absent.tokens"), "tokens": 11 });
+        assert!(source("", &lost, &now(&before)).unwrap().contains("absent.tokens"));
+    }
+
+    #[test]
+    fn the_first_file_of_other_content_is_named() {
+        let data = |files: &[(&str, u64, &str)], content: &str, end: u64| {
+            let file = |(path, bytes, content): &(&str, u64, &str)| json!({ "path": path, "bytes": bytes, "content": content });
+            let files: Vec<Value> = files.iter().map(file).collect();
+            json!({ "kind": "files", "sources": [{ "path": content, "tokens": 9, "end": end, "content": content, "files": files }] })
+        };
+        let then = data(&[("a.txt", 4, "1"), ("b.txt", 5, "2")], "12", 9);
+        let is = |now: Value, expected: &str| {
+            assert_eq!(difference(&then, &now).unwrap(), format!("source 1 of training: {expected}"));
+        };
+        assert_eq!(difference(&then, &data(&[("moved/a", 4, "1"), ("b", 5, "2")], "12", 9)), None);
+        is(data(&[("a.txt", 4, "1"), ("b.txt", 5, "3")], "13", 9), "b.txt has other content: 5 bytes then, 5 now");
+        is(
+            data(&[("c.txt", 6, "7"), ("b.txt", 5, "2")], "72", 9),
+            "c.txt, read in place of a.txt, has other content: 4 bytes then, 6 now",
+        );
+        is(data(&[("a.txt", 4, "1")], "1", 9), "b.txt is missing");
+        is(data(&[("a.txt", 4, "1"), ("b.txt", 5, "2"), ("c.txt", 6, "7")], "127", 9), "c.txt was not read then");
+        is(data(&[("a.txt", 4, "1"), ("b.txt", 5, "2")], "21", 9), "the tokens of its files differ");
+        is(data(&[("a.txt", 4, "1"), ("b.txt", 5, "2")], "12", 8), "end: 9 then, 8 now");
     }
 }

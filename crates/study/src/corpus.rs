@@ -56,7 +56,7 @@ impl Corpus {
             paths => {
                 let reading = Reading { tokenizer, text_field: text.text_field.clone(), binary: text.binary };
                 let opening = Opening { reading: &reading, named: text.tokenizer.is_some(), cache: &text.cache };
-                open_files(paths, &opening, rule, on_preparation)?
+                open_files(paths, &opening, rule, on_preparation)?.tokens
             }
         };
         let chosen = choose(&source, seed, wanted)?;

@@ -1,15 +1,14 @@
-//! The files of a corpus: found in a fixed order, and named by a hash.
+//! The files of a corpus: found in a fixed order, and identified by a hash.
 
 use std::collections::HashSet;
-use std::fs::{self, Metadata};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
 
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::{Format, Reading};
-use crate::DataError;
 use crate::tokens::{megatron, quadrille};
+use crate::{DataError, DataFile};
 
 /// Token files of this program end in this; folders are searched without them, since one may be its own cache.
 pub(crate) const TOKEN_FILE_EXTENSION: &str = "tokens";
@@ -23,8 +22,6 @@ pub(crate) struct Input {
     pub format: Format,
     /// Size in bytes.
     pub bytes: u64,
-    /// Time of the last change in nanoseconds since 1970, negative before.
-    modified: i128,
 }
 
 /// The non-empty files named by `paths`: files in the order given, folders in the order of their entries' names, with
@@ -82,32 +79,21 @@ impl Input {
             _ => (path.to_path_buf(), path.to_path_buf()),
         };
         let metadata = fs::metadata(&sized).map_err(DataError::io("read", &sized))?;
-        let modified = modified(&sized, &metadata)?;
         let path = named.canonicalize().map_err(DataError::io("read", &named))?;
-        Ok(Self { path, format, bytes: metadata.len(), modified })
+        Ok(Self { path, format, bytes: metadata.len() })
     }
 }
 
-fn modified(path: &Path, metadata: &Metadata) -> Result<i128, DataError> {
-    let modified = metadata.modified().map_err(DataError::io("read", path))?;
-    Ok(match modified.duration_since(UNIX_EPOCH) {
-        Ok(after) => after.as_nanos() as i128,
-        Err(before) => -(before.duration().as_nanos() as i128),
-    })
-}
-
-/// What a token file of `inputs` is named by: a hash of the format, the tokenizer, the field that holds the text, and
-/// each file's path, size and time of change.
-pub(crate) fn corpus_key(reading: &Reading, inputs: &[Input]) -> u128 {
+/// Identity of the tokens of text files: a hash of the token format, the tokenizer, the field that holds the text, and each
+/// file's format and content.
+pub(crate) fn corpus_key<'f>(reading: &Reading, files: impl IntoIterator<Item = &'f DataFile>) -> u128 {
     let vocabulary = reading.tokenizer.vocabulary();
     let named = format!("{} {} {:?} {}", quadrille::VERSION, vocabulary.name, vocabulary.end, reading.text_field);
     let mut text = named.into_bytes();
-    for input in inputs {
-        let path = input.path.as_os_str().as_encoded_bytes();
-        text.extend((path.len() as u64).to_le_bytes());
-        text.extend(path);
-        text.extend(input.bytes.to_le_bytes());
-        text.extend(input.modified.to_le_bytes());
+    for file in files {
+        text.push(u8::from(file.format == Format::JsonLines));
+        text.extend(file.bytes.to_le_bytes());
+        text.extend(file.content.to_le_bytes());
     }
     xxh3_128(&text)
 }
@@ -143,12 +129,9 @@ mod tests {
     }
 
     #[test]
-    fn the_key_changes_with_the_tokenizer_and_with_each_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path();
-        write(root, "a", "one");
-        write(root, "b", "two");
-        let both = collect(&[root.to_path_buf()], "text").unwrap();
+    fn the_key_changes_with_the_tokenizer_and_with_each_content() {
+        let file = |name: &str, content: u128| DataFile { path: name.into(), format: Format::Text, bytes: 3, content };
+        let both = [file("a", 1), file("b", 2)];
         let bytes = Reading::new(Tokenizer::Bytes);
         let mut keys = vec![
             corpus_key(&Reading::new(Tokenizer::Gpt2), &both),
@@ -157,14 +140,16 @@ mod tests {
             corpus_key(&bytes, &[both[1].clone(), both[0].clone()]),
             corpus_key(&Reading { text_field: "body".to_owned(), ..bytes.clone() }, &both),
         ];
-        for change in [|input: &mut Input| input.bytes += 1, |input: &mut Input| input.modified -= 1] {
+        let changes: [fn(&mut DataFile); 3] =
+            [|file| file.bytes += 1, |file| file.content += 1, |file| file.format = Format::JsonLines];
+        for change in changes {
             let mut changed = both.clone();
             change(&mut changed[1]);
             keys.push(corpus_key(&bytes, &changed));
         }
-        assert_eq!(keys.iter().collect::<HashSet<_>>().len(), 7);
-        let again = collect(&[root.to_path_buf()], "text").unwrap();
-        assert_eq!(keys[0], corpus_key(&Reading::new(Tokenizer::Gpt2), &again));
+        assert_eq!(keys.iter().collect::<HashSet<_>>().len(), 8);
+        let moved = [file("elsewhere/c", 1), file("d", 2)];
+        assert_eq!(keys[0], corpus_key(&Reading::new(Tokenizer::Gpt2), &moved));
     }
 
     #[test]

@@ -15,7 +15,8 @@ use crate::others::{MEGATRON_TYPES, llm_c, read_llm_c, read_megatron, write_mega
 pub fn opened(path: &Path, tokenizer: Option<Tokenizer>) -> Result<TokenSource, DataError> {
     let named = tokenizer.is_some();
     let reading = Reading::new(tokenizer.unwrap_or(Tokenizer::Gpt2));
-    open(&[path.to_path_buf()], &Opening { reading: &reading, named, cache: path.parent().unwrap() }, &mut |_, _| {})
+    let opening = Opening { reading: &reading, named, cache: path.parent().unwrap() };
+    Ok(open(&[path.to_path_buf()], &opening, &mut |_, _| {})?.tokens)
 }
 
 /// All documents, with the tokens that mark them.

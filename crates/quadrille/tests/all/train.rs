@@ -124,8 +124,10 @@ fn folders_and_files_of_text_are_tokenised_once() {
         );
         let cached = || {
             let entries = fs::read_dir(folder.path().join(format!("cache-{tokenizer}"))).unwrap();
+            let entries =
+                entries.map(Result::unwrap).filter(|entry| entry.path().extension() == Some("tokens".as_ref()));
             let file = |entry: fs::DirEntry| (entry.path(), entry.metadata().unwrap().modified().unwrap());
-            entries.map(|entry| file(entry.unwrap())).collect::<Vec<_>>()
+            entries.map(file).collect::<Vec<_>>()
         };
         let first = json_in(folder.path(), &line);
         let files = cached();
@@ -160,7 +162,8 @@ fn a_damaged_token_file_is_named_or_made_again() {
     fs::write(folder.path().join("text.txt"), "some words, again and again. ".repeat(20)).unwrap();
     let line = format!("{TINY} --grid x=1 --steps 1 --data text.txt");
     let first = losses(&json_in(folder.path(), &line));
-    let token_file = fs::read_dir(folder.path().join(".quadrille-cache")).unwrap().next().unwrap().unwrap().path();
+    let mut cached = fs::read_dir(folder.path().join(".quadrille-cache")).unwrap().map(|entry| entry.unwrap().path());
+    let token_file = cached.find(|path| path.extension() == Some("tokens".as_ref())).unwrap();
     let mut bytes = fs::read(&token_file).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     fs::write(&token_file, &bytes[..bytes.len() - 3]).unwrap();

@@ -42,7 +42,7 @@ fn documents(value: &Value) -> Option<Vec<&Map<String, Value>>> {
 fn rows(name: &str, documents: &[&Map<String, Value>]) -> Table {
     let mut columns: Vec<&String> = Vec::new();
     for (column, value) in documents.iter().flat_map(|document| document.iter()) {
-        if words(value).is_some() && !columns.contains(&column) {
+        if words(value).is_some() && self::documents(value).is_none() && !columns.contains(&column) {
             columns.push(column);
         }
     }
@@ -121,8 +121,7 @@ mod tests {
 
     #[test]
     fn lists_of_documents_are_tables() {
-        let note =
-            json!({"sources": [{"path": "a.txt", "weight": null}, {"path": "b.txt", "tokens": 7}], "kind": "files"});
+        let note = json!({"sources": [{"path": "a.txt", "weight": null}, {"path": "b.txt", "tokens": 7, "files": [{"bytes": 3}]}], "kind": "files"});
         let tables: String = listed(&note).iter().map(|table| table.shown(Style::FULL)).collect();
         assert_eq!(tables, "sources: path  tokens\na.txt               -\nb.txt               7\n");
         assert_eq!(told(&note), "kind files");

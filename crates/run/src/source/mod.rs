@@ -1,5 +1,6 @@
 //! What a run reads: files of text or tokens, the built-in corpus, or the built-in waves.
 
+mod identity;
 mod open;
 
 use quadrille_checkpoint::Checkpoint;
@@ -8,6 +9,7 @@ use quadrille_engine::{EngineError, Samples};
 use quadrille_spec::Model;
 use serde_json::{Value, json};
 
+use self::identity::{FilesRead, SourceIdentity};
 use crate::refusal::{Refusal, Setting};
 use crate::tokenizer_rule::TokenizerRule;
 use crate::{DataSpec, RunError};
@@ -33,7 +35,7 @@ pub struct Source {
 }
 
 enum Kind {
-    Files { training: Mixture, validation: Option<Mixture> },
+    Files { training: Mixture, validation: Option<Mixture>, files: FilesRead },
     Demo { training: Box<TokenSource>, validation: Option<Box<TokenSource>> },
     Waves { training: Waves, validation: Option<Waves> },
 }
@@ -211,7 +213,7 @@ impl Kind {
     /// Whose tokens the samples are, where they are of text and it is known; all that are known are the same.
     fn vocabulary(&self) -> Option<Vocabulary> {
         match self {
-            Self::Files { training, validation } => {
+            Self::Files { training, validation, .. } => {
                 let mut sources =
                     [Some(training), validation.as_ref()].into_iter().flatten().flat_map(Mixture::sources);
                 sources.find_map(|(windows, _)| windows.source().vocabulary())
@@ -222,15 +224,16 @@ impl Kind {
     }
 
     fn about(&self, spec: &DataSpec) -> Value {
-        let mixture = |mixture: &Mixture| -> Vec<Value> {
-            mixture.sources().map(|(windows, share)| source_about(windows, share)).collect()
+        let mixture = |mixture: &Mixture, identities: &[SourceIdentity]| -> Vec<Value> {
+            let sources = mixture.sources().zip(identities);
+            sources.map(|((windows, share), identity)| source_about(windows, share, identity)).collect()
         };
         let share = || json!(spec.held_out_share());
         let (kind, training, validation) = match self {
-            Self::Files { training, validation } => (
+            Self::Files { training, validation, files } => (
                 "files",
-                mixture(training),
-                validation.as_ref().map_or(Value::Null, |validation| mixture(validation).into()),
+                mixture(training, &files.training),
+                validation.as_ref().map_or(Value::Null, |validation| mixture(validation, &files.validation).into()),
             ),
             Self::Demo { .. } => ("demo", Vec::new(), share()),
             Self::Waves { .. } => ("waves", Vec::new(), share()),
@@ -246,7 +249,7 @@ impl Kind {
     }
 }
 
-fn source_about(windows: &Windows, share: f64) -> Value {
+fn source_about(windows: &Windows, share: f64, identity: &SourceIdentity) -> Value {
     let (source, range) = (windows.source(), windows.range());
     json!({
         "path": source.path(),
@@ -256,5 +259,7 @@ fn source_about(windows: &Windows, share: f64) -> Value {
         "end": range.end,
         "samples": windows.len(),
         "vocabulary": source.vocabulary().map(|vocabulary| vocabulary.name.to_string()),
+        "content": identity.content(),
+        "files": identity.files(),
     })
 }

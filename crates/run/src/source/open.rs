@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use quadrille_data::{
-    DataError, DemoCorpus, Documents, Mixture, Opening, Reading, SampleShape, TokenSource, Tokenizer, Waves, Windows,
-    open, split,
+    DataError, DataSource, DemoCorpus, Documents, Mixture, Opening, Reading, SampleShape, TokenSource, Tokenizer,
+    Waves, Windows, open, split,
 };
 use quadrille_spec::Model;
 
+use super::identity::{FilesRead, SourceIdentity};
 use super::{DEMO_TOKENS, Kind, OnPreparation, VALIDATION_SEED};
 use crate::paths::overlap;
 use crate::refusal::{Refusal, Setting};
@@ -72,23 +73,35 @@ pub(super) fn files(
     let (mut training, mut validation) = (Vec::new(), Vec::new());
     let read = sources(Setting::Data, &spec.paths, &opening, rule, on_preparation)?;
     let looked_at = sources(Setting::HeldOutFiles, spec.held_out_files(), &opening, rule, on_preparation)?;
-    check_one_vocabulary(read.iter().chain(&looked_at).map(|(source, _)| source.as_ref()))?;
+    check_one_vocabulary(read.iter().chain(&looked_at).map(|(source, _)| &source.tokens))?;
+    let mut files = FilesRead::default();
     for (source, weight) in read {
+        let (source, identity) = shared(source);
         let (first, last) = match spec.held_out_share() {
             Some(share) => split(&source, share, shape)?,
             None => (0..source.len(), 0..0),
         };
         if matches!(spec.held_out, HeldOut::Share(_)) {
             validation.push((Windows::new(source.clone(), last, shape)?, weight));
+            files.validation.push(identity.clone());
         }
+        files.training.push(identity);
         training.push((Windows::new(source, first, shape)?, weight));
     }
     for (source, weight) in looked_at {
+        let (source, identity) = shared(source);
+        files.validation.push(identity);
         let all = 0..source.len();
         validation.push((Windows::new(source, all, shape)?, weight));
     }
     let validation = (!validation.is_empty()).then(|| Mixture::new(validation, seed ^ VALIDATION_SEED)).transpose()?;
-    Ok(Kind::Files { training: Mixture::new(training, seed)?, validation })
+    Ok(Kind::Files { training: Mixture::new(training, seed)?, validation, files })
+}
+
+/// The tokens of a source, for several mixtures, and its identity.
+fn shared(source: DataSource) -> (Arc<TokenSource>, SourceIdentity) {
+    let DataSource { tokens, files, content } = source;
+    (Arc::new(tokens), SourceIdentity { files, content })
 }
 
 /// What a choice names: without weights one source, else as many as there are weights.
@@ -98,7 +111,7 @@ fn sources(
     opening: &Opening,
     rule: TokenizerRule,
     on_preparation: OnPreparation,
-) -> Result<Vec<(Arc<TokenSource>, f64)>, RunError> {
+) -> Result<Vec<(DataSource, f64)>, RunError> {
     let all: Vec<PathBuf> = paths.iter().map(|data| data.path.clone()).collect();
     let weights: Vec<f64> = paths.iter().filter_map(|data| data.weight).collect();
     let groups: Vec<(Vec<PathBuf>, f64)> = match weights.len() {
@@ -110,9 +123,7 @@ fn sources(
             return Err(Refusal::of(setting).text(rule).into());
         }
     };
-    let open = |(paths, weight): (Vec<PathBuf>, f64)| {
-        Ok((Arc::new(open_files(&paths, opening, rule, on_preparation)?), weight))
-    };
+    let open = |(paths, weight): (Vec<PathBuf>, f64)| Ok((open_files(&paths, opening, rule, on_preparation)?, weight));
     groups.into_iter().map(open).collect()
 }
 
@@ -125,9 +136,9 @@ pub fn open_files(
     opening: &Opening,
     rule: TokenizerRule,
     on_preparation: OnPreparation,
-) -> Result<TokenSource, RunError> {
+) -> Result<DataSource, RunError> {
     let source = open(paths, opening, &mut |done, total| on_preparation(done, total))?;
-    if let Some(vocabulary) = source.vocabulary() {
+    if let Some(vocabulary) = source.tokens.vocabulary() {
         rule.check(&vocabulary.name.to_string(), &vocabulary)?;
     }
     Ok(source)

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_128};
 
 use super::header::{BLOCK_BYTES, HEADER_BYTES, Header};
 use crate::tokens::{StoredFile, Table, Tokens, check_range};
@@ -55,6 +55,12 @@ impl TokenFile {
     /// Whether there are no tokens.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Hash of the tokens and documents: of the header, which holds the checksum of all checksums, without the key of the
+    /// sources.
+    pub fn content(&self) -> u128 {
+        xxh3_128(&Header { corpus_key: 0, ..self.header }.to_bytes())
     }
 
     /// The hash of the sources, see [`crate::prepare()`].

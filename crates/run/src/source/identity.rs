@@ -1,0 +1,41 @@
+//! Identity of the data of a run: the contents of its files, for documents and for comparison with an earlier part of the run.
+
+use quadrille_data::DataFile;
+use serde_json::{Value, json};
+
+/// Number of files of a source that a document lists: each checkpoint holds one.
+const LISTED: usize = 256;
+
+/// Files of all sources, in the order of the mixtures.
+#[derive(Debug, Default)]
+pub(super) struct FilesRead {
+    pub training: Vec<SourceIdentity>,
+    pub validation: Vec<SourceIdentity>,
+}
+
+/// Files of one source.
+#[derive(Debug, Clone)]
+pub(super) struct SourceIdentity {
+    pub files: Vec<DataFile>,
+    /// Hash of the tokens.
+    pub content: u128,
+}
+
+impl SourceIdentity {
+    /// The hash of the tokens, for documents.
+    pub fn content(&self) -> String {
+        digits(self.content)
+    }
+
+    /// The files with the hashes of their contents, for documents: of many files the first ones.
+    pub fn files(&self) -> Value {
+        let listed = self.files.iter().take(LISTED);
+        listed
+            .map(|DataFile { path, bytes, content, .. }| json!({ "path": path, "bytes": bytes, "content": digits(*content) }))
+            .collect()
+    }
+}
+
+fn digits(hash: u128) -> String {
+    format!("{hash:032x}")
+}
