@@ -7,7 +7,7 @@ use std::str::FromStr;
 use crate::copy::{Ends, copy_documents};
 use crate::open::open_tokens;
 use crate::output::TokenWriter;
-use crate::text::{Format, Input, Reading, collect, encode_documents};
+use crate::text::{Format, Input, Reading, TextRules, collect, encode_documents};
 use crate::tokens::llm_c::LlmCWriter;
 use crate::tokens::megatron::{MegatronWriter, pair};
 use crate::tokens::quadrille::QuadrilleWriter;
@@ -64,8 +64,8 @@ pub fn files(out: &Path, format: TokenFormat) -> Vec<PathBuf> {
 ///
 /// # Errors
 /// Files that are not there or are none; [`DataError::EmptyCorpus`].
-pub fn files_read(paths: &[PathBuf], text_field: &str) -> Result<Vec<PathBuf>, DataError> {
-    let inputs = collect(paths, text_field)?;
+pub fn files_read(paths: &[PathBuf], rules: TextRules) -> Result<Vec<PathBuf>, DataError> {
+    let inputs = collect(paths, rules)?;
     let files = inputs.into_iter().flat_map(|input| match input.format {
         Format::Megatron => <[PathBuf; 2]>::from(pair(&input.path)).to_vec(),
         _ => vec![input.path],
@@ -102,8 +102,9 @@ pub fn convert(
     progress: &mut Progress,
 ) -> Result<Converted, DataError> {
     let Conversion { reading, named, format, append_end } = *conversion;
-    let inputs = collect(paths, &reading.text_field)?;
+    let inputs = collect(paths, reading.rules())?;
     reading.check(&inputs)?;
+    reading.rules().check(inputs.iter().map(|input| input.format))?;
     let vocabulary = vocabulary(&inputs, reading, named)?;
     let path = &files(out, format)[0];
     let mut writer: Box<dyn TokenWriter> = match format {

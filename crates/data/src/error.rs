@@ -103,6 +103,48 @@ pub enum DataError {
     )]
     Binary(PathBuf),
 
+    /// A file of a known format that holds no text, and not said to be read all the same.
+    #[error("{} is no text but {kind}: {remedy}, or say `data.binary` to learn its bytes", path.display())]
+    OtherKind {
+        /// The file.
+        path: PathBuf,
+        /// The format.
+        kind: &'static str,
+        /// What to do about it.
+        remedy: &'static str,
+    },
+
+    /// A pointer in place of a file.
+    #[error(
+        "{} is a pointer of Git LFS, not the file that it stands for; fetch that with `git lfs pull`, or say `data.text_format` text \
+         to learn the pointer", .0.display()
+    )]
+    LfsPointer(PathBuf),
+
+    /// A file that may be text or a data set.
+    #[error(
+        "{}: {content}; {remedy}, or say `data.text_format` text to learn it as text", path.display()
+    )]
+    Doubtful {
+        /// The file or folder.
+        path: PathBuf,
+        /// What it looks like.
+        content: String,
+        /// What to do about it.
+        remedy: &'static str,
+    },
+
+    /// A field that no file has.
+    #[error(
+        "`data.text_field` {0}: none of the files is read as JSON lines, the only ones with fields; leave it out, or say \
+         `data.text_format` json-lines"
+    )]
+    UnusedField(String),
+
+    /// The name of a format of text that does not exist.
+    #[error("unknown format of text `{0}`: use `auto`, `text` or `json-lines`")]
+    UnknownTextFormat(String),
+
     /// Text for a tokenizer of text is not UTF-8.
     #[error(
         "{} is not UTF-8 text: invalid byte at offset {offset}; convert or remove the file, or use the tokenizer `bytes`, \

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::open::open_tokens;
-use crate::text::{Format, Input, Reading, collect, count_documents};
+use crate::text::{Format, Input, Reading, TextRules, collect, count_documents};
 use crate::tokens::megatron;
 use crate::{DataError, TokenSource, Vocabulary};
 
@@ -35,12 +35,14 @@ pub struct Contents {
     pub checksum: u64,
 }
 
-/// Reads and checks the files and folders `paths` in full; `text_field` is that of JSON lines.
+/// Reads and checks the files and folders `paths` in full.
 ///
 /// # Errors
 /// The first thing that is wrong with them: those of [`crate::open()`] and [`TokenSource::verify`].
-pub fn inspect(paths: &[PathBuf], text_field: &str) -> Result<Vec<Contents>, DataError> {
-    collect(paths, text_field)?.into_iter().map(|input| contents(input, text_field)).collect()
+pub fn inspect(paths: &[PathBuf], rules: TextRules) -> Result<Vec<Contents>, DataError> {
+    let inputs = collect(paths, rules)?;
+    rules.check(inputs.iter().map(|input| input.format))?;
+    inputs.into_iter().map(|input| contents(input, rules.field)).collect()
 }
 
 fn contents(input: Input, text_field: &str) -> Result<Contents, DataError> {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::content::{ContentHashes, joined};
 use crate::prepare::prepare_inputs;
-use crate::text::{Format, Input, Reading, collect};
+use crate::text::{Format, Input, Reading, TextRules, collect};
 use crate::tokens::{Joined, megatron};
 use crate::{DataError, DataFile, LlmCFile, MegatronFile, Progress, TokenFile, TokenSource, Vocabulary};
 
@@ -39,7 +39,7 @@ pub struct DataSource {
 /// Those of [`crate::prepare()`], [`TokenFile::open`], [`MegatronFile::open`] and [`LlmCFile::open`];
 /// [`DataError::OtherTokenizer`] where tokens of different tokenizers would be mixed.
 pub fn open(paths: &[PathBuf], opening: &Opening, progress: &mut Progress) -> Result<DataSource, DataError> {
-    let inputs = collect(paths, &opening.reading.text_field)?;
+    let inputs = collect(paths, opening.reading.rules())?;
     let mut hashes = ContentHashes::open(opening.cache);
     let (mut parts, mut files, mut contents) = (Vec::new(), Vec::new(), Vec::new());
     // Texts in a row are prepared together.
@@ -71,6 +71,14 @@ pub fn open(paths: &[PathBuf], opening: &Opening, progress: &mut Progress) -> Re
     let tokens = one_source(parts)?;
     hashes.store();
     Ok(DataSource { tokens, files, content })
+}
+
+/// The formats of the files and folders `paths`, in their order.
+///
+/// # Errors
+/// Files that are not there, are none or are doubtful; [`DataError::EmptyCorpus`].
+pub fn formats(paths: &[PathBuf], rules: TextRules) -> Result<Vec<Format>, DataError> {
+    Ok(collect(paths, rules)?.into_iter().map(|input| input.format).collect())
 }
 
 /// The files of a source of tokens with the hashes of their contents.

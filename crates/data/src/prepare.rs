@@ -34,7 +34,7 @@ pub fn prepare(
     cache_dir: &Path,
     progress: &mut Progress,
 ) -> Result<TokenFile, DataError> {
-    let inputs = collect(paths, &reading.text_field)?;
+    let inputs = collect(paths, reading.rules())?;
     match inputs.iter().find(|input| input.format.is_tokens()) {
         Some(input) => Err(DataError::AlreadyTokens(input.path.clone())),
         None => {
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
     use crate::output::Mark;
     use crate::tokens::Tokens;
-    use crate::{TokenSource, Tokenizer};
+    use crate::{TextRules, TokenSource, Tokenizer};
 
     fn corpus(files: &[(&str, &[u8])]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn a_full_disk_and_a_changed_source_are_errors() {
         let text = corpus(&[("a", b"fine")]);
-        let mut inputs = collect(&[text.path().join("a")], "text").unwrap();
+        let mut inputs = collect(&[text.path().join("a")], TextRules::default()).unwrap();
         let reading = Reading::new(Tokenizer::Bytes);
         let error = encode_inputs(&inputs, &reading, &mut Full, &mut |_, _| {}).unwrap_err();
         let full = |source: &io::Error| source.kind() == io::ErrorKind::StorageFull;

@@ -195,6 +195,7 @@ class TrainOptions(ModelOptions, LayoutOptions, RunOptions, total=False):
     data: FilePath | Sequence[FilePath] | None
     tokenizer: FilePath | None
     text_field: str | None
+    text_format: str | None
     force_binary: bool | None
     documents: str | None
     validation: Number | None

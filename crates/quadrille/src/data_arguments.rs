@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::parse::real;
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use quadrille_data::{Documents, Goldfish, TokenizerChoice};
+use quadrille_data::{Documents, Goldfish, TextFormat, TokenizerChoice};
 use quadrille_run::{DataChanges, DataPath, HeldOut};
 
 /// What samples are read from.
@@ -23,6 +23,10 @@ pub struct DataArguments {
     /// The field of JSON lines that holds the text [default: text]
     #[arg(long, value_name = "FIELD")]
     pub text_field: Option<String>,
+    /// Format of files without tokens: auto (JSON lines by name or first line, else text; what is doubtful is refused), text, or
+    /// json-lines [default: auto]
+    #[arg(long, value_name = "FORMAT")]
+    pub text_format: Option<TextFormat>,
     /// Learn the bytes of files that are no text, too: pictures, archives, checkpoints are refused else
     #[arg(long)]
     pub force_binary: bool,
@@ -52,6 +56,7 @@ impl DataArguments {
             paths: (!self.data.is_empty()).then(|| self.data.clone()),
             tokenizer: self.tokenizer.clone(),
             text_field: self.text_field.clone(),
+            text_format: self.text_format,
             binary: self.force_binary.then_some(true),
             documents: self.documents,
             held_out: match (self.validation, self.validation_data.as_slice()) {

@@ -36,6 +36,8 @@ pub enum Setting {
     Tokenizer,
     /// [`crate::DataSpec::text_field`].
     TextField,
+    /// [`crate::DataSpec::text_format`].
+    TextFormat,
     /// [`crate::DataSpec::binary`].
     Binary,
     /// [`crate::DataSpec::documents`].
@@ -99,6 +101,7 @@ impl Named for Setting {
             Self::Data => "data.paths",
             Self::Tokenizer => "data.tokenizer",
             Self::TextField => "data.text_field",
+            Self::TextFormat => "data.text_format",
             Self::Binary => "data.binary",
             Self::Documents => "data.documents",
             Self::HeldOutShare => "data.held_out.share",

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use quadrille_checkpoint::Checkpoint;
 use quadrille_data::{
     DataError, DemoCorpus, Documents, Opening, Permutation, Reading, SampleShape, TokenSource, Tokenizer, Windows,
+    formats,
 };
 use quadrille_run::{DEMO_TOKENS, OnPreparation, TokenizerRule, open_files};
 use quadrille_spec::{Model, RandomStream};
@@ -54,7 +55,13 @@ impl Corpus {
         let source = match text.paths.as_slice() {
             [] => demo(tokenizer, rule, seed, wanted)?,
             paths => {
-                let reading = Reading { tokenizer, text_field: text.text_field.clone(), binary: text.binary };
+                let reading = Reading {
+                    tokenizer,
+                    text_field: text.text_field.clone(),
+                    text_format: text.text_format,
+                    binary: text.binary,
+                };
+                reading.rules().check(formats(paths, reading.rules())?)?;
                 let opening = Opening { reading: &reading, named: text.tokenizer.is_some(), cache: &text.cache };
                 open_files(paths, &opening, rule, on_preparation)?.tokens
             }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use quadrille_checkpoint::Checkpoint;
-use quadrille_data::{Goldfish, TokenizerChoice};
+use quadrille_data::{Goldfish, TextFormat, TokenizerChoice};
 use quadrille_engine::Hyper;
 use quadrille_run::{CollectivesSpec, DataSpec, OptimizerSpec, RunSpec};
 use quadrille_spec::{Layout, Model};
@@ -63,6 +63,8 @@ pub struct TextSpec {
     pub tokenizer: Option<TokenizerChoice>,
     /// The field of JSON lines that holds the text.
     pub text_field: String,
+    /// Format of files without tokens.
+    pub text_format: TextFormat,
     /// Whether files that are no text are read all the same.
     pub binary: bool,
     /// The folder for tokenised text.
@@ -72,7 +74,7 @@ pub struct TextSpec {
 impl Default for TextSpec {
     fn default() -> Self {
         let (text_field, cache) = (DataSpec::TEXT_FIELD.to_owned(), DataSpec::CACHE.into());
-        Self { paths: Vec::new(), tokenizer: None, text_field, binary: false, cache }
+        Self { paths: Vec::new(), tokenizer: None, text_field, text_format: TextFormat::Auto, binary: false, cache }
     }
 }
 

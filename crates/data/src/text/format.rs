@@ -2,14 +2,18 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::path::Path;
+use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
+use super::TextRules;
+use super::first_line::FirstLine;
+use super::kind::{is_lfs_pointer, known_kind};
 use crate::DataError;
 use crate::tokens::{llm_c, megatron, quadrille};
 
-/// Bytes of a first line that may be one of JSON lines.
-const LONGEST_FIRST_LINE: u64 = 1 << 24;
 /// Bytes at the beginning of a file that tell text from other things.
 const SAMPLE: usize = 4096;
 
@@ -30,6 +34,24 @@ pub enum Format {
     LlmC,
 }
 
+/// Formats that files without tokens are read in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TextFormat {
+    /// By name and first line; a doubtful file is refused.
+    #[default]
+    Auto,
+    /// Each file is a document, whatever it looks like.
+    Text,
+    /// Each line is a JSON object.
+    JsonLines,
+}
+
+impl TextFormat {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Text, Self::JsonLines];
+}
+
 impl Format {
     /// Whether it holds tokens, not text.
     pub fn is_tokens(self) -> bool {
@@ -40,8 +62,9 @@ impl Format {
     /// called `.tokens`, `.idx` or `.bin` is no text unless it looks like it.
     ///
     /// # Errors
-    /// [`DataError::Io`]; [`DataError::NotAFile`]; [`DataError::Unrecognised`] for a `.bin` that is none of these.
-    pub fn of(path: &Path, text_field: &str) -> Result<Self, DataError> {
+    /// [`DataError::Io`]; [`DataError::NotAFile`]; [`DataError::Unrecognised`] for a `.bin` that is none of these;
+    /// [`DataError::LfsPointer`]; [`DataError::Doubtful`] for JSON that is not JSON lines with the text field.
+    pub fn of(path: &Path, rules: TextRules) -> Result<Self, DataError> {
         let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         let (_, index) = megatron::pair(path);
         let has_index = index.is_file();
@@ -52,6 +75,9 @@ impl Format {
             return Err(DataError::NotAFile(path.to_path_buf()));
         }
         let start = first_bytes(path)?;
+        if is_lfs_pointer(&start) && rules.format == TextFormat::Auto {
+            return Err(DataError::LfsPointer(path.to_path_buf()));
+        }
         if start.starts_with(quadrille::MAGIC) || extension == "tokens" {
             return Ok(Self::Quadrille);
         }
@@ -61,13 +87,59 @@ impl Format {
         if llm_c::is_llm_c(&start) {
             return Ok(Self::LlmC);
         }
-        if extension == "bin" && !looks_like_text(&start) {
+        if extension == "bin" && !looks_like_text(&start) && known_kind(&start).is_none() {
             return Err(DataError::Unrecognised(path.to_path_buf()));
         }
-        if matches!(extension, "jsonl" | "ndjson") || first_line_has_field(path, &start, text_field)? {
-            return Ok(Self::JsonLines);
+        if start.contains(&0) || known_kind(&start).is_some() {
+            return Ok(Self::Binary);
         }
-        Ok(if start.contains(&0) { Self::Binary } else { Self::Text })
+        match rules.format {
+            TextFormat::Text => Ok(Self::Text),
+            TextFormat::JsonLines => Ok(Self::JsonLines),
+            TextFormat::Auto if matches!(extension, "jsonl" | "ndjson") => Ok(Self::JsonLines),
+            TextFormat::Auto => Self::by_first_line(path, &start, rules.field),
+        }
+    }
+
+    /// JSON lines under another name, or text; refuses what could be either.
+    fn by_first_line(path: &Path, start: &[u8], field: &str) -> Result<Self, DataError> {
+        let doubtful = |content: String, remedy| Err(DataError::Doubtful { path: path.to_path_buf(), content, remedy });
+        match FirstLine::read(path, start, field)? {
+            FirstLine::Document => Ok(Self::JsonLines),
+            FirstLine::Text => Ok(Self::Text),
+            FirstLine::OtherJson(reason) => doubtful(
+                format!("its first line looks like JSON lines, but {reason}"),
+                "correct the line or name the field that holds the text with `data.text_field`",
+            ),
+            FirstLine::Array => doubtful(
+                "it looks like a JSON array, of which no text is taken".to_owned(),
+                "write each of its objects on a line of its own",
+            ),
+        }
+    }
+}
+
+/// The kind of a file that is no text, with a remedy; `None` where only a zero byte shows it.
+pub(crate) fn kind_of(path: &Path) -> Option<(&'static str, &'static str)> {
+    known_kind(&first_bytes(path).ok()?)
+}
+
+impl fmt::Display for TextFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Auto => "auto",
+            Self::Text => "text",
+            Self::JsonLines => "json-lines",
+        })
+    }
+}
+
+impl FromStr for TextFormat {
+    type Err = DataError;
+
+    fn from_str(name: &str) -> Result<Self, DataError> {
+        let found = Self::ALL.into_iter().find(|format| format.to_string() == name);
+        found.ok_or_else(|| DataError::UnknownTextFormat(name.to_owned()))
     }
 }
 
@@ -97,22 +169,6 @@ fn looks_like_text(start: &[u8]) -> bool {
     valid && !start.contains(&0)
 }
 
-/// Whether the first line is a JSON object with a text in the field.
-fn first_line_has_field(path: &Path, start: &[u8], field: &str) -> Result<bool, DataError> {
-    if start.trim_ascii_start().first() != Some(&b'{') {
-        return Ok(false);
-    }
-    let mut line = Vec::new();
-    let file = File::open(path).map_err(DataError::io("open", path))?;
-    let mut reader = BufReader::new(file.take(LONGEST_FIRST_LINE));
-    while line.trim_ascii().is_empty() {
-        if reader.read_until(b'\n', &mut line).map_err(DataError::io("read", path))? == 0 {
-            return Ok(false);
-        }
-    }
-    Ok(super::lines::text_of(&line, field).is_ok())
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -125,13 +181,34 @@ mod tests {
         let of = |name: &str, content: &[u8]| {
             let path = folder.path().join(name);
             fs::write(&path, content).unwrap();
-            Format::of(&path, "text")
+            Format::of(&path, TextRules::default())
+        };
+        let doubtful = |name: &str, content: &[u8], words: &[&str]| {
+            let error = of(name, content).unwrap_err().to_string();
+            assert!(words.iter().all(|word| error.contains(word)), "{words:?}: {error}");
+            assert!(error.contains(name) && error.contains("`data.text_format`"), "{error}");
+            for (format, expected) in [(TextFormat::Text, Format::Text), (TextFormat::JsonLines, Format::JsonLines)] {
+                let rules = TextRules { format, ..TextRules::default() };
+                assert_eq!(Format::of(&folder.path().join(name), rules).unwrap(), expected, "{name}");
+            }
         };
         assert_eq!(of("a", b"Once upon").unwrap(), Format::Text);
         assert_eq!(of("a.jsonl", b"Once upon").unwrap(), Format::JsonLines);
         assert_eq!(of("a.txt", b"\n{\"text\": \"x\"}\n").unwrap(), Format::JsonLines);
         assert_eq!(of("a.json", b"{\n  \"text\": \"x\"\n}\n").unwrap(), Format::Text);
-        assert_eq!(of("b.txt", b"{\"body\": \"x\"}\n").unwrap(), Format::Text);
+        assert_eq!(of("b.txt", b"\xef\xbb\xbf{\"text\": \"x\"}\n").unwrap(), Format::JsonLines);
+        doubtful("c.txt", b"{\"body\": \"x\", \"id\": 3}\n", &["no field `text`", "body, id", "`data.text_field`"]);
+        doubtful("d.json", b"\n{\"text\": \"x\", \"score\": NaN}\n{\"text\": \"y\"}\n", &["expected value"]);
+        doubtful("e.txt", b"{\"text\": null}\n", &["null"]);
+        doubtful("f.json", b"[\n  {\"text\": \"x\"}\n]\n", &["JSON array", "a line of its own"]);
+        doubtful("g", b"[\"one\", \"two\"]", &["JSON array"]);
+        doubtful("h.txt", b"version https://git-lfs.github.com/spec/v1\noid sha256:4d\nsize 9\n", &["Git LFS"]);
+        for text in [&b"[Chorus]\nla"[..], b"[1] A citation", b"{ let x = 1; }", b"{{template}}", b"fn f() {}"] {
+            assert_eq!(of("i.txt", text).unwrap(), Format::Text);
+        }
+        assert_eq!(of("a.gz", b"\x1f\x8b\x08\x08abc").unwrap(), Format::Binary);
+        assert_eq!(of("pytorch_model.bin", b"PK\x03\x04\0\0\x08\x08").unwrap(), Format::Binary);
+        assert_eq!(of("a.parquet", b"PAR1\x15\x04").unwrap(), Format::Binary);
         assert_eq!(of("a.dat", b"QDTOKENS....").unwrap(), Format::Quadrille);
         assert_eq!(of("a.x", &20_240_520_u32.to_le_bytes()).unwrap(), Format::LlmC);
         assert_eq!(of("b.bin", &20_240_801_u32.to_le_bytes()).unwrap(), Format::LlmC);
@@ -142,8 +219,8 @@ mod tests {
         assert!(matches!(of("d.bin", &[1, 0, 2, 0]), Err(DataError::Unrecognised(_))));
         assert_eq!(of("e.idx", b"what").unwrap(), Format::Megatron);
         assert_eq!(of("e.bin", &[1, 0, 2, 0]).unwrap(), Format::Megatron);
-        assert_eq!(Format::of(&folder.path().join("e"), "text").unwrap(), Format::Megatron);
-        assert!(matches!(Format::of(folder.path(), "text"), Err(DataError::NotAFile(_))));
-        assert!(matches!(Format::of(&folder.path().join("none"), "text"), Err(DataError::Io { .. })));
+        assert_eq!(Format::of(&folder.path().join("e"), TextRules::default()).unwrap(), Format::Megatron);
+        assert!(matches!(Format::of(folder.path(), TextRules::default()), Err(DataError::NotAFile(_))));
+        assert!(matches!(Format::of(&folder.path().join("none"), TextRules::default()), Err(DataError::Io { .. })));
     }
 }

@@ -6,12 +6,15 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::{Format, Reading};
+use super::{Format, Reading, TextFormat, TextRules};
 use crate::tokens::{megatron, quadrille};
 use crate::{DataError, DataFile};
 
 /// Token files of this program end in this; folders are searched without them, since one may be its own cache.
 pub(crate) const TOKEN_FILE_EXTENSION: &str = "tokens";
+
+/// Files that describe data sets of Hugging Face's library; their folders hold no text as it is.
+const DATA_SET_MARKERS: [&str; 4] = ["dataset_dict.json", "dataset_info.json", "dataset_infos.json", "state.json"];
 
 /// One file; of Megatron-LM's pairs the index.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,12 +30,12 @@ pub(crate) struct Input {
 /// The non-empty files named by `paths`: files in the order given, folders in the order of their entries' names, with
 /// their subfolders. In folders, hidden entries, `*.tokens`, links to folders and what is not a regular file are
 /// skipped. A file named twice is read once.
-pub(crate) fn collect(paths: &[PathBuf], text_field: &str) -> Result<Vec<Input>, DataError> {
+pub(crate) fn collect(paths: &[PathBuf], rules: TextRules) -> Result<Vec<Input>, DataError> {
     let mut inputs = Vec::new();
     for path in paths {
         match path.is_dir() {
-            true => collect_folder(path, text_field, &mut inputs)?,
-            false => inputs.push(Input::new(path, text_field)?),
+            true => collect_folder(path, rules, &mut inputs)?,
+            false => inputs.push(Input::new(path, rules)?),
         }
     }
     let mut seen = HashSet::new();
@@ -45,10 +48,16 @@ pub(crate) fn collect(paths: &[PathBuf], text_field: &str) -> Result<Vec<Input>,
     Ok(inputs)
 }
 
-fn collect_folder(folder: &Path, text_field: &str, inputs: &mut Vec<Input>) -> Result<(), DataError> {
+fn collect_folder(folder: &Path, rules: TextRules, inputs: &mut Vec<Input>) -> Result<(), DataError> {
     let read = DataError::io("read", folder);
     let mut entries = fs::read_dir(folder).and_then(|entries| entries.collect::<Result<Vec<_>, _>>()).map_err(read)?;
     entries.sort_by_key(|entry| entry.file_name());
+    let is_marker = |entry: &&fs::DirEntry| DATA_SET_MARKERS.iter().any(|name| entry.file_name() == *name);
+    if let Some(marker) = entries.iter().find(is_marker).filter(|_| rules.format == TextFormat::Auto) {
+        let content = format!("it is the folder of a data set: it holds {}", marker.file_name().display());
+        let remedy = "name the files of text in it, as JSON lines";
+        return Err(DataError::Doubtful { path: folder.to_path_buf(), content, remedy });
+    }
     for entry in entries {
         let path = entry.path();
         if entry.file_name().as_encoded_bytes().starts_with(b".") || is_token_file(&path) {
@@ -56,9 +65,9 @@ fn collect_folder(folder: &Path, text_field: &str, inputs: &mut Vec<Input>) -> R
         }
         let kind = entry.file_type().map_err(DataError::io("read", &path))?;
         if kind.is_dir() {
-            collect_folder(&path, text_field, inputs)?;
+            collect_folder(&path, rules, inputs)?;
         } else if fs::metadata(&path).map_err(DataError::io("read", &path))?.is_file() {
-            inputs.push(Input::new(&path, text_field)?);
+            inputs.push(Input::new(&path, rules)?);
         }
     }
     Ok(())
@@ -69,8 +78,8 @@ fn is_token_file(path: &Path) -> bool {
 }
 
 impl Input {
-    fn new(path: &Path, text_field: &str) -> Result<Self, DataError> {
-        let format = Format::of(path, text_field)?;
+    fn new(path: &Path, rules: TextRules) -> Result<Self, DataError> {
+        let format = Format::of(path, rules)?;
         let (named, sized) = match format {
             Format::Megatron => {
                 let (data, index) = megatron::pair(path);
@@ -122,10 +131,28 @@ mod tests {
             write(root, name, name);
         }
         write(root, "empty", "");
-        let inputs = collect(&[root.to_path_buf()], "text").unwrap();
+        let inputs = collect(&[root.to_path_buf()], TextRules::default()).unwrap();
         assert_eq!(names(root, &inputs), ["a/b/c", "a/z.md", "b.txt", "c.txt"]);
-        let inputs = collect(&[root.join("c.txt"), root.to_path_buf(), root.join(".hidden")], "text").unwrap();
+        let inputs =
+            collect(&[root.join("c.txt"), root.to_path_buf(), root.join(".hidden")], TextRules::default()).unwrap();
         assert_eq!(names(root, &inputs), ["c.txt", "a/b/c", "a/z.md", "b.txt", ".hidden"]);
+    }
+
+    #[test]
+    fn a_folder_of_a_data_set_is_refused_unless_the_format_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        write(root, "train/dataset_info.json", "{\n}");
+        write(root, "train/data.jsonl", "{\"text\": \"x\"}\n");
+        let error = collect(&[root.to_path_buf()], TextRules::default()).unwrap_err().to_string();
+        assert!(error.contains("folder of a data set: it holds dataset_info.json"), "{error}");
+        assert!(error.contains("train: ") && error.contains("`data.text_format`"), "{error}");
+        let rules = TextRules { format: TextFormat::Text, ..TextRules::default() };
+        assert_eq!(
+            names(root, &collect(&[root.to_path_buf()], rules).unwrap()),
+            ["train/data.jsonl", "train/dataset_info.json"]
+        );
+        collect(&[root.join("train/data.jsonl")], TextRules::default()).unwrap();
     }
 
     #[test]
@@ -158,13 +185,13 @@ mod tests {
         let root = folder.path();
         write(root, "empty", "");
         for paths in [vec![], vec![root.to_path_buf()], vec![root.join("empty")]] {
-            let error = collect(&paths, "text").unwrap_err();
+            let error = collect(&paths, TextRules::default()).unwrap_err();
             assert!(matches!(error, DataError::EmptyCorpus { .. }), "{error}");
         }
-        let error = collect(&[root.join("absent.txt")], "text").unwrap_err();
+        let error = collect(&[root.join("absent.txt")], TextRules::default()).unwrap_err();
         assert!(matches!(error, DataError::Io { .. }) && error.to_string().contains("absent.txt"), "{error}");
         write(root, "x.tokens", "tokens");
-        assert_eq!(collect(&[root.join("x.tokens")], "text").unwrap()[0].format, Format::Quadrille);
-        assert!(matches!(collect(&[PathBuf::from("/dev/null")], "text"), Err(DataError::NotAFile(_))));
+        assert_eq!(collect(&[root.join("x.tokens")], TextRules::default()).unwrap()[0].format, Format::Quadrille);
+        assert!(matches!(collect(&[PathBuf::from("/dev/null")], TextRules::default()), Err(DataError::NotAFile(_))));
     }
 }

@@ -11,6 +11,9 @@ use serde::{Deserialize, Deserializer};
 use super::Piece;
 use crate::DataError;
 
+/// The mark that some programs write before UTF-8.
+pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// Bytes of a line at most.
 const LONGEST_LINE: usize = 1 << 28;
 
@@ -56,6 +59,9 @@ impl<R: BufRead> Lines<R> {
             if read > LONGEST_LINE {
                 return Err(failed(format!("it is longer than {LONGEST_LINE} bytes")));
             }
+            if offset == 0 && bytes.starts_with(BYTE_ORDER_MARK) {
+                bytes.drain(..BYTE_ORDER_MARK.len());
+            }
             if bytes.trim_ascii().is_empty() {
                 continue;
             }
@@ -68,7 +74,7 @@ impl<R: BufRead> Lines<R> {
 }
 
 /// An error of one line without the number of the line, which is always 1.
-fn words(error: &serde_json::Error, field: &str) -> String {
+pub(super) fn words(error: &serde_json::Error, field: &str) -> String {
     let message = error.to_string();
     let column = error.column();
     let message = message.split(" at line 1").next().unwrap_or(&message);
@@ -145,12 +151,12 @@ mod tests {
 
     #[test]
     fn every_line_is_a_document() {
-        let content = "{\"id\": 1, \"text\": \"one\"}\n\n{\"text\": \"a\\nb \\u00e9\", \"meta\": {\"text\": [2]}}\r\n\
+        let content = "\u{feff}{\"id\": 1, \"text\": \"one\"}\n\n{\"text\": \"a\\nb \\u00e9\", \"meta\": {\"text\": [2]}}\r\n\
                        {\"text\": \"\"}\n{\"text\":\"last\"}";
         let found = read(content.as_bytes()).unwrap();
         let texts: Vec<&str> = found.iter().map(|(_, text)| text.as_str()).collect();
         assert_eq!(texts, ["one", "a\nb é", "last"]);
-        assert!(found.iter().all(|(offset, _)| content.as_bytes()[*offset as usize] == b'{'));
+        assert!(found[1..].iter().all(|(offset, _)| content.as_bytes()[*offset as usize] == b'{'));
     }
 
     #[test]

@@ -1,13 +1,16 @@
 //! Text files, folders of them, and JSON lines: found, read in pieces, and encoded in bounded memory.
 
 mod encode;
+mod first_line;
 mod format;
 mod inputs;
+mod kind;
 mod lines;
 mod pieces;
 
 pub(crate) use encode::{count_documents, encode_documents};
-pub use format::Format;
+pub(crate) use format::kind_of;
+pub use format::{Format, TextFormat};
 pub(crate) use inputs::{Input, collect, corpus_key};
 
 use crate::{DataError, Tokenizer};
@@ -19,6 +22,8 @@ pub struct Reading {
     pub tokenizer: Tokenizer,
     /// The field of JSON lines that holds the text.
     pub text_field: String,
+    /// Format of files without tokens.
+    pub text_format: TextFormat,
     /// Whether files that are no text are read as if they were ([`Format::Binary`]).
     pub binary: bool,
 }
@@ -27,17 +32,54 @@ impl Reading {
     /// Refuses files that are no text, unless they are to be read all the same.
     ///
     /// # Errors
-    /// [`DataError::Binary`].
+    /// [`DataError::Binary`], [`DataError::OtherKind`].
     pub(crate) fn check(&self, inputs: &[Input]) -> Result<(), DataError> {
         match inputs.iter().find(|input| input.format == Format::Binary).filter(|_| !self.binary) {
-            Some(input) => Err(DataError::Binary(input.path.clone())),
+            Some(Input { path, .. }) => Err(match kind_of(path) {
+                Some((kind, remedy)) => DataError::OtherKind { path: path.clone(), kind, remedy },
+                None => DataError::Binary(path.clone()),
+            }),
             None => Ok(()),
         }
     }
 
     /// The text of JSON lines is in the field `text`.
     pub fn new(tokenizer: Tokenizer) -> Self {
-        Self { tokenizer, text_field: "text".to_owned(), binary: false }
+        Self { tokenizer, text_field: TextRules::FIELD.to_owned(), text_format: TextFormat::Auto, binary: false }
+    }
+
+    /// Rules that find the format of files.
+    pub fn rules(&self) -> TextRules<'_> {
+        TextRules { field: &self.text_field, format: self.text_format }
+    }
+}
+
+/// Rules that find the format of files without tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TextRules<'a> {
+    /// The field of JSON lines that holds the text.
+    pub field: &'a str,
+    /// The format, if it is not to be found.
+    pub format: TextFormat,
+}
+
+impl TextRules<'_> {
+    /// The field of JSON lines where none is named.
+    pub const FIELD: &'static str = "text";
+
+    /// Refuses a named field where no file has fields.
+    ///
+    /// # Errors
+    /// [`DataError::UnusedField`].
+    pub fn check(self, formats: impl IntoIterator<Item = Format>) -> Result<(), DataError> {
+        let is_used = self.field == Self::FIELD || formats.into_iter().any(|format| format == Format::JsonLines);
+        if is_used { Ok(()) } else { Err(DataError::UnusedField(self.field.to_owned())) }
+    }
+}
+
+impl Default for TextRules<'_> {
+    fn default() -> Self {
+        Self { field: Self::FIELD, format: TextFormat::Auto }
     }
 }
 

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use quadrille_data::{
-    Conversion, Converted, DataError, Format, LlmCFile, MegatronFile, Opening, Reading, TokenFormat, TokenSource,
-    Tokenizer, convert, inspect, open,
+    Conversion, Converted, DataError, Format, LlmCFile, MegatronFile, Opening, Reading, TextRules, TokenFormat,
+    TokenSource, Tokenizer, convert, inspect, open,
 };
 
 use crate::others::{MEGATRON_TYPES, llm_c, read_llm_c, read_megatron, write_megatron};
@@ -251,7 +251,7 @@ fn folders_of_shards_are_joined_and_inspected() {
         source.window(position, &mut rest).unwrap();
         assert_eq!(rest, parts.concat()[position..]);
     }
-    let found = inspect(&[shards], "text").unwrap();
+    let found = inspect(&[shards], TextRules::default()).unwrap();
     let formats: Vec<Format> = found.iter().map(|contents| contents.format).collect();
     assert_eq!(formats, [Format::LlmC, Format::LlmC, Format::Megatron]);
     let counts: Vec<_> = found.iter().map(|contents| (contents.tokens, contents.documents, contents.largest)).collect();

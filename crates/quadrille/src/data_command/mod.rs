@@ -5,7 +5,7 @@ mod prepare;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use quadrille_data::inspect;
+use quadrille_data::{TextFormat, TextRules, inspect};
 use quadrille_report::contents;
 
 use self::prepare::PrepareArguments;
@@ -45,6 +45,10 @@ pub struct InfoArguments {
     /// The field of JSON lines that holds the text
     #[arg(long, value_name = "FIELD", default_value = "text")]
     pub text_field: String,
+    /// Format of files without tokens: auto (JSON lines by name or first line, else text; what is doubtful is refused), text, or
+    /// json-lines
+    #[arg(long, value_name = "FORMAT", default_value = "auto")]
+    pub text_format: TextFormat,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
@@ -52,6 +56,6 @@ pub struct InfoArguments {
 
 /// Prints a line, or an object, for every file.
 fn info(arguments: &InfoArguments) -> Result<(), Failure> {
-    let found = inspect(&arguments.files, &arguments.text_field)?;
+    let found = inspect(&arguments.files, TextRules { field: &arguments.text_field, format: arguments.text_format })?;
     if arguments.json { print_json(&contents::document(&found)) } else { print_text(contents::text(&found)) }
 }

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
-use quadrille_data::{Conversion, Reading, TokenFormat, Tokenizer, TokenizerChoice, convert, files, files_read};
+use quadrille_data::{
+    Conversion, Reading, TextFormat, TextRules, TokenFormat, Tokenizer, TokenizerChoice, convert, files, files_read,
+};
 use quadrille_report::conversion::TokensReport;
 
 use crate::failure::Failure;
@@ -42,6 +44,10 @@ pub struct PrepareArguments {
     /// The field of JSON lines that holds the text
     #[arg(long, value_name = "FIELD", default_value = "text")]
     pub text_field: String,
+    /// Format of files without tokens: auto (JSON lines by name or first line, else text; what is doubtful is refused), text, or
+    /// json-lines
+    #[arg(long, value_name = "FORMAT", default_value = "auto")]
+    pub text_format: TextFormat,
     /// Take the bytes of files that are no text, too: pictures, archives, checkpoints are refused else
     #[arg(long)]
     pub force_binary: bool,
@@ -61,13 +67,15 @@ pub fn run(arguments: &PrepareArguments) -> Result<(), Failure> {
     };
     paths::check(&write, &named.chain(tokenizer).collect::<Vec<_>>())?;
     // Those in folders, and the other file of a pair.
-    let inputs = files_read(&arguments.inputs, &arguments.text_field)?;
+    let inputs =
+        files_read(&arguments.inputs, TextRules { field: &arguments.text_field, format: arguments.text_format })?;
     paths::check(&write, &inputs.iter().map(|path| ("the input", path.as_path())).collect::<Vec<_>>())?;
     let tokenizer = arguments.tokenizer.as_ref().map(TokenizerChoice::open).transpose()?;
     let named = tokenizer.is_some();
     let reading = Reading {
         tokenizer: tokenizer.unwrap_or(Tokenizer::Gpt2),
         text_field: arguments.text_field.clone(),
+        text_format: arguments.text_format,
         binary: arguments.force_binary,
     };
     let conversion =

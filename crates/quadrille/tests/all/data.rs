@@ -188,6 +188,55 @@ fn what_cannot_be_read_is_refused_with_the_remedy() {
     refused_in(folder_with("x.bin", [1, 0, 2, 0]).path(), "data info x.bin", &["x.bin", "neither text nor tokens"]);
 }
 
+/// Files that may be text or JSON are refused with the flag that decides it, by every command that reads text.
+#[test]
+fn doubtful_files_are_refused_with_the_flag_that_decides_it() {
+    let folder = corpus();
+    let path = folder.path();
+    fs::create_dir(path.join(".quadrille-cache")).unwrap();
+    fs::create_dir(path.join("set")).unwrap();
+    let lines = fs::read_to_string(path.join("wiki.jsonl")).unwrap();
+    for (name, content) in [
+        ("fields.txt", lines.replace("\"text\"", "\"body\"")),
+        ("nan.json", lines.replacen("\"id\":0", "\"id\":NaN", 1)),
+        ("null.txt", format!("{{\"text\":null}}\n{lines}")),
+        ("array.json", format!("[{}]", lines.trim_end().replace('\n', ",\n"))),
+        ("set/dataset_info.json", "{\n}".to_owned()),
+        ("set/train.txt", "some text".to_owned()),
+        ("pointer.txt", "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n".to_owned()),
+    ] {
+        fs::write(path.join(name), content).unwrap();
+    }
+    for (data, words) in [
+        ("fields.txt", "no field `text`; its fields: id, body"),
+        ("nan.json", "looks like JSON lines, but it is not a JSON object"),
+        ("null.txt", "looks like JSON lines, but invalid type: null"),
+        ("array.json", "looks like a JSON array"),
+        ("set", "folder of a data set: it holds dataset_info.json"),
+        ("pointer.txt", "pointer of Git LFS"),
+    ] {
+        for line in [
+            format!("{TRAIN} --data {data}"),
+            format!("{TRAIN} --data book.txt --validation-data {data}"),
+            format!("data prepare {data} --out x"),
+            format!("data info {data}"),
+            format!("memorize --data {data} --seq-len 16 --generate-tokens 4"),
+        ] {
+            refused_in(path, &line, &[data, words, "--text-format text"]);
+        }
+        json_in(path, &format!("data prepare {data} --tokenizer bytes --out as-text --text-format text"));
+    }
+    let prepared = json_in(path, "data prepare fields.txt --text-field body --out body --tokenizer bytes");
+    assert_eq!(prepared["documents"], 60);
+    fs::write(path.join("marked.txt"), format!("\u{feff}{lines}")).unwrap();
+    assert_eq!(json_in(path, "data prepare marked.txt --out marked --tokenizer bytes")["documents"], 60);
+    let unused = ["--text-field body: none of the files is read as JSON lines", "--text-format json-lines"];
+    refused_in(path, &format!("{TRAIN} --data book.txt --text-field body"), &unused);
+    refused_in(path, "data prepare book.txt --text-field body --out x", &unused);
+    refused_in(path, "memorize --data book.txt --text-field body --seq-len 16 --generate-tokens 4", &unused);
+    refused_in(path, &format!("{TRAIN} --data book.txt --text-format csv"), &["csv", "json-lines"]);
+}
+
 /// Whatever names an input: the index of a pair, what both have in common, or the folder around it.
 #[test]
 fn what_is_read_is_never_written_over() {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use quadrille_data::{Documents, Goldfish, TokenizerChoice};
+use quadrille_data::{Documents, Goldfish, TextFormat, TokenizerChoice};
 use quadrille_engine::{DivergencePolicy, LossScale, OnDivergence, OnSaveFailure};
 use quadrille_spec::{Collectives, Model, Offload, Tier};
 
@@ -73,6 +73,8 @@ pub struct DataChanges {
     pub tokenizer: Option<TokenizerChoice>,
     /// [`DataSpec::text_field`].
     pub text_field: Option<String>,
+    /// [`DataSpec::text_format`].
+    pub text_format: Option<TextFormat>,
     /// [`DataSpec::binary`].
     pub binary: Option<bool>,
     /// [`DataSpec::documents`].
@@ -93,6 +95,7 @@ impl DataChanges {
             || self.documents.is_some()
             || self.tokenizer.is_some()
             || self.text_field.is_some()
+            || self.text_format.is_some()
     }
 
     /// What is read from now on.
@@ -102,6 +105,7 @@ impl DataChanges {
             paths: self.paths.unwrap_or(before.paths),
             tokenizer: self.tokenizer.or(before.tokenizer),
             text_field: self.text_field.unwrap_or(before.text_field),
+            text_format: self.text_format.unwrap_or(before.text_format),
             binary: self.binary.unwrap_or(before.binary),
             documents: self.documents.unwrap_or(before.documents),
             held_out: self.held_out.unwrap_or(before.held_out),

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use quadrille_data::{Documents, Goldfish, TokenizerChoice};
+use quadrille_data::{Documents, Goldfish, TextFormat, TextRules, TokenizerChoice};
 use serde::{Deserialize, Serialize};
 
 use crate::refusal::{Refusal, Setting};
@@ -20,6 +20,9 @@ pub struct DataSpec {
     pub tokenizer: Option<TokenizerChoice>,
     /// The field of JSON lines that holds the text.
     pub text_field: String,
+    /// Format of files without tokens.
+    #[serde(default)]
+    pub text_format: TextFormat,
     /// Whether files that are no text are read all the same.
     #[serde(default)]
     pub binary: bool,
@@ -94,7 +97,7 @@ impl DataSpec {
     /// The folder for tokenised text where nobody names one.
     pub const CACHE: &str = ".quadrille-cache";
     /// The field of JSON lines where nobody names one.
-    pub const TEXT_FIELD: &str = "text";
+    pub const TEXT_FIELD: &str = TextRules::FIELD;
 
     /// The files and folders that are kept apart, if any are named.
     pub fn held_out_files(&self) -> &[DataPath] {
@@ -118,6 +121,7 @@ impl DataSpec {
             (!self.paths.is_empty(), Setting::Data),
             (self.tokenizer.is_some(), Setting::Tokenizer),
             (self.text_field != Self::TEXT_FIELD, Setting::TextField),
+            (self.text_format != TextFormat::Auto, Setting::TextFormat),
             (self.binary, Setting::Binary),
             (self.documents != Documents::default(), Setting::Documents),
             (self.goldfish.is_some(), Setting::Goldfish),
@@ -148,6 +152,7 @@ impl Default for DataSpec {
             paths: Vec::new(),
             tokenizer: None,
             text_field: Self::TEXT_FIELD.to_owned(),
+            text_format: TextFormat::Auto,
             binary: false,
             documents: Documents::default(),
             held_out: HeldOut::default(),

@@ -1,7 +1,7 @@
 //! What decides a run is read as it was written, and only if every word of it is known.
 
 use proptest::prelude::*;
-use quadrille_data::{Documents, Goldfish, TokenizerChoice};
+use quadrille_data::{Documents, Goldfish, TextFormat, TokenizerChoice};
 use quadrille_engine::{DivergencePolicy, Hyper, LossScale, OnDivergence, OnSaveFailure};
 use quadrille_run::{
     CheckpointSpec, CollectivesSpec, DataChanges, DataPath, DataSpec, HeldOut, LayoutSpec, OptimizerSpec, OutputSpec,
@@ -56,6 +56,7 @@ fn data() -> impl Strategy<Value = DataSpec> {
         paths,
         tokenizer,
         text_field,
+        text_format: if goldfish.is_some() { TextFormat::JsonLines } else { TextFormat::Auto },
         binary: goldfish.is_some(),
         documents,
         held_out,
