@@ -17,7 +17,8 @@ pub struct DataArguments {
     #[arg(long, value_name = "PATH[:WEIGHT]", num_args = 1.., value_parser = weighted())]
     pub data: Vec<DataPath>,
     /// gpt2, bytes, or a tokenizer.json [default: the tokenizer.json beside the checkpoint that is read, else what
-    /// its run has read, else gpt2 if the model's vocabulary is large enough, else bytes]
+    /// its run has read, else gpt2 if the model's vocabulary is large enough, else bytes; text for an imported model other than
+    /// GPT-2 needs one of the first two]
     #[arg(long, value_name = "NAME|FILE.json")]
     pub tokenizer: Option<TokenizerChoice>,
     /// The field of JSON lines that holds the text [default: text]

@@ -45,7 +45,7 @@ impl Generation {
             return Err(Refusal::new(rule).into());
         }
         let rule = TokenizerRule { choice: spec.tokenizer.as_ref(), checkpoint: Some(checkpoint), model };
-        let tokenizer = rule.tokenizer()?;
+        let (tokenizer, _) = rule.tokenizer()?;
         // What is found must be what the checkpoint's run has read.
         rule.check(&tokenizer.to_string(), &tokenizer.vocabulary())?;
         let prompts = texts.iter().map(|text| encode(&tokenizer, text)).collect::<Result<Vec<_>, _>>()?;

@@ -103,5 +103,5 @@ pub use spec::{
     CheckpointSpec, CollectivesSpec, DataChanges, DataPath, DataSpec, HeldOut, LayoutSpec, OptimizerSpec, OutputSpec,
     RunChanges, RunSpec, StartSpec, StatesSpec, TuningSpec, ValidationSpec, Warmup, layout_json, layout_of_json,
 };
-pub use tokenizer_rule::TokenizerRule;
+pub use tokenizer_rule::{TokenizerOrigin, TokenizerRule};
 pub use trace::{create_trace, write_trace};

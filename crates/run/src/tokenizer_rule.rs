@@ -2,12 +2,13 @@
 //!
 //! The one that was named; else the `tokenizer.json` beside the checkpoint that is read; else what the checkpoint's run
 //! has read, if it is built in; else a built-in one that the model has the tokens for. Where a checkpoint says whose
-//! tokens its run has read, no others will do: the same number would stand for different text.
+//! tokens its run has read, no others will do: the same number would stand for different text. For an imported model
+//! nothing is guessed: text is read by a tokenizer that was named or lies beside it; GPT-2 itself has the built-in one.
 
 use std::path::{Path, PathBuf};
 
 use quadrille_checkpoint::Checkpoint;
-use quadrille_data::{Tokenizer, TokenizerChoice, Vocabulary};
+use quadrille_data::{TextRules, Tokenizer, TokenizerChoice, Vocabulary, formats};
 use quadrille_spec::Model;
 use serde_json::Value;
 
@@ -16,6 +17,19 @@ use crate::refusal::{Refusal, Setting};
 
 /// The name of a tokenizer's file beside a model.
 pub const TOKENIZER_FILE: &str = "tokenizer.json";
+
+/// Reason for the choice of a tokenizer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TokenizerOrigin {
+    /// It was named.
+    Named,
+    /// Its file lies beside the checkpoint, in this folder.
+    Beside(PathBuf),
+    /// The checkpoint's run has read its tokens.
+    Recorded,
+    /// The model's vocabulary has all of its tokens, and nothing says more.
+    Usual,
+}
 
 /// What decides on the tokenizer.
 #[derive(Clone, Copy)]
@@ -29,25 +43,61 @@ pub struct TokenizerRule<'a> {
 }
 
 impl TokenizerRule<'_> {
-    /// The tokenizer of the rule; that of a run without any `tokenizer.json` is not found and may not be needed, so what
-    /// is read with this one is to be held against [`Self::check`].
+    /// The tokenizer of the rule, for text; that of a run without any `tokenizer.json` is not found, so what is read with
+    /// this one is to be held against [`Self::check`].
     ///
     /// # Errors
-    /// A file that holds none; a named one that is not the checkpoint's or has more tokens than the model.
-    pub fn tokenizer(&self) -> Result<Tokenizer, RunError> {
+    /// A file that holds none; a named one that is not the checkpoint's or has more tokens than the model; an imported model
+    /// whose tokenizer is not known.
+    pub fn tokenizer(&self) -> Result<(Tokenizer, TokenizerOrigin), RunError> {
+        let (tokenizer, origin) = self.usual()?;
+        match self.imported().filter(|_| origin == TokenizerOrigin::Usual) {
+            Some(refusal) => Err(refusal.into()),
+            None => Ok((tokenizer, origin)),
+        }
+    }
+
+    /// The tokenizer of the rule for files and folders, one or several; files of tokens alone do not need it to be known.
+    ///
+    /// # Errors
+    /// Those of [`Self::tokenizer`]; files that cannot be read or are doubtful.
+    pub fn tokenizer_for(&self, paths: &[PathBuf], rules: TextRules) -> Result<(Tokenizer, TokenizerOrigin), RunError> {
+        let formats = formats(paths, rules)?;
+        rules.check(formats.iter().copied())?;
+        if formats.iter().all(|format| format.is_tokens()) { self.usual() } else { self.tokenizer() }
+    }
+
+    fn usual(&self) -> Result<(Tokenizer, TokenizerOrigin), RunError> {
         if let Some(choice) = self.choice {
             let tokenizer = choice.open()?;
             self.check(&tokenizer.to_string(), &tokenizer.vocabulary())?;
-            return Ok(tokenizer);
+            return Ok((tokenizer, TokenizerOrigin::Named));
         }
         let beside = self.checkpoint.and_then(|checkpoint| folder_with(checkpoint, &[TOKENIZER_FILE]));
-        match (beside, self.recorded()) {
-            (Some(folder), _) => Ok(Tokenizer::from_file(&folder.join(TOKENIZER_FILE))?),
-            (None, Some("gpt2")) => Ok(Tokenizer::Gpt2),
-            (None, Some("bytes")) => Ok(Tokenizer::Bytes),
-            (None, _) if self.model.vocab >= Tokenizer::Gpt2.vocab() => Ok(Tokenizer::Gpt2),
-            (None, _) => Ok(Tokenizer::Bytes),
+        Ok(match (beside, self.recorded()) {
+            (Some(folder), _) => (Tokenizer::from_file(&folder.join(TOKENIZER_FILE))?, TokenizerOrigin::Beside(folder)),
+            (None, Some("gpt2")) => (Tokenizer::Gpt2, TokenizerOrigin::Recorded),
+            (None, Some("bytes")) => (Tokenizer::Bytes, TokenizerOrigin::Recorded),
+            (None, _) if self.model.vocab >= Tokenizer::Gpt2.vocab() => (Tokenizer::Gpt2, TokenizerOrigin::Usual),
+            (None, _) => (Tokenizer::Bytes, TokenizerOrigin::Usual),
+        })
+    }
+
+    /// Refusal of text for an imported model that is not GPT-2.
+    fn imported(&self) -> Option<Refusal> {
+        let checkpoint = self.checkpoint?;
+        let config = &checkpoint.about().hugging_face.as_ref()?["config"];
+        let family = config["model_type"].as_str().unwrap_or("model");
+        if (family, self.model.vocab) == ("gpt2", Tokenizer::Gpt2.vocab()) {
+            return None;
         }
+        let rule = format!(
+            "{}: it is an imported {family} without a {TOKENIZER_FILE} beside it, and nothing says which text its {} ids stand for; \
+             name its tokenizer with ",
+            checkpoint.path().display(),
+            self.model.vocab
+        );
+        Some(Refusal::new(rule).name(Setting::Tokenizer))
     }
 
     /// Refuses tokens, those of the tokenizer or file `name`, that the model has not, or that are not those which the

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use quadrille_checkpoint::Checkpoint;
 use quadrille_data::{
-    DataError, DemoCorpus, Documents, Opening, Permutation, Reading, SampleShape, TokenSource, Tokenizer, Windows,
-    formats,
+    DataError, DemoCorpus, Documents, Opening, Permutation, Reading, SampleShape, TextRules, TokenSource, Tokenizer,
+    Windows,
 };
 use quadrille_run::{DEMO_TOKENS, OnPreparation, TokenizerRule, open_files};
 use quadrille_spec::{Model, RandomStream};
@@ -51,17 +51,17 @@ impl Corpus {
         on_preparation: OnPreparation,
     ) -> Result<Self, StudyError> {
         let rule = TokenizerRule { choice: text.tokenizer.as_ref(), checkpoint, model };
-        let tokenizer = rule.tokenizer()?;
         let source = match text.paths.as_slice() {
-            [] => demo(tokenizer, rule, seed, wanted)?,
+            [] => demo(rule.tokenizer()?.0, rule, seed, wanted)?,
             paths => {
+                let rules = TextRules { field: &text.text_field, format: text.text_format };
+                let (tokenizer, _) = rule.tokenizer_for(paths, rules)?;
                 let reading = Reading {
                     tokenizer,
                     text_field: text.text_field.clone(),
                     text_format: text.text_format,
                     binary: text.binary,
                 };
-                reading.rules().check(formats(paths, reading.rules())?)?;
                 let opening = Opening { reading: &reading, named: text.tokenizer.is_some(), cache: &text.cache };
                 open_files(paths, &opening, rule, on_preparation)?.tokens
             }

@@ -98,7 +98,25 @@ fn models_are_trained_between_conversions() {
     train("train --model llama-tiny --set vocab=256 --out run --steps 1 --grid x=2,data=2");
     printed(folder.path(), "convert --to-hf first run");
     printed(folder.path(), "convert --from-hf first ours");
-    train("train --from ours --out more --steps 1 --grid pipe=2");
+    // The exported folder has no tokenizer.json.
+    let words = ["ours", "imported llama without a tokenizer.json", "its 256 ids", "--tokenizer"];
+    fs::write(folder.path().join("book.txt"), "some words of no meaning ".repeat(40)).unwrap();
+    let first_step = "ours/step-000000000000";
+    for line in [
+        "train --from ours --steps 1 --grid x=1",
+        "train --from ours --steps 1 --grid x=1 --data book.txt",
+        &format!("eval --from {first_step} --data book.txt"),
+        &format!("generate --from {first_step} --prompt some"),
+        &format!("memorize --from {first_step} --data book.txt --seq-len 16 --generate-tokens 4"),
+    ] {
+        refused_in(folder.path(), line, &words);
+    }
+    // Files of tokens are not read by a tokenizer.
+    train("data prepare book.txt --tokenizer bytes --out book");
+    train("data prepare book.tokens --out pair --format megatron");
+    train("train --from ours --steps 1 --grid x=1 --data pair.idx");
+    train("train --from ours --out more --steps 1 --grid pipe=2 --tokenizer bytes");
+    train("generate --from more --prompt some --max-tokens 2");
     printed(folder.path(), "convert --to-hf second more");
     let [first, second] = ["first", "second"].map(|name| folder.path().join(name));
     assert_eq!(read_json(first.join("config.json"))["model_type"], "llama");

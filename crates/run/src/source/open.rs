@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quadrille_data::{
     DataError, DataSource, DemoCorpus, Documents, Mixture, Opening, Reading, SampleShape, TextRules, TokenSource,
-    Tokenizer, Waves, Windows, formats, open, split,
+    Tokenizer, Waves, Windows, open, split,
 };
 use quadrille_spec::Model;
 
@@ -32,7 +32,7 @@ pub(super) fn waves(spec: &DataSpec, model: &Model, seed: u64, seq_len: usize, v
 
 /// The built-in corpus; for validation another text of the same language.
 pub(super) fn demo(spec: &DataSpec, rule: TokenizerRule, seed: u64, seq_len: usize) -> Result<Kind, RunError> {
-    let tokenizer = rule.tokenizer()?;
+    let (tokenizer, _) = rule.tokenizer()?;
     rule.check(&tokenizer.to_string(), &tokenizer.vocabulary())?;
     if matches!(tokenizer, Tokenizer::Json(_)) {
         let rule = format!(
@@ -67,13 +67,9 @@ pub(super) fn files(
     check_apart(spec)?;
     let rules = TextRules { field: &spec.text_field, format: spec.text_format };
     let named: Vec<PathBuf> = spec.paths.iter().chain(spec.held_out_files()).map(|data| data.path.clone()).collect();
-    rules.check(formats(&named, rules)?)?;
-    let reading = Reading {
-        tokenizer: rule.tokenizer()?,
-        text_field: spec.text_field.clone(),
-        text_format: spec.text_format,
-        binary: spec.binary,
-    };
+    let (tokenizer, _) = rule.tokenizer_for(&named, rules)?;
+    let reading =
+        Reading { tokenizer, text_field: spec.text_field.clone(), text_format: spec.text_format, binary: spec.binary };
     let opening = Opening { reading: &reading, named: spec.tokenizer.is_some(), cache: &spec.cache };
     let shape = SampleShape { seq_len, documents: spec.documents, vocab: rule.model.vocab };
     let (mut training, mut validation) = (Vec::new(), Vec::new());
