@@ -3,15 +3,16 @@
 use clap::Args;
 use quadrille_engine::EvaluateOutcome;
 use quadrille_report::evaluation::EvaluationReport;
+use quadrille_report::summary;
 use quadrille_run::{DataSpec, Evaluation};
 
-use crate::bars;
 use crate::data_arguments::DataArguments;
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::output::{print_json, print_text};
 use crate::parse::whole;
 use crate::weights::{WeightsArguments, forward};
+use crate::{bars, output};
 
 const EXAMPLES: &str = "Examples:
   quadrille eval --from runs/mine --data book.txt --validation 0.1
@@ -64,6 +65,9 @@ pub fn run(arguments: &EvalArguments, launch: &Launch) -> Result<(), Failure> {
     let data = arguments.data.said().apply(DataSpec::default());
     let evaluation =
         bars::preparing(|on_preparation| Evaluation::prepare(forward, &data, arguments.seed, launch, on_preparation))?;
+    if launch.is_first() && !arguments.json {
+        output::tell(&summary::data(evaluation.source()));
+    }
     let samples = evaluation.samples(arguments.wanted(global_batch));
     let bar = bars::counted(launch, samples.div_ceil(global_batch) as usize);
     let outcome = evaluation.run(samples, &|done| bar.set_position(done));

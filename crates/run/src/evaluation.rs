@@ -82,6 +82,11 @@ impl Evaluation {
         &self.forward
     }
 
+    /// What it is evaluated on.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
     /// Whether the samples are held apart from training.
     pub fn is_validation(&self) -> bool {
         self.source.validation_samples().is_some()

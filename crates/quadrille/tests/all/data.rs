@@ -188,6 +188,51 @@ fn what_cannot_be_read_is_refused_with_the_remedy() {
     refused_in(folder_with("x.bin", [1, 0, 2, 0]).path(), "data info x.bin", &["x.bin", "neither text nor tokens"]);
 }
 
+/// Before the first step a run says what it reads, by which tokenizer and why, and how often.
+#[test]
+fn what_is_read_is_printed_before_the_first_step() {
+    let folder = corpus();
+    let path = folder.path();
+    let said = |line: &str| {
+        let output = run(path, line);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{line}: {text}");
+        text.split("step     1").next().unwrap().to_owned()
+    };
+    let train =
+        "train --model gpt-tiny --set vocab=256 --set seq_len=16 --threads 1 --grid x=1 --steps 3 --global-batch 4";
+    // 35 letters, 60 times, and the end: 2,101 tokens are 131 windows of 16 with a target after the last; 12 samples are read.
+    let text = said(&format!("{train} --data book.txt --out run"));
+    for line in [
+        "data    book.txt: 1 file, 1 of text (2.05 KiB), 1 document, 2101 tokens\n",
+        "tokens  bytes, by default for the model's vocabulary\n",
+        "epochs  0.09 in 3 steps\n",
+    ] {
+        assert!(text.contains(line), "'{line}' is not in: {text}");
+    }
+    let text = said(&format!("{train} --tokenizer bytes --data wiki.jsonl:0.5 book.txt:0.5"));
+    for line in [
+        "data    wiki.jsonl: 1 file, 1 of json-lines",
+        "60 documents",
+        "50.0% of the samples",
+        "tokens  bytes, as named",
+    ] {
+        assert!(text.contains(line), "'{line}' is not in: {text}");
+    }
+    json_in(path, "data prepare book.txt --tokenizer bytes --out book");
+    let text = said("eval --from run --data book.tokens --samples 4");
+    for line in ["data    book.tokens: 1 file, 1 of quadrille", "tokens  bytes, as the files of tokens say"] {
+        assert!(text.contains(line), "'{line}' is not in: {text}");
+    }
+    let text = said("eval --from run --data wiki.jsonl --samples 4");
+    assert!(text.contains("tokens  bytes, as the run of the checkpoint"), "{text}");
+    let text = said(train);
+    assert!(
+        text.contains("tokens  bytes, by default for the model's vocabulary") && !text.contains("epochs"),
+        "{text}"
+    );
+}
+
 /// Files that may be text or JSON are refused with the flag that decides it, by every command that reads text.
 #[test]
 fn doubtful_files_are_refused_with_the_flag_that_decides_it() {

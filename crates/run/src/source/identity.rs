@@ -11,6 +11,15 @@ const LISTED: usize = 256;
 pub(super) struct FilesRead {
     pub training: Vec<SourceIdentity>,
     pub validation: Vec<SourceIdentity>,
+    /// True if files of their own are read for validation.
+    pub is_held_out: bool,
+}
+
+impl FilesRead {
+    /// Every file.
+    pub fn all(&self) -> impl Iterator<Item = &DataFile> {
+        self.training.iter().chain(&self.validation).flat_map(|source| &source.files)
+    }
 }
 
 /// Files of one source.

@@ -2,6 +2,7 @@
 
 mod identity;
 mod open;
+mod overview;
 
 use quadrille_checkpoint::Checkpoint;
 use quadrille_data::{DataError, Goldfish, Mixture, TokenSource, Vocabulary, Waves, Windows, fill_batch};
@@ -11,10 +12,11 @@ use serde_json::{Value, json};
 
 use self::identity::{FilesRead, SourceIdentity};
 use crate::refusal::{Refusal, Setting};
-use crate::tokenizer_rule::TokenizerRule;
+use crate::tokenizer_rule::{TokenizerOrigin, TokenizerRule};
 use crate::{DataSpec, RunError};
 
 pub use open::open_files;
+pub use overview::SourceOverview;
 
 /// Tokens of the built-in corpus.
 pub const DEMO_TOKENS: usize = 1 << 20;
@@ -32,7 +34,12 @@ pub struct Source {
     goldfish: Option<Goldfish>,
     /// What the samples are, for documents.
     about: Value,
+    /// Name of the tokenizer of text, and the reason for it.
+    tokenizer: Option<(String, TokenizerOrigin)>,
 }
+
+/// What is read, and the tokenizer of its text.
+type KindOfText = (Kind, Option<(String, TokenizerOrigin)>);
 
 enum Kind {
     Files { training: Mixture, validation: Option<Mixture>, files: FilesRead },
@@ -63,13 +70,13 @@ impl Source {
             return Err(Refusal::of(Setting::Goldfish).text(rule).into());
         }
         let rule = TokenizerRule { choice: spec.tokenizer.as_ref(), checkpoint, model };
-        let kind = match model.patch_values {
-            Some(values) => open::waves(spec, model, seed, seq_len, values)?,
+        let (kind, tokenizer) = match model.patch_values {
+            Some(values) => (open::waves(spec, model, seed, seq_len, values)?, None),
             None if spec.paths.is_empty() => open::demo(spec, rule, seed, seq_len)?,
             None => open::files(spec, rule, seed, seq_len, on_preparation)?,
         };
         let about = kind.about(spec);
-        let source = Self { kind, seed, seq_len, goldfish: spec.goldfish, about };
+        let source = Self { kind, seed, seq_len, goldfish: spec.goldfish, about, tokenizer };
         source.check_first(model)?;
         Ok(source)
     }

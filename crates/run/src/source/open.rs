@@ -10,10 +10,10 @@ use quadrille_data::{
 use quadrille_spec::Model;
 
 use super::identity::{FilesRead, SourceIdentity};
-use super::{DEMO_TOKENS, Kind, OnPreparation, VALIDATION_SEED};
+use super::{DEMO_TOKENS, Kind, KindOfText, OnPreparation, VALIDATION_SEED};
 use crate::paths::overlap;
 use crate::refusal::{Refusal, Setting};
-use crate::tokenizer_rule::TokenizerRule;
+use crate::tokenizer_rule::{TokenizerOrigin, TokenizerRule};
 use crate::{DataPath, DataSpec, HeldOut, RunError};
 
 /// Moving waves, for models that read no text.
@@ -31,8 +31,8 @@ pub(super) fn waves(spec: &DataSpec, model: &Model, seed: u64, seq_len: usize, v
 }
 
 /// The built-in corpus; for validation another text of the same language.
-pub(super) fn demo(spec: &DataSpec, rule: TokenizerRule, seed: u64, seq_len: usize) -> Result<Kind, RunError> {
-    let (tokenizer, _) = rule.tokenizer()?;
+pub(super) fn demo(spec: &DataSpec, rule: TokenizerRule, seed: u64, seq_len: usize) -> Result<KindOfText, RunError> {
+    let (tokenizer, origin) = rule.tokenizer()?;
     rule.check(&tokenizer.to_string(), &tokenizer.vocabulary())?;
     if matches!(tokenizer, Tokenizer::Json(_)) {
         let rule = format!(
@@ -53,7 +53,8 @@ pub(super) fn demo(spec: &DataSpec, rule: TokenizerRule, seed: u64, seq_len: usi
         Box::new(TokenSource::from(demo))
     };
     let apart = |share: f64| corpus(seed ^ VALIDATION_SEED, (share * DEMO_TOKENS as f64) as usize);
-    Ok(Kind::Demo { training: corpus(seed, DEMO_TOKENS), validation: share.map(apart) })
+    let kind = Kind::Demo { training: corpus(seed, DEMO_TOKENS), validation: share.map(apart) };
+    Ok((kind, Some((tokenizer.to_string(), origin))))
 }
 
 /// Files of text and tokens.
@@ -63,11 +64,11 @@ pub(super) fn files(
     seed: u64,
     seq_len: usize,
     on_preparation: OnPreparation,
-) -> Result<Kind, RunError> {
+) -> Result<KindOfText, RunError> {
     check_apart(spec)?;
     let rules = TextRules { field: &spec.text_field, format: spec.text_format };
     let named: Vec<PathBuf> = spec.paths.iter().chain(spec.held_out_files()).map(|data| data.path.clone()).collect();
-    let (tokenizer, _) = rule.tokenizer_for(&named, rules)?;
+    let (tokenizer, origin) = rule.tokenizer_for(&named, rules)?;
     let reading =
         Reading { tokenizer, text_field: spec.text_field.clone(), text_format: spec.text_format, binary: spec.binary };
     let opening = Opening { reading: &reading, named: spec.tokenizer.is_some(), cache: &spec.cache };
@@ -76,7 +77,7 @@ pub(super) fn files(
     let read = sources(Setting::Data, &spec.paths, &opening, rule, on_preparation)?;
     let looked_at = sources(Setting::HeldOutFiles, spec.held_out_files(), &opening, rule, on_preparation)?;
     check_one_vocabulary(read.iter().chain(&looked_at).map(|(source, _)| &source.tokens))?;
-    let mut files = FilesRead::default();
+    let mut files = FilesRead { is_held_out: !looked_at.is_empty(), ..FilesRead::default() };
     for (source, weight) in read {
         let (source, identity) = shared(source);
         let (first, last) = match spec.held_out_share() {
@@ -97,7 +98,9 @@ pub(super) fn files(
         validation.push((Windows::new(source, all, shape)?, weight));
     }
     let validation = (!validation.is_empty()).then(|| Mixture::new(validation, seed ^ VALIDATION_SEED)).transpose()?;
-    Ok(Kind::Files { training: Mixture::new(training, seed)?, validation, files })
+    let is_used = origin == TokenizerOrigin::Named || files.all().any(|file| !file.format.is_tokens());
+    let kind = Kind::Files { training: Mixture::new(training, seed)?, validation, files };
+    Ok((kind, is_used.then(|| (reading.tokenizer.to_string(), origin))))
 }
 
 /// The tokens of a source, for several mixtures, and its identity.
