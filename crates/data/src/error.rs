@@ -160,7 +160,7 @@ pub enum DataError {
 
     /// A stretch of text without a word boundary is too long for the tokenizer.
     #[error(
-        "{} has more than {limit} bytes from offset {offset} on without the end of a word, too long for the tokenizer \
+        "{} has more than {limit} bytes from offset {offset} on without a place at which it can be cut for the tokenizer \
          `{tokenizer}`; break the lines or use the tokenizer `bytes`",
         path.display()
     )]

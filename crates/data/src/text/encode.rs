@@ -103,15 +103,19 @@ pub(super) fn encode(tokenizer: &Tokenizer, path: &Path, piece: &Piece) -> Resul
     if matches!(tokenizer, Tokenizer::Bytes) {
         return Ok(piece.bytes.iter().map(|&byte| u32::from(byte)).collect());
     }
-    let text = std::str::from_utf8(&piece.bytes).map_err(|error| DataError::NotUtf8 {
-        path: path.to_path_buf(),
-        offset: piece.offset + error.valid_up_to() as u64,
-    })?;
-    tokenizer.encode(text).map_err(|error| match error {
+    let utf8 = |bytes, offset: u64| {
+        std::str::from_utf8(bytes).map_err(|error| DataError::NotUtf8 {
+            path: path.to_path_buf(),
+            offset: offset + error.valid_up_to() as u64,
+        })
+    };
+    let text = utf8(&piece.bytes, piece.offset)?;
+    let context = utf8(&piece.context, piece.offset - piece.context.len() as u64)?;
+    let unsplittable =
+        |limit, tokenizer| DataError::Unsplittable { path: path.to_path_buf(), offset: piece.offset, limit, tokenizer };
+    match tokenizer.encode_behind(context, text) {
         // Told in terms of the file that is read.
-        DataError::NotEncodable { tokenizer, .. } => {
-            DataError::Unsplittable { path: path.to_path_buf(), offset: piece.offset, limit: 1_000_000, tokenizer }
-        }
-        other => other,
-    })
+        Err(DataError::NotEncodable { tokenizer, .. }) => Err(unsplittable(1_000_000, tokenizer)),
+        encoded => encoded?.ok_or_else(|| unsplittable(text.len(), tokenizer.to_string())),
+    }
 }

@@ -67,7 +67,12 @@ impl<R: BufRead> Lines<R> {
             }
             let text = text_of(&bytes, &self.field).map_err(|error| failed(words(&error, &self.field)))?;
             if !text.is_empty() {
-                return Ok(Some(Piece { bytes: text.into_owned().into_bytes(), offset, ends: true }));
+                return Ok(Some(Piece {
+                    context: Vec::new(),
+                    bytes: text.into_owned().into_bytes(),
+                    offset,
+                    ends: true,
+                }));
             }
         }
     }

@@ -86,6 +86,8 @@ impl Default for TextRules<'_> {
 /// A part of a document.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
+    /// Text before it in the document, behind which it has its tokens; empty if it has them alone.
+    pub context: Vec<u8>,
     /// UTF-8, unless the tokenizer takes any bytes.
     pub bytes: Vec<u8>,
     /// Where it begins in its file.

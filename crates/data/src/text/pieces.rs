@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::str::from_utf8;
 
 use super::Piece;
+use crate::tokenizer::Cut;
 use crate::{DataError, Tokenizer};
 
 /// Bytes of a piece: enough that its tokens take longer than its way to another core.
@@ -22,6 +23,8 @@ pub(super) struct Pieces<R> {
     /// Bytes of a piece, more only where the text has no place to cut.
     size: usize,
     buffer: Vec<u8>,
+    /// The context of the next piece.
+    context: Vec<u8>,
     /// Where the buffer begins in the file.
     offset: u64,
     /// Whether the last piece was given out.
@@ -32,7 +35,7 @@ impl<R: Read> Pieces<R> {
     /// `path` is for messages.
     pub fn new(tokenizer: &Tokenizer, path: &Path, input: R, size: usize) -> Self {
         let (tokenizer, path) = (tokenizer.clone(), path.to_path_buf());
-        Self { tokenizer, path, input, size, buffer: Vec::new(), offset: 0, ended: false }
+        Self { tokenizer, path, input, size, buffer: Vec::new(), context: Vec::new(), offset: 0, ended: false }
     }
 
     /// Bytes given out so far.
@@ -48,33 +51,32 @@ impl<R: Read> Pieces<R> {
             let input = self.input.by_ref().take(wanted as u64);
             let read = { input }.read_to_end(&mut self.buffer).map_err(DataError::io("read", &self.path))?;
             self.ended = read < wanted;
-            let length = self.safe_length()?;
-            if length == 0 && !self.ended {
-                continue;
-            }
-            let rest = self.buffer.split_off(length);
+            let Some(Cut { place, context }) = self.cut()? else { continue };
+            let rest = self.buffer.split_off(place);
             let bytes = std::mem::replace(&mut self.buffer, rest);
+            let context = std::mem::replace(&mut self.context, bytes[place - context..].to_vec());
             let offset = self.offset;
-            self.offset += length as u64;
-            return Ok(Some(Piece { bytes, offset, ends: self.ended }));
+            self.offset += place as u64;
+            return Ok(Some(Piece { context, bytes, offset, ends: self.ended }));
         }
         Ok(None)
     }
 
-    /// How much of the buffer can be encoded by itself.
-    fn safe_length(&self) -> Result<usize, DataError> {
+    /// Where the buffer is cut; `None` if more of the text must be read first.
+    fn cut(&self) -> Result<Option<Cut>, DataError> {
+        let whole = |place: usize| Some(Cut { place, context: 0 });
         if matches!(self.tokenizer, Tokenizer::Bytes) {
-            return Ok(self.buffer.len());
+            return Ok(whole(self.buffer.len()));
         }
         let text = self.complete_characters()?;
-        let length = if self.ended { text.len() } else { self.tokenizer.safe_prefix(text)? };
+        let cut = if self.ended { whole(text.len()) } else { self.tokenizer.cut(text)? };
         let most = if matches!(self.tokenizer, Tokenizer::Json(_)) { MOST_PIECES_OF_JSON } else { MOST_PIECES };
         let limit = self.size * most;
-        if length == 0 && self.buffer.len() >= limit {
+        if cut.is_none() && self.buffer.len() >= limit {
             let (path, tokenizer) = (self.path.clone(), self.tokenizer.to_string());
             return Err(DataError::Unsplittable { path, offset: self.offset, limit, tokenizer });
         }
-        Ok(length)
+        Ok(cut)
     }
 
     /// The text in the buffer, less an incomplete character at its end if more bytes will follow.

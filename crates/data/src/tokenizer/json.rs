@@ -8,7 +8,7 @@ use quadrille_panics as panics;
 use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::{check, ends_of_words};
+use super::{Cut, check, ends_of_words};
 use crate::{DataError, Vocabulary, VocabularyName};
 
 /// What the token that ends a document is called where no `tokenizer_config.json` says it.
@@ -16,9 +16,11 @@ const USUAL_ENDS: [&str; 7] =
     ["<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "<|end▁of▁sentence|>", "[EOS]"];
 
 /// Bytes on both sides of a place in a text that decide whether the text may be cut there. Tokenizers look no further than
-/// to the ends of words, or at white space and punctuation around them.
+/// to the ends of words, or at white space and punctuation around them; merges of pairs settle within some tokens.
 const CONTEXT_BYTES: usize = 512;
-/// Places that are tried, from the end of a text on.
+/// Bytes of a second context, from where tokens must be the same; odd, so that runs of one character end at other tokens.
+const LONG_CONTEXT_BYTES: usize = 863;
+/// Ends of words that are tried, from the end of a text on, and then other places.
 const TRIALS: usize = 64;
 
 /// Tokenizers with 200 thousand tokens have some 20 million bytes.
@@ -93,23 +95,31 @@ impl JsonTokenizer {
         DataError::TokenizerFile { path: self.path.clone(), reason: format!("it cannot {what}: {error}") }
     }
 
-    /// See [`super::Tokenizer::safe_prefix`]. How a `tokenizer.json` cuts text is not known: a place is taken where the
-    /// tokens around it are those of both sides, each encoded by itself.
-    pub(super) fn safe_prefix(&self, text: &str) -> Result<usize, DataError> {
-        let splits = |place: usize| -> Result<bool, DataError> {
-            let start = floor(text, place.saturating_sub(CONTEXT_BYTES));
-            let end = floor(text, (place + CONTEXT_BYTES).min(text.len()));
-            let (before, after) = (self.encode(&text[start..place])?, self.encode(&text[place..end])?);
-            Ok([before, after].concat() == self.encode(&text[start..end])?)
-        };
+    /// See [`super::Tokenizer::cut`]. How a `tokenizer.json` cuts text is not known, and many put a space before it: a place is
+    /// taken where tokens end whatever follows, and what follows has the same tokens behind a short context and a long one.
+    pub(super) fn cut(&self, text: &str) -> Result<Option<Cut>, DataError> {
         // What follows a place must be known far enough to judge it.
-        let known = text.len().saturating_sub(CONTEXT_BYTES);
-        for place in ends_of_words(&text[..floor(text, known)]).take(TRIALS) {
-            if splits(place)? {
-                return Ok(place);
+        let known = floor(text, text.len().saturating_sub(CONTEXT_BYTES));
+        let characters = text[..known].char_indices().rev().map(|(place, _)| place).filter(|place| *place > 0);
+        for place in ends_of_words(&text[..known]).take(TRIALS).chain(characters.take(TRIALS)) {
+            if let Some(context) = self.context(text, place)? {
+                return Ok(Some(Cut { place, context }));
             }
         }
-        Ok(0)
+        Ok(None)
+    }
+
+    /// The length of the context behind which the text from `place` on has its tokens; `None` if it may not be cut there.
+    fn context(&self, text: &str, place: usize) -> Result<Option<usize>, DataError> {
+        let end = floor(text, (place + CONTEXT_BYTES).min(text.len()));
+        let behind = |bytes: usize| -> Result<Option<(usize, Vec<u32>)>, DataError> {
+            let start = floor(text, place.saturating_sub(bytes));
+            let (before, all) = (self.encode(&text[start..place])?, self.encode(&text[start..end])?);
+            Ok(all.strip_prefix(&before[..]).map(|after| (place - start, after.to_vec())))
+        };
+        let Some((context, after)) = behind(CONTEXT_BYTES)? else { return Ok(None) };
+        let is_settled = behind(LONG_CONTEXT_BYTES)?.is_some_and(|(_, far)| far == after);
+        Ok(is_settled.then_some(context))
     }
 }
 

@@ -103,19 +103,41 @@ impl Tokenizer {
         }
     }
 
-    /// Length in bytes of a prefix of `text` whose tokens, followed by the tokens of the rest with anything after
-    /// it, are the tokens of the whole; 0 if there is no such place.
+    /// The last place at which `text` may be cut, whatever comes after it; `None` if there is none.
     ///
     /// GPT-2 first cuts text into pieces by a regular expression. No piece goes from a character that is not white
     /// space to one that is, and the expression looks ahead but never back: the place before such white space is
     /// always the end of a piece, whatever comes before and after. Of a `tokenizer.json` the places are tried.
-    pub(crate) fn safe_prefix(&self, text: &str) -> Result<usize, DataError> {
+    pub(crate) fn cut(&self, text: &str) -> Result<Option<Cut>, DataError> {
+        let alone = |place: usize| (place > 0).then_some(Cut { place, context: 0 });
         match self {
-            Self::Bytes => Ok(text.len()),
-            Self::Gpt2 => Ok(ends_of_words(text).next().unwrap_or(0)),
-            Self::Json(json) => json.safe_prefix(text),
+            Self::Bytes => Ok(alone(text.len())),
+            Self::Gpt2 => Ok(ends_of_words(text).next().and_then(alone)),
+            Self::Json(json) => json.cut(text),
         }
     }
+
+    /// The tokens of `text` where it follows `context`, which ends at a [`Cut`]; `None` if tokens cross the cut.
+    ///
+    /// # Errors
+    /// Those of [`Self::encode`].
+    pub(crate) fn encode_behind(&self, context: &str, text: &str) -> Result<Option<Vec<u32>>, DataError> {
+        if context.is_empty() {
+            return self.encode(text).map(Some);
+        }
+        let (before, all) = (self.encode(context)?, self.encode(&[context, text].concat())?);
+        Ok(all.strip_prefix(&before[..]).map(<[u32]>::to_vec))
+    }
+}
+
+/// A place at which a text is cut. The tokens of both sides are those of the whole, if the second side is encoded behind the
+/// context.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cut {
+    /// Bytes before the cut.
+    pub place: usize,
+    /// The last bytes before the cut that are the context of the second side.
+    pub context: usize,
 }
 
 /// The places in `text` between a character that is not white space and one that is, the last first.

@@ -230,19 +230,84 @@ fn prepared_files_remember_their_tokenizer() {
             &mut |_, _| {},
         )
     };
-    assert_eq!(open(&GPT2).unwrap().len(), tokens.len());
+    assert_eq!(open(&GPT2).unwrap().tokens.len(), tokens.len());
     for other in [&*LLAMA, &Tokenizer::Gpt2] {
         assert!(matches!(open(other), Err(DataError::OtherTokenizer { .. })));
     }
-    // A tokenizer that cannot be cut anywhere: every piece would begin with a space.
-    let reading = Reading::new(LLAMA.clone());
-    let long = folder.path().join("long.txt");
-    fs::write(&long, text.repeat(8)).unwrap();
-    let error = prepare(&[long], &reading, folder.path(), &mut |_, _| {}).unwrap_err();
-    assert!(
-        matches!(&error, DataError::Unsplittable { .. }) && error.to_string().contains("tokenizer.json"),
-        "{error}"
-    );
+    // A space is put before every text, which pieces within a document must not have.
+    let mut expected = LLAMA.encode(&text).unwrap();
+    expected.extend(LLAMA.end_of_document());
+    assert!(of(&LLAMA).2 == expected);
+}
+
+/// As [`llama_json`] with merges: without a pre-tokenizer, so that the whole text is one word.
+fn merging_llama() -> Tokenizer {
+    let mut json = llama_json();
+    let merges = [
+        ["▁", "t"],
+        ["h", "e"],
+        ["▁t", "he"],
+        ["a", "a"],
+        ["aa", "aa"],
+        ["aaaa", "aaaa"],
+        ["s", "e"],
+        ["t", "h"],
+        ["th", "a"],
+        ["e", "▁"],
+        ["se", "t"],
+        ["tha", "t"],
+        ["s", "."],
+        ["a", "▁t"],
+        ["e", "a"],
+        ["ea", "se"],
+    ];
+    let vocabulary = json["model"]["vocab"].as_object_mut().unwrap();
+    for [left, right] in merges {
+        let id = vocabulary.len();
+        vocabulary.entry(format!("{left}{right}")).or_insert(json!(id));
+    }
+    json["model"]["merges"] = merges.iter().map(|pair| json!(pair)).collect();
+    read(&json)
+}
+
+/// Text of the letters, in an order without a period.
+fn letters(letters: &[char], count: usize) -> String {
+    let mut random = 1_u64;
+    let mut next = || {
+        random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        letters[(random >> 33) as usize % letters.len()]
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+/// Llama 2's kind of tokenizer has no words: tokens may have spaces in them, and a text begins with one that it does not have.
+/// The library's tokens of the whole text are the measure.
+#[test]
+fn text_without_ends_of_words_has_the_tokens_of_the_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let tokenizer = merging_llama();
+    for (name, alphabet) in [
+        ("words", &['t', 'h', 'e', 'a', 's', ' ', ' '][..]),
+        ("no spaces", &['t', 'h', 'e', 'a', 's', '.']),
+        ("characters", &['t', 'é', '漢', '🦀', 'a', ' ']),
+    ] {
+        let path = folder.path().join(name);
+        let text = letters(alphabet, 1_500_000);
+        fs::write(&path, &text).unwrap();
+        let reading = Reading::new(tokenizer.clone());
+        let file = prepare(&[path], &reading, folder.path(), &mut |_, _| {}).unwrap();
+        let mut tokens = vec![0; file.len()];
+        quadrille_data::TokenSource::from(file).window(0, &mut tokens).unwrap();
+        let mut expected = tokenizer.encode(&text).unwrap();
+        expected.extend(tokenizer.end_of_document());
+        assert!(tokens == expected, "{name}: {} tokens, {} expected", tokens.len(), expected.len());
+    }
+    // Where the tokens of a run of one letter end depends on where it began.
+    let path = folder.path().join("run");
+    fs::write(&path, "a".repeat(5_000_000)).unwrap();
+    let error = prepare(&[path], &Reading::new(tokenizer), folder.path(), &mut |_, _| {}).unwrap_err();
+    let message = error.to_string();
+    assert!(matches!(error, DataError::Unsplittable { .. }) && message.contains("tokenizer.json"), "{message}");
 }
 
 /// Ids without a token are as unknown as those beyond the last one.
