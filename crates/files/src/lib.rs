@@ -28,6 +28,7 @@
 
 mod document;
 mod error;
+mod lfs;
 mod lines;
 mod positioned;
 mod regular;
@@ -37,6 +38,7 @@ mod writing;
 
 pub use document::Document;
 pub use error::FileError;
+pub use lfs::is_lfs_pointer;
 pub use lines::{Line, Lines};
 pub use positioned::{allow_open_files, read_exact_at};
 pub use regular::open;

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use quadrille_files::{Document, open};
+use quadrille_files::{Document, is_lfs_pointer, open};
 use safetensors::Dtype;
 use safetensors::tensor::Metadata;
 use serde_json::Value;
@@ -18,6 +18,8 @@ pub(crate) const WHOLE: &str = "model.safetensors";
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
 /// What the format allows for a header.
 const LONGEST_HEADER: u64 = 100_000_000;
+/// Bytes of a pointer of Git LFS that show what it is.
+const POINTER_BYTES: u64 = 128;
 /// That of a model with 90 thousand tensors has 9 million bytes.
 const INDEX_DOCUMENT: Document = Document::new("an index of safetensors files", 1 << 26);
 
@@ -54,6 +56,9 @@ impl Files {
                 files.add(folder.join(shard))?;
             }
             files.check_index(folder, &map)?;
+        } else if let Some((name, kind, remedy)) = other_weights(folder) {
+            let rule = format!("its weights are {name}, {kind}, and there is neither {WHOLE} nor {INDEX}");
+            return Err(HuggingFaceError::folder(folder, rule, remedy));
         } else {
             let rule = format!("there is neither {WHOLE} nor {INDEX}");
             let remedy = "name the folder that transformers' save_pretrained writes, with safetensors";
@@ -127,6 +132,26 @@ impl Files {
     }
 }
 
+/// The first file of weights of another kind, by its name, with the kind and a remedy.
+fn other_weights(folder: &Path) -> Option<(String, &'static str, &'static str)> {
+    const PICKLE: (&str, &str) = (
+        "a pickle of PyTorch, which runs code when it is read",
+        "load it with transformers and write it with save_pretrained, as safetensors",
+    );
+    const GGUF: (&str, &str) = ("a model of llama.cpp, quantized as a rule", "take the folder that it was made from");
+    let entries = std::fs::read_dir(folder).ok()?.filter_map(Result::ok);
+    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort_unstable();
+    names.into_iter().find_map(|name| {
+        let (kind, remedy) = match Path::new(&name).extension()?.to_str()? {
+            "bin" | "pt" | "pth" | "ckpt" => PICKLE,
+            "gguf" => GGUF,
+            _ => return None,
+        };
+        Some((name, kind, remedy))
+    })
+}
+
 /// The header of a safetensors file, checked against the length of the file, and where the data begin.
 fn header(path: &Path, file: &mut File, length: u64) -> Result<(Metadata, u64), HuggingFaceError> {
     let damaged = |reason: String| HuggingFaceError::damaged(path, reason);
@@ -136,6 +161,13 @@ fn header(path: &Path, file: &mut File, length: u64) -> Result<(Metadata, u64), 
     let mut read = |bytes: &mut [u8]| file.read_exact(bytes).map_err(HuggingFaceError::io("read", path));
     let mut size = [0; 8];
     read(&mut size)?;
+    if &size == b"version " {
+        let mut rest = vec![0; (length - 8).min(POINTER_BYTES) as usize];
+        read(&mut rest)?;
+        if is_lfs_pointer(&[&size[..], &rest].concat()) {
+            return Err(lfs_pointer(path));
+        }
+    }
     let size = u64::from_le_bytes(size);
     if size > LONGEST_HEADER || size > length - 8 {
         return Err(damaged(format!("its header would have {size} bytes, and the file has {length}")));
@@ -152,9 +184,17 @@ fn header(path: &Path, file: &mut File, length: u64) -> Result<(Metadata, u64), 
     Ok((metadata, 8 + size))
 }
 
+fn lfs_pointer(path: &Path) -> HuggingFaceError {
+    let rule = "it is a pointer of Git LFS, not the file that it stands for";
+    HuggingFaceError::folder(path, rule, "fetch that with `git lfs pull`")
+}
+
 /// Which tensor is in which file, as the index says.
 fn weight_map(path: &Path) -> Result<BTreeMap<String, String>, HuggingFaceError> {
     let text = INDEX_DOCUMENT.text(path)?;
+    if is_lfs_pointer(text.as_bytes()) {
+        return Err(lfs_pointer(path));
+    }
     let index: Value =
         serde_json::from_str(&text).map_err(|error| HuggingFaceError::damaged(path, error.to_string()))?;
     let map = index.get("weight_map").and_then(Value::as_object).filter(|map| !map.is_empty());

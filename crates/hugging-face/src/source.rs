@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use quadrille_files::Document;
+use quadrille_files::{Document, is_lfs_pointer};
 use quadrille_spec::Model;
 use serde_json::Value;
 
@@ -12,6 +12,15 @@ use crate::files::{Files, Stored};
 use crate::mapping::{Naming, Part, Tensor, each_tensor, head_name, tensors};
 use crate::replaced::check_replaced;
 use crate::{Family, HuggingFaceError, Origin, StoredType};
+
+/// Ends of the names of quantized tensors, with the methods that write them.
+const QUANTIZED: [(&str, &str); 5] = [
+    (".qweight", "GPTQ or AWQ"),
+    (".qzeros", "GPTQ or AWQ"),
+    (".quant_state.bitsandbytes__nf4", "bitsandbytes"),
+    (".weight_scale", "compressed-tensors"),
+    (".weight_packed", "compressed-tensors"),
+];
 
 /// The `config.json` of a model.
 pub const CONFIGURATION: Document = Document::new("the configuration of a model (config.json)", 1 << 20);
@@ -45,6 +54,13 @@ impl Source {
             return Err(HuggingFaceError::folder(folder, "there is no config.json", remedy));
         }
         let text = CONFIGURATION.text(&path)?;
+        if is_lfs_pointer(text.as_bytes()) {
+            return Err(HuggingFaceError::folder(
+                &path,
+                "it is a pointer of Git LFS",
+                "fetch the file with `git lfs pull`",
+            ));
+        }
         let config_error = |source| HuggingFaceError::Config { path: path.clone(), source };
         let model = Model::from_hugging_face(&text, set).map_err(config_error)?;
         let config: Value =
@@ -60,6 +76,7 @@ impl Source {
 
         check_replaced(&model, family).map_err(config_error)?;
         let files = Files::open(folder)?;
+        check_quantized(&files)?;
         let naming = naming(family, &files);
         let prefix = naming.prefix;
         // One by one, so that those of no more experts are listed than the files have.
@@ -252,4 +269,16 @@ fn found(folder: &Path, files: &Files, part: &Part) -> Result<(Stored, StoredTyp
         return Err(HuggingFaceError::tensor(files.path(stored), name, rule, remedy));
     };
     Ok((stored.clone(), stored_type))
+}
+
+/// Refuses weights that are stored in fewer bits, which configurations of older programs do not say.
+fn check_quantized(files: &Files) -> Result<(), HuggingFaceError> {
+    let method = |name: &str| QUANTIZED.iter().find(|(end, _)| name.ends_with(end)).map(|(_, method)| *method);
+    match files.tensors().iter().find_map(|(name, stored)| Some((name, stored, method(name)?))) {
+        None => Ok(()),
+        Some((name, stored, method)) => {
+            let rule = format!("it is quantized by {method}, and weights of f32, f16 and bf16 are read");
+            Err(HuggingFaceError::tensor(files.path(stored), name, rule, "take the model that was quantized"))
+        }
+    }
 }

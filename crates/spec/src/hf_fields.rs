@@ -6,47 +6,70 @@ use crate::SpecError;
 use crate::hf_windows::FULL;
 
 /// Fields that say how a model is stored, started, fed or asked, not what it computes from tokens.
-const WITHOUT_EFFECT: [&str; 49] = [
+const WITHOUT_EFFECT: [&str; 77] = [
     "_attn_implementation",
+    "_attn_implementation_autoset",
+    "_attn_implementation_internal",
+    "_commit_hash",
+    "_experts_implementation",
+    "_flash_attn_2_enabled",
+    "attn_implementation",
+    "bad_words_ids",
+    "begin_suppress_tokens",
     "bos_token_id",
+    "cache_implementation",
     "chunk_size_feed_forward",
     "classifier_dropout",
     "decoder_start_token_id",
+    "diversity_penalty",
     "do_sample",
     "dtype",
     "early_stopping",
+    "encoder_no_repeat_ngram_size",
     "eos_token_id",
+    "experts_implementation",
+    "exponential_decay_length_penalty",
     "finetuning_task",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
     "gradient_checkpointing",
     "id2label",
     "initializer_range",
     "is_decoder",
     "is_llama_config",
+    "keys_to_ignore_at_inference",
     "label2id",
     "length_penalty",
     "max_length",
+    "max_new_tokens",
     "min_length",
     "n_ctx",
     "no_repeat_ngram_size",
+    "num_beam_groups",
     "num_beams",
     "num_return_sequences",
     "output_attentions",
     "output_hidden_states",
+    "output_scores",
     "pad_token_id",
     "prefix",
     "pretraining_tp",
     "problem_type",
+    "remove_invalid_values",
     "reorder_and_upcast_attn",
     "repetition_penalty",
     "return_dict",
+    "return_dict_in_generate",
     "sep_token_id",
     "summary_activation",
     "summary_first_dropout",
     "summary_proj_to_labels",
     "summary_type",
     "summary_use_proj",
+    "suppress_tokens",
     "task_specific_params",
     "temperature",
+    "tf_legacy_loss",
     "tie_encoder_decoder",
     "tokenizer_class",
     "top_k",
@@ -55,7 +78,12 @@ const WITHOUT_EFFECT: [&str; 49] = [
     "torchscript",
     "transformers.js_config",
     "transformers_version",
+    "typical_p",
+    "unsloth_fixed",
+    "unsloth_version",
+    "use_bfloat16",
     "use_cache",
+    "use_return_dict",
 ];
 
 /// The fields that are not read yet.
@@ -209,6 +237,7 @@ impl Fields {
         if let Some(heads) = heads.filter(|heads| heads.as_object().is_none_or(|heads| !heads.is_empty())) {
             return Err(unexpressed("pruned_heads", cut(&heads.to_string()), "no layer lacks heads"));
         }
+        self.check_quantized()?;
         let unread = self.map.iter().filter(|(_, value)| !value.is_null());
         match unread.map(|(field, value)| (field.as_str(), value)).find(|(field, _)| !WITHOUT_EFFECT.contains(field)) {
             None => Ok(()),
@@ -218,6 +247,17 @@ impl Fields {
                 Err(SpecError::invalid(cut(field), cut(&value.to_string()), rule, remedy))
             }
         }
+    }
+}
+
+impl Fields {
+    /// Refuses weights that are stored in fewer bits.
+    fn check_quantized(&self) -> Result<(), SpecError> {
+        let Some(value) = self.map.get("quantization_config").filter(|value| !value.is_null()) else { return Ok(()) };
+        let method = value["quant_method"].as_str().map_or(String::new(), |method| format!(" by {}", cut(method)));
+        let rule = format!("the weights are quantized{method}, and weights of f32, f16 and bf16 are read");
+        let remedy = "take the model that was quantized";
+        Err(SpecError::invalid("quantization_config", cut(&value.to_string()), rule, remedy))
     }
 }
 

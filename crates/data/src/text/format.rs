@@ -6,11 +6,12 @@ use std::io::Read;
 use std::path::Path;
 use std::str::FromStr;
 
+use quadrille_files::is_lfs_pointer;
 use serde::{Deserialize, Serialize};
 
 use super::TextRules;
 use super::first_line::FirstLine;
-use super::kind::{is_lfs_pointer, known_kind};
+use super::kind::known_kind;
 use crate::DataError;
 use crate::tokens::{llm_c, megatron, quadrille};
 

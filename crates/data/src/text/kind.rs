@@ -1,8 +1,5 @@
 //! Kinds of files that are neither text nor tokens, by their first bytes.
 
-/// Beginning of the pointer that stands in place of a file that Git LFS has not fetched.
-const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
-
 /// First bytes of well-known formats, the name of the format, and what to do about it.
 const KINDS: [(&[u8], &str, &str); 12] = [
     (b"PAR1", "a Parquet file", "write its text as JSON lines"),
@@ -18,11 +15,6 @@ const KINDS: [(&[u8], &str, &str); 12] = [
     (b"%PDF", "a PDF document", "extract its text"),
     (b"GGUF", "a GGUF model", "leave it out"),
 ];
-
-/// True for a pointer of Git LFS.
-pub(super) fn is_lfs_pointer(start: &[u8]) -> bool {
-    start.starts_with(LFS_POINTER)
-}
 
 /// Name of the format that begins so, and a remedy.
 pub(super) fn known_kind(start: &[u8]) -> Option<(&'static str, &'static str)> {

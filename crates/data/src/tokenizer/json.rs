@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use quadrille_files::Document;
+use quadrille_files::{Document, is_lfs_pointer};
 use quadrille_panics as panics;
 use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_128;
@@ -46,6 +46,9 @@ impl JsonTokenizer {
     pub fn open(path: &Path) -> Result<Self, DataError> {
         let bytes = TOKENIZER.bytes(path)?;
         let failed = |reason: String| DataError::TokenizerFile { path: path.to_path_buf(), reason };
+        if is_lfs_pointer(&bytes) {
+            return Err(failed("it is a pointer of Git LFS, not the file; fetch that with `git lfs pull`".to_owned()));
+        }
         check::check(&bytes).map_err(failed)?;
         let tokenizer = contained(path, || parse(&bytes))?.map_err(|error| failed(error.to_string()))?;
         let mut tokens: Vec<u32> = contained(path, || tokenizer.get_vocab(true))?.into_values().collect();

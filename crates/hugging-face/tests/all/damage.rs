@@ -166,6 +166,36 @@ fn folders_without_a_model_are_refused() {
 }
 
 #[test]
+fn weights_of_other_kinds_are_named() {
+    const POINTER: &str = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 440473133\n";
+    for (name, kind) in [
+        ("pytorch_model.bin", "a pickle of PyTorch, which runs code"),
+        ("consolidated.00.pth", "a pickle of PyTorch, which runs code"),
+        ("llama-q4.gguf", "a model of llama.cpp"),
+    ] {
+        let folder = copy("llama");
+        fs::rename(folder.path().join("model.safetensors"), folder.path().join(name)).unwrap();
+        refused(folder.path(), &[&format!("its weights are {name}, {kind}"), "neither model.safetensors nor"]);
+    }
+    for name in ["config.json", "model.safetensors"] {
+        let folder = copy("llama");
+        fs::write(folder.path().join(name), POINTER).unwrap();
+        refused(folder.path(), &[name, "it is a pointer of Git LFS", "git lfs pull"]);
+    }
+    let folder = copy("llama");
+    let mut settings = config(folder.path());
+    settings["quantization_config"] = json!({"quant_method": "gptq", "bits": 4, "group_size": 128});
+    fs::write(folder.path().join("config.json"), settings.to_string()).unwrap();
+    refused(folder.path(), &["quantization_config = {", "quantized by gptq", "take the model that was quantized"]);
+    // Older programs say it in a file beside config.json.
+    let mut tensors = raw(&fixture("llama"));
+    let name = "model.layers.0.mlp.up_proj.weight";
+    let weight = tensors.remove(name).unwrap();
+    tensors.insert(name.replace(".weight", ".qweight"), weight);
+    refused(self::folder(&config(&fixture("llama")), &tensors).path(), &["qweight: it is quantized by GPTQ or AWQ"]);
+}
+
+#[test]
 fn shards_that_do_not_fit_their_index_are_named() {
     let second = "model-00002-of-00003.safetensors";
     let index = "model.safetensors.index.json";

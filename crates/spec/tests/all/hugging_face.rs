@@ -101,6 +101,15 @@ fn defaults_are_those_of_the_library() {
 }
 
 #[test]
+fn fields_without_effect_are_accepted() {
+    let noted = json!({
+        "_attn_implementation_autoset": true, "_commit_hash": "8afb486c1db24fe5", "cache_implementation": "hybrid",
+        "use_return_dict": true, "max_new_tokens": 256, "suppress_tokens": [1], "unsloth_version": "2025.3.1",
+    });
+    assert_eq!(read(&with(LLAMA_3, noted)).unwrap(), read(LLAMA_3).unwrap());
+}
+
+#[test]
 fn a_window_that_no_sequence_reaches_is_none() {
     let windowed = with(MISTRAL, json!({"sliding_window": 4096}));
     let set = |seq_len: &str| Model::from_hugging_face(&windowed, &[("seq_len".to_owned(), seq_len.to_owned())]);
