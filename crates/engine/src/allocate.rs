@@ -103,6 +103,7 @@ impl<'a, B: Backend> RankEngine<'a, B> {
             hyper,
             seed,
             step: 0,
+            updates: 0,
             microbatch: 0,
             samples_of: None,
             staged: OwnSamples::default(),

@@ -34,6 +34,9 @@ pub struct DivergencePolicy {
     pub largest_loss: Option<f64>,
 }
 
+/// Skipped steps in a row after which a run ends with an error: it learns nothing any more.
+pub const MOST_SKIPPED: u64 = 50;
+
 /// How many losses before a step say what is usual.
 pub const WINDOW: usize = 50;
 

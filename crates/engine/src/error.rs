@@ -150,6 +150,17 @@ pub enum EngineError {
         /// The first layer and operation that gave such a number, or the limit.
         origin: String,
     },
+    /// So many steps in a row were skipped that the run learns nothing any more.
+    #[error(
+        "{} steps in a row were skipped, up to step {step}: a run that skips as many learns nothing; the last {cause}",
+        crate::MOST_SKIPPED
+    )]
+    NothingApplied {
+        /// The last of them, counted from 1.
+        step: u64,
+        /// Its loss or gradient norm, the loss scale and the remedy.
+        cause: String,
+    },
     /// A checkpoint cannot be read.
     #[error(transparent)]
     Unreadable(#[from] CheckpointError),

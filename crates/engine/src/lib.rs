@@ -84,7 +84,7 @@ pub use backend::{
 };
 pub use choices::Chosen;
 pub use device::{Device, Processor, Yardstick};
-pub use divergence::{DivergencePolicy, OnDivergence, WINDOW};
+pub use divergence::{DivergencePolicy, MOST_SKIPPED, OnDivergence, WINDOW};
 pub use error::EngineError;
 pub use evaluate::{EvaluateOutcome, Evaluation, Evaluator, ForwardOptions, evaluate};
 pub use execute::transpose;

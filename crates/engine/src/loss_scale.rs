@@ -132,6 +132,21 @@ impl LossScaler {
         self.rule.map(|_| self.scale)
     }
 
+    /// Remedy for gradients that are not finite, in an error that names the scale.
+    pub fn remedy(&self) -> String {
+        match self.rule {
+            Some(LossScale::Auto) => {
+                let least = LossScale::LEAST;
+                format!("use `layout.dtype` bf16, or a `run.loss_scale` below {least}, the smallest of auto")
+            }
+            Some(LossScale::Fixed(1)) => {
+                "use `layout.dtype` bf16 or f32: 1 is the smallest `run.loss_scale`".to_owned()
+            }
+            Some(LossScale::Fixed(_)) => "take a smaller `run.loss_scale`, or auto".to_owned(),
+            None => "lower the learning rate, or clip gradients".to_owned(),
+        }
+    }
+
     /// Takes in what became of a step. Whether it is to be skipped because its factor was too large: the next one is smaller.
     /// At the lower end, and where the factor is fixed, a gradient that is not finite is no matter of the factor.
     pub fn see(&mut self, outcome: &StepOutcome) -> bool {

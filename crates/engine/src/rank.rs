@@ -85,6 +85,8 @@ pub struct RankEngine<'a, B: Backend> {
     pub(crate) hyper: Hyper,
     pub(crate) seed: u64,
     pub(crate) step: u64,
+    /// Updates that were applied: at most as many as steps, and the time by which the optimizer corrects its moments.
+    pub(crate) updates: u64,
     pub(crate) microbatch: usize,
     /// The step and microbatch that the samples are of.
     pub(crate) samples_of: Option<(u64, usize)>,
@@ -196,12 +198,14 @@ impl<'a, B: Backend> RankEngine<'a, B> {
     /// The job was stopped, or data is missing.
     pub fn step(&mut self, batch: &BatchSource) -> Result<StepOutcome, EngineError> {
         self.run_program(batch)?;
+        let applied = self.update_rule().update(self.totals).applied;
+        self.updates += u64::from(applied);
         Ok(StepOutcome {
             loss: self.totals.loss / self.totals.targets as f64,
             gradient_norm: self.update_rule().gradient_norm(self.totals),
             learning_rate: crate::schedule(&self.hyper, self.step),
             router: (!self.chosen.is_empty()).then(|| Routed::new(self.whole, self.totals, &self.chosen)),
-            applied: self.update_rule().update(self.totals).applied,
+            applied,
             repeated: self.verdict == Verdict::Repeated,
         })
     }

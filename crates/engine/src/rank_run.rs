@@ -12,9 +12,9 @@ use quadrille_step::StepProgram;
 use crate::carried::Carried;
 use crate::saving::{Saved, Saver};
 use crate::{
-    Backend, BatchSource, DeviceUse, EngineError, Evaluator, InitialValues, MatmulChoices, OnDivergence, Predictions,
-    RankEngine, RankReport, RankStep, RankTrace, Restore, RunEvent, Start, StepOutcome, StepRecord, TrainOptions,
-    Validation,
+    Backend, BatchSource, DeviceUse, EngineError, Evaluator, InitialValues, MOST_SKIPPED, MatmulChoices, OnDivergence,
+    Predictions, RankEngine, RankReport, RankStep, RankTrace, Restore, RunEvent, Start, StepOutcome, StepRecord,
+    TrainOptions, Validation,
 };
 
 /// Where a rank tells what happens.
@@ -37,6 +37,7 @@ pub(crate) fn run<B: Backend>(
         validation: validation.zip(evaluator),
         options,
         carried: Carried::of(options),
+        skipped: 0,
         saver: options.saving.as_ref().map(|saving| Saver::new(program, saving)),
         tell,
     };
@@ -77,6 +78,7 @@ pub(crate) fn run<B: Backend>(
         (run.tell)(RunEvent::Step(&record))?;
         if !outcome.applied {
             run.reject(&record, batch)?;
+            run.check_skipped(&record)?;
         }
         let stops = run.is_stopped()?;
         let last = stops || step == options.steps;
@@ -142,6 +144,8 @@ struct RankRun<'a, B: Backend> {
     options: &'a TrainOptions,
     validation: Option<(&'a Validation<'a>, Evaluator<'a, B>)>,
     carried: Carried,
+    /// Steps in a row whose gradient was not applied, up to the last step of this process.
+    skipped: u64,
     saver: Option<Saver<'a>>,
     tell: &'a mut Tell<'a>,
 }
@@ -154,6 +158,7 @@ impl<B: Backend> RankRun<'_, B> {
         self.engine.set_loss_scale(scaler.scale());
         let outcome = self.engine.step(batch)?;
         let (spike, loss_scale) = (losses.is_spike(outcome.loss), scaler.shown());
+        self.skipped = if outcome.applied { 0 } else { self.skipped + 1 };
         if outcome.applied {
             losses.push(outcome.loss);
         }
@@ -177,7 +182,7 @@ impl<B: Backend> RankRun<'_, B> {
         };
         let origin = match record.loss_scale {
             Some(scale) if loss.is_finite() && !grad_norm.is_finite() => {
-                format!("{origin}; gradients were multiplied by {scale}: take a smaller `run.loss_scale`, or auto")
+                format!("{origin}; gradients were multiplied by {scale}: {}", self.carried.scaler.remedy())
             }
             _ => origin,
         };
@@ -193,6 +198,28 @@ impl<B: Backend> RankRun<'_, B> {
                 (self.tell)(RunEvent::Skipped { step, reason: format!("its {quantity} is {value}; {origin}") })
             }
         }
+    }
+
+    /// Ends a run that skips one step after the other: with an error, after the checkpoint of an earlier step is complete.
+    fn check_skipped(&mut self, record: &StepRecord) -> Result<(), EngineError> {
+        if self.skipped < MOST_SKIPPED {
+            return Ok(());
+        }
+        let StepRecord { step, loss, grad_norm, loss_scale, .. } = *record;
+        let at = loss_scale.map_or(String::new(), |scale| format!(" at the loss scale {scale}"));
+        let cause = match (loss.is_finite(), grad_norm.is_finite()) {
+            (true, false) => format!("gradient norm is {grad_norm}{at}; {}", self.carried.scaler.remedy()),
+            (true, true) => format!("loss is {loss:.4}{at}; lower the learning rate, or raise `run.largest_loss`"),
+            (false, _) if loss_scale.is_some() => {
+                format!("loss is {loss}{at}; lower the learning rate, or use `layout.dtype` bf16 or f32")
+            }
+            (false, _) => format!("loss is {loss}; lower the learning rate, or go on from an earlier checkpoint"),
+        };
+        self.complete()?;
+        let reason = format!("it is one of {MOST_SKIPPED} in a row that were skipped; its {cause}");
+        (self.tell)(RunEvent::Diverged { step, reason })?;
+        self.engine.context.enter(Label::new("step"), "look at skipped steps")?;
+        Err(EngineError::NothingApplied { step, cause })
     }
 
     /// Whether somebody wants the run to end; all ranks agree.

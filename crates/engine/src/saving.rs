@@ -125,7 +125,8 @@ impl<'a> Saver<'a> {
             draft.write::<B::Real>(rank, &tiles)?;
             Ok(Part::Tiles(draft))
         });
-        self.under_way = Some(UnderWay { step, task: Some(task), result: None, about: self.about(step, carried) });
+        let about = self.about(step, carried, engine.updates);
+        self.under_way = Some(UnderWay { step, task: Some(task), result: None, about });
         self.begun = step;
         Ok(())
     }
@@ -169,14 +170,14 @@ impl<'a> Saver<'a> {
         Ok(None)
     }
 
-    /// What a checkpoint of this step says of the run.
-    fn about(&self, step: u64, carried: &Carried) -> About {
+    /// Description of the run in a checkpoint of this step, after so many updates.
+    fn about(&self, step: u64, carried: &Carried, updates: u64) -> About {
         let mut about = self.saving.about.clone();
         let steps = step - about.step;
         about.step = step;
         about.samples += steps * self.per_step[0];
         about.tokens += steps * self.per_step[1];
-        carried.write(&mut about.run);
+        carried.write(&mut about.run, updates);
         about
     }
 

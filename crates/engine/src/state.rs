@@ -12,6 +12,7 @@ use quadrille_step::{Parameter, ParameterId, StageProgram, StepProgram};
 use quadrille_tensor::{Element, Stored};
 
 use crate::backend::View;
+use crate::carried::updates;
 use crate::masks::{MaskReader, check_pruned};
 use crate::tier::State;
 use crate::{Backend, EngineError, RankEngine, Run, Shard};
@@ -191,6 +192,7 @@ impl<B: Backend> RankEngine<'_, B> {
         }
         if restore == Restore::Everything {
             self.step = checkpoint.about().step;
+            self.updates = updates(checkpoint);
         }
         Ok(())
     }

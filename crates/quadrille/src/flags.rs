@@ -22,6 +22,7 @@ const FLAGS: [(&str, &str); 45] = [
     ("data.tokenizer", "--tokenizer"),
     ("mpirun.map_by", "mpirun --map-by"),
     ("run.cluster", "--cluster"),
+    ("run.largest_loss", "--largest-loss"),
     ("run.layout", "--layout"),
     ("run.loss_scale", "--loss-scale"),
     ("run.ranks", "--ranks"),

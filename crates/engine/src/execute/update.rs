@@ -132,8 +132,11 @@ impl<'a, B: Backend> RankEngine<'a, B> {
         self.streamed.as_mut().ok_or(EngineError::StatesLost)
     }
 
+    /// Constants of the update of this step: the learning rate follows the steps that were taken, the corrections of the
+    /// moments follow the updates that were applied, since a skipped step leaves the moments as they are.
     pub(super) fn optimizer_constants(&self, parameter: ParameterId) -> AdamW {
         let hyper = &self.hyper;
+        let update = i32::try_from(self.updates + 1).unwrap_or(i32::MAX);
         let decays = self.program.parameters[parameter.0].decay;
         AdamW {
             learning_rate: schedule(hyper, self.step),
@@ -141,8 +144,8 @@ impl<'a, B: Backend> RankEngine<'a, B> {
             beta2: hyper.beta2,
             epsilon: hyper.epsilon,
             weight_decay: if decays { hyper.weight_decay } else { 0.0 },
-            correction1: 1.0 - hyper.beta1.powi(self.step as i32),
-            correction2: 1.0 - hyper.beta2.powi(self.step as i32),
+            correction1: 1.0 - hyper.beta1.powi(update),
+            correction2: 1.0 - hyper.beta2.powi(update),
         }
     }
 }

@@ -2,6 +2,7 @@
 //! gradients are too large.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use half::f16;
 use quadrille_checkpoint::{About, Checkpoint, Draft, Folder, Quantity, TensorShape, Tile};
 use quadrille_comm::{JobOptions, run_ranks};
 use quadrille_engine::{
-    Backend, Cpu, DivergencePolicy, EngineError, Held, InitialValues, LossScale, OnDivergence, OnSaveFailure,
+    Backend, Cpu, DivergencePolicy, EngineError, Held, Hyper, InitialValues, LossScale, OnDivergence, OnSaveFailure,
     RankEngine, Restore, RunEvent, Saving, Start, StepRecord, TrainOptions, tensor_shapes, train_on_cpu,
 };
 use quadrille_proofs::{SEED, hyper, llama, program_with, random_samples};
@@ -150,6 +151,84 @@ fn a_step_at_too_large_a_scale_leaves_parameters_masters_and_moments() {
     }
 }
 
+/// Numbers by the name of the parameter.
+type Named = BTreeMap<String, Vec<f64>>;
+
+/// A rank's parameters as the optimizer has them, and their gradients.
+fn optimized(engine: &mut RankEngine<Cpu<f16>>, names: &[String]) -> Result<[Named; 2], EngineError> {
+    let masters = engine.masters()?.into_iter().zip(engine.weights()?);
+    let parameters = masters.map(|(master, weight)| master.unwrap_or(weight).numbers);
+    let gradients = engine.gradients()?.into_iter().map(|held| held.numbers);
+    Ok([names.iter().cloned().zip(parameters).collect(), names.iter().cloned().zip(gradients).collect()])
+}
+
+/// AdamW (Loshchilov and Hutter 2019, algorithm 2) with the constants of [`hyper`], written anew.
+#[derive(Default)]
+struct PlainAdamW {
+    updates: i32,
+    moments: BTreeMap<String, [Vec<f64>; 2]>,
+}
+
+impl PlainAdamW {
+    /// Parameters after one more update.
+    fn update(&mut self, rate: f64, parameters: &Named, gradients: &Named) -> Named {
+        let (beta1, beta2, epsilon) = (0.9_f64, 0.95_f64, 1e-6);
+        self.updates += 1;
+        let [correction1, correction2] = [beta1, beta2].map(|beta| 1.0 - beta.powi(self.updates));
+        let mut after = parameters.clone();
+        for (name, numbers) in &mut after {
+            let gradient = &gradients[name];
+            assert_eq!(numbers.len(), gradient.len(), "{name}");
+            let zeros = || [(); 2].map(|()| vec![0.0; gradient.len()]);
+            let [first, second] = self.moments.entry(name.clone()).or_insert_with(zeros);
+            let decays = [".weight", ".table", ".positions"].iter().any(|ending| name.ends_with(ending));
+            let decay = if decays { 0.1 } else { 0.0 };
+            for (at, number) in numbers.iter_mut().enumerate() {
+                first[at] = beta1 * first[at] + (1.0 - beta1) * gradient[at];
+                second[at] = beta2 * second[at] + (1.0 - beta2) * gradient[at].powi(2);
+                let (mean, square) = (first[at] / correction1, second[at] / correction2);
+                *number -= rate * (mean / (square.sqrt() + epsilon) + decay * *number);
+            }
+        }
+        after
+    }
+}
+
+/// Six overflows are what `auto` needs from its first scale down to its least.
+#[test]
+fn skipped_steps_count_for_the_learning_rate_and_not_for_the_moments() {
+    let scales = [[1 << 31; 6].as_slice(), &[1024, 1 << 31, 1024, 1024]].concat();
+    let hyper = Hyper { learning_rate: 1e-3, warmup_steps: 20, weight_decay: 0.1, ..hyper(None) };
+    for grid in GRIDS {
+        let program = program(grid, F16);
+        let batch = random_samples(&program);
+        run_ranks(&JobOptions::new(program.layout.grid.ranks()), |context| {
+            let parameters = &program.of_rank(context.rank()).parameters;
+            let names: Vec<_> = parameters.iter().map(|parameter| parameter.name.clone()).collect();
+            let initial = InitialValues::Perturbed;
+            let mut engine = RankEngine::<Cpu<f16>>::new(&program, context, 1, hyper, SEED, initial)?;
+            let (mut plain, mut before) = (PlainAdamW::default(), Named::new());
+            for (step, scale) in (1..).zip(&scales) {
+                engine.set_loss_scale(*scale);
+                assert_eq!(engine.step(&batch)?.applied, *scale == 1024, "{grid}: step {step}");
+                let [after, gradients] = optimized(&mut engine, &names)?;
+                if *scale == 1024 {
+                    let rate = 1e-3 * f64::from(step) / 20.0;
+                    for (name, expected) in plain.update(rate, &before, &gradients) {
+                        let gaps = after[&name].iter().zip(expected).map(|(after, expected)| (after - expected).abs());
+                        let worst = gaps.fold(0.0, f64::max);
+                        // An update is about as large as the rate.
+                        assert!(worst < 2e-3 * rate, "{grid}: {name} after step {step} is off by {worst:e}");
+                    }
+                }
+                before = after;
+            }
+            Ok(())
+        })
+        .unwrap();
+    }
+}
+
 /// Trains to the end of step `steps` with checkpoints after each, and tells what was skipped.
 fn run(
     grid: &str,
@@ -223,6 +302,12 @@ fn with_resumptions(grid: &str, folder: &Path, from: &Arc<Checkpoint>) -> (Vec<S
         assert_eq!(decided(&same), decided(&records)[step as usize - 2..], "{grid} from step {step}");
         assert!(state(&opened(&again, 20)) == state(&opened(&whole, 20)), "{grid} from step {step}");
     }
+    for record in &records {
+        // The checkpoint at the beginning lacks the number: its two steps count as updates.
+        let applied = records.iter().filter(|other| other.applied && other.step <= record.step).count();
+        let updates = opened(&whole, record.step).about().run["updates"].clone();
+        assert_eq!(updates, json!(2 + applied), "{grid}: step {}", record.step);
+    }
     for record in records.iter().take_while(|record| record.overflow) {
         assert!(state(&opened(&whole, record.step)) == state(from), "{grid}: step {} is no update", record.step);
     }
@@ -255,6 +340,24 @@ fn a_scale_is_doubled_after_200_good_steps_also_of_a_resumed_run() {
     let (records, _) = with_resumptions("x=2,data=2", folder.path(), &from);
     let scales: Vec<_> = records.iter().map(|record| record.loss_scale.unwrap()).collect();
     assert_eq!(scales, [[1 << 14; 3].as_slice(), &[1 << 15; 15]].concat());
+}
+
+/// Skipped steps of which none is applied any more end the run, at the 50th in a row.
+#[test]
+fn a_run_that_skips_fifty_steps_in_a_row_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let run =
+        |name: &str, steps, rule| run("x=2", &folder.path().join(name), Start::Drawn, steps, rule, OnDivergence::Skip);
+    let (records, skipped) = run("fewer", 49, LossScale::Fixed(1 << 31)).unwrap();
+    assert_eq!((records.len(), skipped.len()), (49, 49));
+    let error = run("more", 60, LossScale::Fixed(1 << 31)).unwrap_err().to_string();
+    for words in [
+        "50 steps in a row were skipped, up to step 50",
+        "at the loss scale 2147483648",
+        "a smaller `run.loss_scale`, or auto",
+    ] {
+        assert!(error.contains(words), "{error}");
+    }
 }
 
 #[test]

@@ -81,7 +81,7 @@ pub struct TrainArguments {
     )]
     pub on_checkpoint_failure: Option<OnSaveFailure>,
     /// What to do with a step whose loss or gradient is not finite, or above --largest-loss; it is never applied: stop or
-    /// skip [default: stop]
+    /// skip, until 50 in a row end the run [default: stop]
     #[arg(
         long, value_name = "ACTION", help_heading = "State",
         value_parser = stop_or("skip", OnDivergence::Stop, OnDivergence::Skip)

@@ -7,6 +7,7 @@ use quadrille_engine::{RunEvent, StepRecord};
 use quadrille_run::{Event, Prepared};
 
 use crate::bars;
+use crate::flags::spelled;
 use crate::output::tell;
 use crate::train::arguments::TrainArguments;
 
@@ -49,7 +50,7 @@ impl Reporter {
             RunEvent::Diverged { .. } | RunEvent::Stopped(_) => false,
         };
         if let Some(event) = Event::of(happened, 0).filter(|_| shown && self.lines) {
-            self.show(&format!("{}\n", event.text));
+            self.show(&format!("{}\n", spelled(&event.text)));
         }
     }
 

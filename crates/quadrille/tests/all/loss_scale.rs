@@ -100,6 +100,32 @@ fn a_skipped_step_is_told_and_no_failure_and_a_resumed_run_has_the_same_bits() {
     assert!(message.contains("were multiplied by 65536: take a smaller --loss-scale, or auto"), "{message}");
 }
 
+/// In f16 by a scale that is too large, in f32 by weights that have left every range: no end with success, nothing learned.
+#[test]
+fn a_run_that_skips_one_step_after_the_other_ends_with_the_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let ends = |name: &str, line: &str, words: &[&str]| {
+        let output = run(folder.path(), &format!("{TINY} --steps 70 --on-divergence skip --out {name} {line}"));
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{message}");
+        assert!(words.iter().all(|words| message.contains(words)), "{message}");
+        let all = steps(&folder.path().join(name));
+        let applied = all.iter().filter(|step| step["applied"] == true).count();
+        assert!(all[applied..].iter().all(|step| step["applied"] == false), "{all:?}");
+        assert_eq!(all.len(), applied + 50);
+        let events = fs::read_to_string(folder.path().join(name).join("events.jsonl")).unwrap();
+        assert!(events.lines().last().unwrap().contains("diverged"), "{events}");
+    };
+    let scale = [
+        "50 steps in a row were skipped, up to step 50",
+        "at the loss scale 2147483648",
+        "a smaller --loss-scale, or auto",
+    ];
+    ends("fixed", &format!("{LARGE} --loss-scale 2147483648"), &scale);
+    let rate = ["50 steps in a row were skipped, up to step ", "the last loss is NaN; lower the learning rate"];
+    ends("wide", "--dtype f32 --grid x=1 --lr 1e30 --set warmup_steps=0 --global-batch 1 --seq-len 8", &rate);
+}
+
 /// A folder of the version before, which says nothing of the scale, goes on with the usual one.
 #[test]
 fn a_folder_of_the_version_before_has_the_usual_scale() {
