@@ -5,7 +5,8 @@ use quadrille_spec::{
 };
 use quadrille_step::Formats;
 
-use super::{Moments, NarrowFormat};
+use super::beside::{BESIDE_FSDP, BESIDE_TENSORS};
+use super::{Moments, Numbers};
 
 /// What a framework does the same way in every layout.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -103,22 +104,6 @@ pub struct Framework {
     pub allocator_factor: f64,
 }
 
-/// What is said of the types of a framework's numbers; nothing: they are its usual ones.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Numbers {
-    /// What gradients of weights are summed in: f32, or 16 bits.
-    pub gradients: Option<ElementType>,
-    /// What the optimizer's moments are stored in.
-    pub moments: Option<Moments>,
-    /// What operands of products of blocks are cast to, where they are not what is stored; the head's are not cast.
-    pub products: Option<NarrowFormat>,
-}
-
-impl Numbers {
-    /// [`Self::default`], in constants.
-    const USUAL: Self = Self { gradients: None, moments: None, products: None };
-}
-
 /// Bytes per parameter: of a matrix or a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StateBytes {
@@ -211,19 +196,6 @@ const UNALIGNED_RATE: f64 = 0.32;
 /// What is left of a device's rate while a rank's collectives, above all gathers of blocks, are under way: their kernels take
 /// multiprocessors, and copies bandwidth; fitted, see `quadrille validate published --cross`.
 const SHARE_BESIDE_GATHERS: f64 = 0.78;
-
-/// What runs on A100 of 80 GB took beyond their tensors, in the mean, and one deviation: a normal distribution, fitted on the bytes
-/// of BigScience's runs and on which of Hagemann et al.'s ran out of memory, see `quadrille validate published`. Of smaller devices
-/// less: [`Framework::reserved_on`].
-const BESIDE_TENSORS: [u64; 2] = [14_000_000_000, 6_000_000_000];
-
-/// The same of PyTorch's FSDP: the driver's context, NCCL's buffers of one group, workspaces; PyTorch's allocator gives back what it
-/// caches before it fails. Assumed: llm-foundry's 91 runs, whose microbatches are as large as they could be, left 5.4 GiB of 40 GiB and
-/// 9 GiB of 80 GiB to it, see `quadrille validate published`.
-const BESIDE_FSDP: [u64; 2] = [4_000_000_000, 2_000_000_000];
-
-/// The same on a single device, which has no communicators: the context, of 1.5 GB in BigScience's log, and workspaces. Assumed.
-const BESIDE_ALONE: [u64; 2] = [2_500_000_000, 1_000_000_000];
 
 impl Framework {
     /// This program's engine in f32: weights and gradients of 4 bytes, two moments. In other types: [`Framework::own`].
@@ -348,21 +320,6 @@ impl Framework {
     /// Bytes of an element of the sums of gradients: what a framework holds of them beyond that is the last microbatch's gradient.
     pub(super) fn summed_gradient_bytes(&self) -> u64 {
         self.states.gradient.min(self.activation_bytes.max(4))
-    }
-
-    /// The framework on so many devices: on a single one runs take less beside their tensors, of frameworks whose runs differ in it.
-    #[must_use]
-    pub fn on_devices(self, devices: usize) -> Self {
-        Self { is_alone: devices == 1 && self.reserved_deviation > 0, ..self }
-    }
-
-    /// Bytes that runs take beside tensors in the mean, and their deviation.
-    pub(super) fn beside(&self) -> [u64; 2] {
-        let [bytes, deviation] = [self.reserved_bytes, self.reserved_deviation];
-        match BESIDE_ALONE {
-            [alone, differs] if self.is_alone => [bytes.min(alone), deviation.min(differs)],
-            _ => [bytes, deviation],
-        }
     }
 
     /// The order in which it numbers ranks where nobody says another.

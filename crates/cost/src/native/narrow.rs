@@ -5,7 +5,7 @@
 //! which is not priced: of a parameter six bytes, beside some thirty of its update. Nor are the narrow copies of weights counted
 //! that a framework keeps beside them, if it does: with parameters stored in 8 bits alone there are none.
 
-use quadrille_spec::{Device, Peaks, SpecError, named};
+use quadrille_spec::{Device, ElementType, Peaks, SpecError, named};
 
 /// What operands of products are cast to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -89,6 +89,22 @@ impl NarrowFormat {
         let remedy = "name a device that has them, or leave products in the type of values";
         Err(SpecError::invalid("products", self, rule, remedy))
     }
+}
+
+/// Types of a framework's numbers; `None`: its usual ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Numbers {
+    /// Type in which gradients of weights are summed: f32, or 16 bits.
+    pub gradients: Option<ElementType>,
+    /// Type in which the optimizer's moments are stored.
+    pub moments: Option<Moments>,
+    /// Type to which operands of products of blocks are cast; `None`: they are not cast. The head's never are.
+    pub products: Option<NarrowFormat>,
+}
+
+impl Numbers {
+    /// [`Self::default`], in constants.
+    pub(super) const USUAL: Self = Self { gradients: None, moments: None, products: None };
 }
 
 /// What both moments of an optimizer are stored in, its master copy being f32 (Megatron-Core's precision-aware optimizer).

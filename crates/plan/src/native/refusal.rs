@@ -19,12 +19,8 @@ impl Search<'_> {
         let shared = Some(request.grid.size(Axis::Z)).filter(|z| request.microbatch.is_some_and(|size| size < *z));
         let larger = LayoutRequest { microbatch: shared.or(request.microbatch), ..request.clone() };
         let of_framework = |layout: Layout| self.space.runs_in?.framework.check(model, &layout).err();
-        let error = match (Layout::new(model, &larger), Layout::new(model, &request)) {
-            (Ok(layout), Ok(_)) => of_framework(layout)?,
-            (Ok(layout), Err(error)) => of_framework(layout).unwrap_or(error),
-            (Err(_), Ok(layout)) => of_framework(layout)?,
-            (Err(_), Err(error)) => error,
-        };
+        let broken = Layout::new(model, &larger).ok().and_then(of_framework);
+        let error = broken.or_else(|| Layout::new(model, &request).err())?;
         match error {
             SpecError::Refused(refusal) => Some(SpecError::Refused(Box::new(self.on_devices(*refusal, &request)))),
             error => Some(error),
