@@ -45,7 +45,7 @@ struct Stamp {
     bytes: u64,
     /// Nanoseconds since 1970 of the last change of the content, negative before.
     modified: i64,
-    /// The same for the inode; 0 where the system has none.
+    /// Nanoseconds since 1970 of the last change of the inode; 0 on systems without inodes.
     changed: i64,
 }
 
@@ -132,10 +132,10 @@ impl HashedFile {
         let DataFile { path, bytes, .. } = &self.file;
         let now = Stamp::of(path)?;
         // A new owner or name changes the inode alone.
-        match (now.bytes, now.modified) == (self.stamp.bytes, self.stamp.modified) {
-            true => Ok(()),
-            false => Err(DataError::SourceChanged { path: path.clone(), expected: *bytes, found: now.bytes }),
+        if (now.bytes, now.modified) == (self.stamp.bytes, self.stamp.modified) {
+            return Ok(());
         }
+        Err(DataError::SourceChanged { path: path.clone(), expected: *bytes, found: now.bytes })
     }
 }
 
@@ -175,7 +175,8 @@ fn nanoseconds(time: SystemTime) -> i64 {
 /// XXH3-128 of the content of a file.
 fn read(path: &Path, progress: &mut dyn FnMut(u64)) -> Result<u128, DataError> {
     let file = StoredFile::open(path)?;
-    let (mut hash, mut done) = (Xxh3::new(), 0);
+    let mut hash = Xxh3::new();
+    let mut done = 0;
     file.pieces(0, file.len(), |bytes| {
         hash.update(bytes);
         done += bytes.len() as u64;

@@ -110,7 +110,7 @@ pub enum DataError {
         path: PathBuf,
         /// The format.
         kind: &'static str,
-        /// What to do about it.
+        /// Remedy.
         remedy: &'static str,
     },
 
@@ -128,9 +128,9 @@ pub enum DataError {
     Doubtful {
         /// The file or folder.
         path: PathBuf,
-        /// What it looks like.
+        /// Description of the content.
         content: String,
-        /// What to do about it.
+        /// Remedy.
         remedy: &'static str,
     },
 
@@ -222,7 +222,7 @@ pub enum DataError {
         offset: u64,
         /// The rule, and what was found.
         rule: String,
-        /// What to do about it.
+        /// Remedy.
         remedy: &'static str,
     },
 
@@ -237,7 +237,7 @@ pub enum DataError {
         offset: u64,
         /// What is wrong with it.
         reason: String,
-        /// What to do about it.
+        /// Remedy.
         remedy: &'static str,
     },
 
@@ -252,7 +252,7 @@ pub enum DataError {
         format: &'static str,
         /// Why not.
         reason: String,
-        /// What to do about it.
+        /// Remedy.
         remedy: &'static str,
     },
 

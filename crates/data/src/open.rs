@@ -41,7 +41,9 @@ pub struct DataSource {
 pub fn open(paths: &[PathBuf], opening: &Opening, progress: &mut Progress) -> Result<DataSource, DataError> {
     let inputs = collect(paths, opening.reading.rules())?;
     let mut hashes = ContentHashes::open(opening.cache);
-    let (mut parts, mut files, mut contents) = (Vec::new(), Vec::new(), Vec::new());
+    let mut parts = Vec::new();
+    let mut files = Vec::new();
+    let mut contents = Vec::new();
     // Texts in a row are prepared together.
     for run in inputs.chunk_by(|a, b| !a.format.is_tokens() && !b.format.is_tokens()) {
         let (part, read, content) = match run {
@@ -76,7 +78,7 @@ pub fn open(paths: &[PathBuf], opening: &Opening, progress: &mut Progress) -> Re
 /// The formats of the files and folders `paths`, in their order.
 ///
 /// # Errors
-/// Files that are not there, are none or are doubtful; [`DataError::EmptyCorpus`].
+/// Missing files, paths of other things, doubtful files; [`DataError::EmptyCorpus`].
 pub fn formats(paths: &[PathBuf], rules: TextRules) -> Result<Vec<Format>, DataError> {
     Ok(collect(paths, rules)?.into_iter().map(|input| input.format).collect())
 }

@@ -32,7 +32,7 @@ pub fn announcement(run: &Prepared) -> String {
     }
     if let Some(samples) = source.validation_samples() {
         let samples = samples.map_or("endless".to_owned(), |samples| samples.to_string());
-        text += &format!("{:<8}{samples} samples are kept apart for validation\n", "apart");
+        text += &format!("{:<8}{samples} samples are kept apart for validation\n", "eval");
     }
     if let Some(checkpoint) = run.checkpoint() {
         text += &format!("{:<8}{}\n", "from", checkpoint.path().display());
@@ -44,10 +44,10 @@ pub fn announcement(run: &Prepared) -> String {
 pub fn data(source: &Source) -> String {
     let mut text = String::new();
     for overview in source.overviews() {
-        let name = if overview.is_held_out { "apart" } else { "data" };
+        let name = if overview.is_held_out { "eval" } else { "data" };
         text += &format!("{name:<8}{}\n", one_source(&overview));
     }
-    let tokenizer = source.tokenizer().map(|tokenizer| format!("{:<8}{tokenizer}\n", "tokens"));
+    let tokenizer = source.tokenizer().map(|tokenizer| format!("tokenizer {tokenizer}\n"));
     text + &tokenizer.unwrap_or_default()
 }
 

@@ -33,9 +33,10 @@ pub(crate) struct Input {
 pub(crate) fn collect(paths: &[PathBuf], rules: TextRules) -> Result<Vec<Input>, DataError> {
     let mut inputs = Vec::new();
     for path in paths {
-        match path.is_dir() {
-            true => collect_folder(path, rules, &mut inputs)?,
-            false => inputs.push(Input::new(path, rules)?),
+        if path.is_dir() {
+            collect_folder(path, rules, &mut inputs)?;
+        } else {
+            inputs.push(Input::new(path, rules)?);
         }
     }
     let mut seen = HashSet::new();

@@ -117,7 +117,8 @@ impl JsonTokenizer {
         let end = floor(text, (place + CONTEXT_BYTES).min(text.len()));
         let behind = |bytes: usize| -> Result<Option<(usize, Vec<u32>)>, DataError> {
             let start = floor(text, place.saturating_sub(bytes));
-            let (before, all) = (self.encode(&text[start..place])?, self.encode(&text[start..end])?);
+            let before = self.encode(&text[start..place])?;
+            let all = self.encode(&text[start..end])?;
             Ok(all.strip_prefix(&before[..]).map(|after| (place - start, after.to_vec())))
         };
         let Some((context, after)) = behind(CONTEXT_BYTES)? else { return Ok(None) };

@@ -11,7 +11,8 @@ use crate::export::{Framework, even_pieces, zero_capability};
 /// Capabilities that a layout needs, each with the part of the layout that needs it.
 fn of_layout(layout: &Layout) -> Vec<(String, Capability)> {
     let size = |axis| layout.grid.size(axis);
-    let (tensor, pipe) = (size(Axis::X) * size(Axis::Y), size(Axis::Pipe));
+    let tensor = size(Axis::X) * size(Axis::Y);
+    let pipe = size(Axis::Pipe);
     let field = |field: Field| format!("{} = {}", field.name(), field.of(layout));
     let axis = |axis: Axis| format!("{axis} = {}", size(axis));
     let replicas = layout.grid.batch_shares() * size(Axis::Context);

@@ -205,7 +205,7 @@ fn what_is_read_is_printed_before_the_first_step() {
     let text = said(&format!("{train} --data book.txt --out run"));
     for line in [
         "data    book.txt: 1 file, 1 of text (2.05 KiB), 1 document, 2101 tokens\n",
-        "tokens  bytes, by default for the model's vocabulary\n",
+        "tokenizer bytes, by default for the model's vocabulary\n",
         "epochs  0.09 in 3 steps\n",
     ] {
         assert!(text.contains(line), "'{line}' is not in: {text}");
@@ -215,20 +215,20 @@ fn what_is_read_is_printed_before_the_first_step() {
         "data    wiki.jsonl: 1 file, 1 of json-lines",
         "60 documents",
         "50.0% of the samples",
-        "tokens  bytes, as named",
+        "tokenizer bytes, as named",
     ] {
         assert!(text.contains(line), "'{line}' is not in: {text}");
     }
     json_in(path, "data prepare book.txt --tokenizer bytes --out book");
     let text = said("eval --from run --data book.tokens --samples 4");
-    for line in ["data    book.tokens: 1 file, 1 of quadrille", "tokens  bytes, as the files of tokens say"] {
+    for line in ["data    book.tokens: 1 file, 1 of quadrille", "tokenizer bytes, as the files of tokens say"] {
         assert!(text.contains(line), "'{line}' is not in: {text}");
     }
     let text = said("eval --from run --data wiki.jsonl --samples 4");
-    assert!(text.contains("tokens  bytes, as the run of the checkpoint"), "{text}");
+    assert!(text.contains("tokenizer bytes, as the run of the checkpoint"), "{text}");
     let text = said(train);
     assert!(
-        text.contains("tokens  bytes, by default for the model's vocabulary") && !text.contains("epochs"),
+        text.contains("tokenizer bytes, by default for the model's vocabulary") && !text.contains("epochs"),
         "{text}"
     );
 }

@@ -129,7 +129,7 @@ impl Bounds<'_> {
     }
 }
 
-/// Ranks that hold the same weights, but for those that are spread over some axes.
+/// Replicas of weights: ranks of the batch and context axes, without the axes over which the weights are spread.
 fn replicas(c: &Candidate, spread: AxisSet) -> f64 {
     let axes = Axis::BATCH.into_iter().chain([Axis::Context]).filter(|axis| !spread.contains(*axis));
     axes.map(|axis| c.size(axis)).product::<usize>() as f64
