@@ -263,11 +263,10 @@ pub fn page() -> String {
 
 const PREFACE: &str = "# Frameworks
 
-Statements about other frameworks, each with the option and the source file that decide it. This page is written from the table by
-which `export` writes options and names what is left out, and `plan` chooses what it searches. A layout that breaks a rule, and a type of
-numbers that a framework lacks, is refused by `plan`, `explain --price` and `export`; `--any-layout` of `plan` and `explain` prices it all
-the same. A choice that is fixed, and that a framework has in another way or lacks, is priced as the layout says, and named by all
-three. Layouts for `--framework fsdp` keep the rules of torchtitan, those for `megatron-stored` the rules of Megatron-LM.
+Statements about other frameworks, each with the option and the source file that decide it. This page is the table from which
+`export` writes options and gaps, and `plan` takes its search space. `plan`, `explain --price` and `export` refuse a layout that breaks a
+rule, and a type of numbers that a framework lacks; with `--any-layout`, `plan` and `explain` price it. A fixed choice that a framework
+lacks, or has in another way, is priced as in the layout, with a note in all three. Layouts for `--framework fsdp` keep the rules of torchtitan, those for `megatron-stored` the rules of Megatron-LM.
 
 torchtitan took TOML files until release 0.2.2 (February 2026); from 0.3.0 on the model is chosen by `--module` and a Python function
 by `--config`, and the keys below are flags such as `--parallelism.tensor_parallel_degree`.

@@ -62,6 +62,8 @@ pub struct Space {
 pub struct Runner {
     /// The framework.
     pub framework: crate::export::Framework,
+    /// The order in which it numbers ranks where a layout leaves it open.
+    pub order: AxisOrder,
     /// True if moments are stored in a narrow type.
     pub narrow_moments: bool,
     /// True if the optimizer's states lie in the host's memory.
@@ -219,7 +221,12 @@ impl Space {
     pub fn keep_to(&mut self, framework: &Framework) {
         let Some(runner) = crate::export::Framework::of_priced(framework) else { return };
         let narrow_moments = framework.numbers.moments.is_some_and(|moments| moments != Moments::F32);
-        self.runs_in = Some(Runner { framework: runner, narrow_moments, offloads: self.bucket.is_some() });
+        self.runs_in = Some(Runner {
+            framework: runner,
+            order: AxisOrder::usual_of(runner.title()),
+            narrow_moments,
+            offloads: self.bucket.is_some(),
+        });
         let has = |capability| runner.has(capability);
         let fsdp = runner == crate::export::Framework::Torchtitan;
         let everything = Self::default();
@@ -275,9 +282,8 @@ impl Space {
 
     /// True if the framework can number ranks so that the candidate's neighbors share nodes.
     pub(super) fn has_order(&self, rules: &Rules, candidate: &Candidate) -> bool {
-        let Some(Runner { framework, .. }) = self.runs_in else { return true };
-        let usual = AxisOrder::usual_of(framework.title());
-        let (Ok(layout), Ok(order)) = (rules.layout(candidate), candidate.order_as(usual)) else { return false };
+        let Some(Runner { framework, order, .. }) = self.runs_in else { return true };
+        let (Ok(layout), Ok(order)) = (rules.layout(candidate), candidate.order_as(order)) else { return false };
         framework.keeps_order(rules.model, &Layout { grid: layout.grid.with_order(order), ..layout })
     }
 
@@ -289,7 +295,7 @@ impl Space {
 
     /// True if the framework stores the optimizer's states where and as they are to be, with z and ZeRO sharding them so.
     pub(super) fn stores_states(&self, zero: Zero, z: usize, replicas: usize) -> bool {
-        self.runs_in.is_none_or(|Runner { framework, narrow_moments, offloads }| {
+        self.runs_in.is_none_or(|Runner { framework, narrow_moments, offloads, .. }| {
             (!narrow_moments || framework.keeps_narrow_moments(zero, z, replicas) && framework.keeps_moments(offloads))
                 && (!offloads || framework.keeps_offload(zero, z, replicas))
         })
