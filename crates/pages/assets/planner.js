@@ -147,8 +147,8 @@ async function ask() {
   say(`Answered in ${after()}.`, "soft");
 }
 
-/** Comes when the page is on the screen: a search that goes on takes all cores. */
-const painted = () => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+/** Time for two frames, so that the answer is on the screen before the search takes all cores again; tabs in the background have no frames. */
+const painted = () => new Promise((resolve) => setTimeout(resolve, 34));
 
 /** Whether a question at a path was answered, and what the server says; nothing where it is silent. */
 async function posted(path, question, signal) {

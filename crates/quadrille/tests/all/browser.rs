@@ -277,6 +277,10 @@ fn the_planner_answers_what_its_address_asks() {
     let [form, heading, answered] = ["</form>", "<h1", "Answered in"].map(|part| good.find(part).unwrap());
     assert!(answered < form && form < heading);
     assert!(good.contains(">Its time is uncertain by "));
+    // An answer of many rounds is drawn, too.
+    let (long, _) =
+        drawn(&format!("{address}#model=gpt3-175b&cluster=selene&gpus=16384&global_batch=16384"), 900).unwrap();
+    assert!(long.contains("Answered in") && long.matches("<svg").count() == 6, "{}", status(&long));
     // Constraints are sliders, which say what they are at.
     assert_eq!((good.matches("type=\"range\" min").count(), good.matches("aria-valuetext=\"any\"").count()), (5, 2));
     for (asked, reason) in [
