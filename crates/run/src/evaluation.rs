@@ -53,7 +53,7 @@ impl Evaluation {
     /// Opens the data, drawn by `seed`, or by that of the run that wrote the checkpoint.
     ///
     /// # Errors
-    /// A layout without an evaluation, or too large for this machine; data that cannot be read; none, where the checkpoint's
+    /// A model of tokens that reads its answers; a layout without an evaluation, or too large for this machine; data that cannot be read; none, where the checkpoint's
     /// run has read files.
     pub fn prepare(
         forward: Forward,
@@ -63,6 +63,7 @@ impl Evaluation {
         on_preparation: OnPreparation,
     ) -> Result<Self, RunError> {
         let (checkpoint, model, layout) = (forward.checkpoint(), forward.model(), forward.layout());
+        model.check_next_token()?;
         let about = checkpoint.about();
         if data.paths.is_empty() && about.data["kind"] == "files" {
             let read =

@@ -2,7 +2,7 @@
 
 use serde::{Serialize, Serializer};
 
-use crate::{Blocks, Classic, ModelFile, Normalization};
+use crate::{Block, Blocks, Classic, ModelFile, Normalization, SpecError};
 
 /// A transformer: an embedding, a list of blocks, each described ([`crate::Block`]), a final norm and a head. One
 /// description covers GPT (layer norm, learned positions, GELU, causal), Llama (RMS norm, rotary positions, SwiGLU, grouped
@@ -99,6 +99,24 @@ impl Model {
     pub fn routed_experts(&self, blocks: usize) -> usize {
         let experts = (0..blocks).filter_map(|block| self.blocks[block].feed_forward.experts());
         experts.map(|experts| experts.count).sum()
+    }
+
+    /// Checks that no position reads the token that it predicts. A model of tokens is trained and evaluated on the next token of
+    /// every position; one of patches may attend to all of them.
+    ///
+    /// # Errors
+    /// The first block of a model of tokens that attends to later positions.
+    pub fn check_next_token(&self) -> Result<(), SpecError> {
+        let attends_to_all = |block: &Block| !block.attention.causal;
+        let first = self.blocks.iter().position(attends_to_all);
+        let Some(block) = first.filter(|_| self.patch_values.is_none()) else { return Ok(()) };
+        let field = match self.blocks.kinds().iter().all(attends_to_all) {
+            true => "causal".to_owned(),
+            false => format!("blocks.{block}.causal"),
+        };
+        let rule = "the next token is predicted, and without a causal mask attention reads it from the input";
+        let remedy = format!("use {field} = true, or patches in place of tokens (patch_values)");
+        Err(SpecError::invalid(field, false, rule, remedy))
     }
 
     /// What a sequence is made of, for people: tokens or patches.

@@ -3,7 +3,7 @@
 use quadrille_checkpoint::{About, Checkpoint};
 use quadrille_engine::{ForwardOptions, Hyper, LossScale, Start, TrainOptions};
 use quadrille_run::{Host, Processes, Signals, StatesSpec, resources};
-use quadrille_step::StepProgram;
+use quadrille_step::{StepError, StepProgram};
 use serde_json::json;
 
 use crate::corpus::{Corpus, Wanted};
@@ -37,6 +37,7 @@ impl Prepared {
         let processes = &host.processes;
         place::check(&spec, processes)?;
         spec.check()?;
+        spec.model.check_next_token().map_err(StepError::from)?;
         let (layout, seed, generate_tokens) = (&spec.layout, spec.seed, spec.generate_tokens);
         let (epochs, per_bucket) = (&spec.epochs, spec.documents_per_bucket);
         let order = Order::new(epochs, per_bucket, spec.warmup_steps, spec.steps, layout.global_batch, seed)?;

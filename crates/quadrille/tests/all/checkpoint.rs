@@ -24,7 +24,10 @@ fn run_of(steps: &[u64]) -> tempfile::TempDir {
 }
 
 fn write(folder: &Path, step: u64) {
-    let model = Model::gpt(2, 24, 3, 17, 12);
+    write_of(folder, step, Model::gpt(2, 24, 3, 17, 12));
+}
+
+fn write_of(folder: &Path, step: u64, model: Model) {
     let layout = Layout::new(&model, &LayoutRequest::new("x=3,data=2".parse().unwrap(), 8)).unwrap();
     let (hyper, data, run) = (json!({"learning_rate": 0.003}), json!({"path": "text"}), Value::Null);
     let (samples, tokens, dtype) = (8 * step, 96 * step, RealType::F64);
@@ -56,6 +59,38 @@ fn spoil(folder: &Path, step: u64, rank: usize) {
     let mut bytes = fs::read(&file).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     fs::write(file, bytes).unwrap();
+}
+
+/// The token to be predicted is in the input, one position later.
+#[test]
+fn tokens_are_not_learned_or_evaluated_with_attention_to_the_answer() {
+    let words =
+        ["causal = false", "the next token is predicted", "attention reads it from the input", "use causal = true"];
+    for line in [
+        "train --model gpt-tiny --steps 1 --set causal=false --set vocab=256",
+        "train --model gpt-tiny --steps 1 --set causal=false --set vocab=256 --out run --json",
+        "memorize --model gpt-tiny --set causal=false --set vocab=256",
+    ] {
+        refused(line, &words);
+    }
+    let one = "name='m'\nlayers=3\nhidden=12\nheads=3\nvocab=256\nseq_len=8\n[[blocks]]\nat=[1]\ncausal=false\n";
+    let of_block = ["blocks.1.causal = false", "use blocks.1.causal = true"];
+    refused_in(folder_with("m.toml", one).path(), "train --model m.toml --steps 1", &of_block);
+    let folder = tempfile::tempdir().unwrap();
+    write_of(&folder.path().join("checkpoints"), 1, Model::gpt(2, 24, 3, 17, 12).reshaped(|m| m.causal = false));
+    for line in ["eval --from .", "train --from . --steps 1"] {
+        refused_in(folder.path(), line, &words);
+    }
+    // Numbers of patches are predicted from all patches, and layouts of any model are planned and proven.
+    let patches = "name='v'\nlayers=1\nhidden=12\nheads=3\nseq_len=4\npatch_values=6\n";
+    for (model, line) in [
+        (patches, "train --model m.toml --steps 1 --global-batch 2"),
+        (one, "verify --model m.toml --grid x=3"),
+        (one, "explain --model m.toml --grid x=3"),
+    ] {
+        let folder = folder_with("m.toml", model);
+        assert_eq!(output(folder.path(), line).0, Some(0), "{line}: {:?}", output(folder.path(), line));
+    }
 }
 
 #[test]

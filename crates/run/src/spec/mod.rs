@@ -205,6 +205,7 @@ impl RunSpec {
     /// # Errors
     /// The first rule that is broken.
     pub fn check(&self) -> Result<(), RunError> {
+        self.model.check_next_token()?;
         self.optimizer.check()?;
         self.optimizer.hyper(self.steps)?;
         processes::timeout(self.timeout)?;

@@ -394,3 +394,21 @@ proptest! {
         }
     }
 }
+
+/// Every position of a model of tokens predicts the next token, which it may not read.
+#[test]
+fn only_models_of_patches_attend_to_later_positions_when_they_are_trained() {
+    let text = "name = 'm'\nlayers = 3\nhidden = 12\nheads = 3\nseq_len = 8\n";
+    let model = |lines: &str| Model::from_toml(&format!("{text}{lines}"), &[]).unwrap();
+    for lines in ["vocab = 17\n", "patch_values = 6\n", "patch_values = 6\ncausal = true\n"] {
+        assert_eq!(model(lines).check_next_token(), Ok(()), "{lines}");
+    }
+    for (lines, field) in [
+        ("vocab = 17\ncausal = false\n", "causal"),
+        ("vocab = 17\n[[blocks]]\nat = [1]\ncausal = false\n", "blocks.1.causal"),
+    ] {
+        let message = model(lines).check_next_token().unwrap_err().to_string();
+        assert!(message.starts_with(&format!("{field} = false: the next token is predicted")), "{message}");
+        assert!(message.contains(&format!("use {field} = true")), "{message}");
+    }
+}
