@@ -34,7 +34,7 @@ pub(crate) fn mixtral(model: &Model) -> Value {
     config["sliding_window"] = model.blocks.first().attention.window.into();
     config["num_local_experts"] = experts.count.into();
     config["num_experts_per_tok"] = experts.per_token.into();
-    config["router_aux_loss_coef"] = experts.router.balance_loss.into();
+    config["router_aux_loss_coef"] = model.router_aux_loss_coef().into();
     config
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn olmoe(model: &Model) -> Value {
     config["num_experts"] = experts.count.into();
     config["num_experts_per_tok"] = experts.per_token.into();
     config["norm_topk_prob"] = experts.router.normalize.into();
-    config["router_aux_loss_coef"] = experts.router.balance_loss.into();
+    config["router_aux_loss_coef"] = model.router_aux_loss_coef().into();
     config
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn qwen3_moe(model: &Model) -> Value {
     config["sliding_window"] = attention.window.into();
     config["decoder_sparse_step"] = 1.into();
     config["mlp_only_layers"] = (0..model.layers()).filter(is_dense).collect();
-    config["router_aux_loss_coef"] = experts.router.balance_loss.into();
+    config["router_aux_loss_coef"] = model.router_aux_loss_coef().into();
     config
 }
 

@@ -18,13 +18,13 @@ pub(crate) fn computed(model: &Model) -> Model {
     Model { name: String::new(), dropout: 0.0, blocks, ..model.clone() }
 }
 
-/// Writes the factor of the balance loss where a configuration says another one than the model.
+/// Writes the library's coefficient of the balance loss where a configuration says another factor than the model.
 pub(crate) fn set_balance(config: &mut Value, model: &Model) {
     let factor = |model: &Model| first_experts(model).map(|experts| experts.router.balance_loss);
     let said = Model::from_hugging_face(&config.to_string(), &[]);
     let said = said.ok().and_then(|said| factor(&said));
-    if let Some(ours) = factor(model).filter(|ours| Some(*ours) != said) {
-        config["router_aux_loss_coef"] = ours.into();
+    if factor(model).is_some_and(|ours| Some(ours) != said) {
+        config["router_aux_loss_coef"] = model.router_aux_loss_coef().into();
     }
 }
 

@@ -5,7 +5,7 @@
 //! version 4 and 5, in the configurations of the families in [`FAMILIES`].
 
 use crate::hf_deepseek::deepseek_v3;
-use crate::hf_experts::{mixtral, olmoe, qwen3_moe};
+use crate::hf_experts::{JOINS_BLOCKS, mixtral, olmoe, per_block, qwen3_moe};
 use crate::hf_fields::{Fields, cut};
 use crate::hf_gemma::{gemma, gemma2, gemma3};
 use crate::hf_gpt::{gpt_neox, gpt2, starcoder2};
@@ -17,17 +17,23 @@ impl Model {
     /// Reads the text of a `config.json` of one of the families `deepseek_v3`, `gemma`, `gemma2`, `gemma3_text`, `gpt2`, `gpt_neox`, `kimi_k2`,
     /// `llama`, `mistral`, `mixtral`, `olmo2`, `olmoe`, `phi3`, `qwen2`, `qwen3`, `qwen3_moe` and `starcoder2` (its `model_type`), replaces
     /// fields of the model file by `overrides` (field, value) in their order, and validates the result. Experts drop no token, unless `overrides` say a
-    /// capacity. A window that no sequence reaches is none.
+    /// capacity. A window that no sequence reaches is none. `router_aux_loss_coef` becomes the factor of the same strength, unless `overrides` say
+    /// `balance_loss` ([`Self::router_aux_loss_coef`]).
     ///
     /// # Errors
     /// Text that is no JSON object, a missing field, a field of another type, a field that changes the computation in a
     /// way that a [`Model`] cannot express, an unknown field; those of [`ModelFile::set`] and [`ModelFile::validate`].
     pub fn from_hugging_face(text: &str, overrides: &[(String, String)]) -> Result<Self, SpecError> {
         let mut fields = Fields::new(text)?;
-        let mut file = described(&mut fields)?;
+        let (family, mut file) = described(&mut fields)?;
         fields.check_all_known()?;
         overrides.iter().try_for_each(|(field, value)| file.set(field, value))?;
-        let model = file.validate()?;
+        let mut model = file.clone().validate()?;
+        let says_factor = overrides.iter().any(|(field, _)| field == "balance_loss");
+        if JOINS_BLOCKS.contains(&family) && !says_factor {
+            file.balance_loss = file.balance_loss.map(|coefficient| per_block(coefficient, &model));
+            model = file.validate()?;
+        }
         let reached = |window: &usize| *window < model.seq_len;
         let blocks = model.blocks.each(|block| block.attention.window = block.attention.window.filter(reached));
         Ok(Self { blocks, ..model })
@@ -72,13 +78,14 @@ const REFUSED: [(&str, &str, &str); 2] = [
     ),
 ];
 
-fn described(fields: &mut Fields) -> Result<ModelFile, SpecError> {
+/// Family, and model file with the library's factor of the balance loss.
+fn described(fields: &mut Fields) -> Result<(&'static str, ModelFile), SpecError> {
     let Some(family) = fields.text("model_type")? else {
         let rule = "it says which fields the configuration has";
         return Err(SpecError::invalid("model_type", "none", rule, "give a configuration of one model"));
     };
-    if let Some((_, reader)) = FAMILIES.into_iter().find(|(name, _)| *name == family) {
-        return reader(fields);
+    if let Some((name, reader)) = FAMILIES.into_iter().find(|(name, _)| *name == family) {
+        return Ok((name, reader(fields)?));
     }
     match REFUSED.into_iter().find(|(name, ..)| *name == family) {
         Some((name, rule, remedy)) => Err(SpecError::invalid("model_type", name, rule, remedy)),

@@ -1,7 +1,11 @@
 //! Mixtures of experts as a Hugging Face configuration describes them: Mixtral, OLMoE and Qwen3-MoE.
 //!
-//! Their experts never drop a token. `router_aux_loss_coef` becomes the factor of the balance loss; the loss itself is
-//! this crate's, which is another one: the library's joins all blocks before it multiplies loads with scores.
+//! Their experts never drop a token. The library's balance loss (`load_balancing_loss_func` of `modeling_mixtral.py`, the same in
+//! OLMoE and Qwen3-MoE) is `router_aux_loss_coef` times the number of experts times the sum over experts of `F P`: `F` is the part
+//! of tokens that choose an expert, with any of their `k` choices, `P` its mean probability, both over the tokens of all blocks
+//! together. With equal loads that is `k` times the coefficient, once a model. The loss here has `f = F experts / k` and is summed
+//! over blocks: with equal loads the factor, once a block. So `balance_loss = router_aux_loss_coef k / blocks with experts` has the
+//! library's strength; where loads differ from block to block the library's joint one sees less of it.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +13,36 @@ use crate::choices::QkNorm;
 use crate::hf_fields::{Fields, unexpressed};
 use crate::hf_llama::{normed_over_all_heads, rotary_decoder, with_heads};
 use crate::model_file::BlockTable;
-use crate::{ModelFile, RouterScores, SpecError};
+use crate::{Model, ModelFile, RouterScores, SpecError};
+
+/// Families whose balance loss joins all blocks. DeepSeek's `aux_loss_alpha` is per block, as the factor here.
+pub(crate) const JOINS_BLOCKS: [&str; 3] = ["mixtral", "olmoe", "qwen3_moe"];
+
+/// Factor of the balance loss here that has the strength of a coefficient of the library in a model.
+pub(crate) fn per_block(coefficient: f64, model: &Model) -> f64 {
+    model.balanced().map_or(coefficient, |(chosen, blocks)| coefficient * chosen / blocks)
+}
+
+impl Model {
+    /// Coefficient of the transformers library (`router_aux_loss_coef` of Mixtral, OLMoE and Qwen3-MoE) of the strength of this
+    /// model's balance loss: `balance_loss` times the blocks with experts, divided by the experts that a token chooses. `None`
+    /// without experts; of blocks that differ the first with experts counts.
+    pub fn router_aux_loss_coef(&self) -> Option<f64> {
+        let factor = self.blocks.kinds().iter().find_map(|block| block.feed_forward.experts())?.router.balance_loss;
+        let (chosen, blocks) = self.balanced()?;
+        let exact = factor * blocks / chosen;
+        // A short decimal that is read as the same factor, else all digits.
+        let short = format!("{exact:.12e}").parse().unwrap_or(exact);
+        Some(if per_block(short, self) == factor { short } else { exact })
+    }
+
+    /// Experts that a token chooses in the first block with experts, and the number of blocks with experts.
+    fn balanced(&self) -> Option<(f64, f64)> {
+        let first = self.blocks.kinds().iter().find_map(|block| block.feed_forward.experts())?;
+        let blocks = self.blocks.iter().filter(|block| block.feed_forward.experts().is_some()).count();
+        Some((first.per_token as f64, blocks as f64))
+    }
+}
 
 pub(crate) const NO_MIXTURE: &str = "some of its blocks have experts, or it is no mixture of them";
 

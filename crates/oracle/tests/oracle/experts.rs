@@ -70,6 +70,23 @@ fn tied_experts_are_chosen_by_their_numbers() {
     assert!(clear.values().all(|margin| (margin.choice, margin.order, margin.largest) == (0.0, 0.0, 0.25)));
 }
 
+/// By hand, of the library's loss of two blocks: each of 4 experts has the probability 1/4, experts 0 and 1 are chosen by all
+/// tokens, so that the coefficient is multiplied by 4 (1 * 1/4 + 1 * 1/4 + 0 + 0) = 2 = k.
+#[test]
+fn a_coefficient_of_the_library_weighs_as_much_here() {
+    let text = r#"{"model_type": "mixtral", "hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 2,
+        "num_key_value_heads": 1, "vocab_size": 11, "max_position_embeddings": 6, "intermediate_size": 8,
+        "num_local_experts": 4, "num_experts_per_tok": 2, "router_aux_loss_coef": 0.03}"#;
+    let model = Model::from_hugging_face(text, &[]).unwrap();
+    let mut weights = parameters(&model, 1);
+    for block in 0..2 {
+        weights.get_mut(&format!("block.{block}.router.weight")).unwrap().fill(0.0);
+    }
+    let found = of(&model, &weights, &Sample::new(&model, 3, 6, 1), None);
+    assert!(found.decisions.blocks.values().all(|ids| ids.chunks(2).all(|ids| ids == [0, 1])));
+    assert!((found.balance - 0.03 * 2.0).abs() < 1e-15, "{}", found.balance);
+}
+
 #[test]
 fn biases_choose_and_do_not_weigh_and_follow_the_loads() {
     let model = moe(&[("router_bias_rate", "0.125"), ("capacity", "2")]);

@@ -58,13 +58,12 @@ pub(super) fn fields(
     let overlaps = layout.overlap.all_to_all && degrees.parallel > 1;
     fields.maybe("moe_shared_expert_intermediate_size", shared.map(|shared| shared.width));
     fields.switch("moe_shared_expert_overlap", overlaps && shared.is_some());
-    router_fields(&mut fields, &router);
+    router_fields(&mut fields, &router, layout);
     capacity_fields(&mut fields, capacity.as_ref());
     fields.switch("moe_grouped_gemm", true);
     fields.say("moe_token_dispatcher_type", "alltoall");
     fields.say("expert_model_parallel_size", degrees.parallel);
     fields.say("expert_tensor_parallel_size", degrees.tensor);
-    balance_gap(&router, layout, gaps);
     choice_gaps(&router, capacity.is_some(), gaps);
     group_gap(&router, per_token, gaps);
     if let Some(capacity) = capacity {
@@ -124,7 +123,7 @@ fn check_router(framework: &str, router: &Router, per_token: usize) -> Result<()
     Ok(())
 }
 
-fn router_fields(fields: &mut Fields, router: &Router) {
+fn router_fields(fields: &mut Fields, router: &Router, layout: &Layout) {
     let softmax = router.scores == RouterScores::Softmax;
     fields.say("moe_router_score_function", router.scores);
     fields.switch("moe_router_pre_softmax", softmax && !router.normalize);
@@ -137,7 +136,7 @@ fn router_fields(fields: &mut Fields, router: &Router) {
         BalanceScope::None => "none",
     };
     fields.say("moe_router_load_balancing_type", balance);
-    fields.say("moe_aux_loss_coeff", router.balance_loss);
+    fields.say("moe_aux_loss_coeff", balance_coefficient(router, layout));
     fields.maybe("moe_z_loss_coeff", (router.z_loss > 0.0).then_some(router.z_loss));
     fields.switch("moe_router_enable_expert_bias", router.has_bias());
     let rate = if router.has_bias() { Setting::Said(router.bias_rate.to_string()) } else { Setting::Usual("0.001") };
@@ -145,12 +144,14 @@ fn router_fields(fields: &mut Fields, router: &Router) {
     fields.say("moe_router_dtype", "fp32");
 }
 
-/// Every rank's part of the step's loss is a part of a sum, but gradients are averaged over data parallelism.
-fn balance_gap(router: &Router, layout: &Layout, gaps: &mut Gaps) {
-    let data = layout.grid.size(Axis::Z) * layout.grid.batch_shares();
-    if router.balance == BalanceScope::Batch && router.balance_loss > 0.0 && data > 1 {
-        let instead = format!("ranks of data parallelism average their shares of the loss, so that it weighs 1/{data}");
-        gaps.add("balance = batch", instead);
+/// Megatron's coefficient of the same strength. Its loss is this one: the sum over experts of `f P`, with `f` divided by the choices
+/// of a token, added in every block (`switch_load_balancing_loss_func`); that of a sequence is a mean over sequences and ranks. Of
+/// the loss over a step each rank of data parallelism has a part of the sum, and gradients are averaged: it weighs one part in so
+/// many.
+fn balance_coefficient(router: &Router, layout: &Layout) -> f64 {
+    match router.balance {
+        BalanceScope::Batch => router.balance_loss * (layout.grid.size(Axis::Z) * layout.grid.batch_shares()) as f64,
+        BalanceScope::Sequence | BalanceScope::None => router.balance_loss,
     }
 }
 

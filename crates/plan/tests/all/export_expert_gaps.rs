@@ -80,7 +80,7 @@ fn every_part_of_experts_that_is_not_expressed_is_named() {
             LayoutRequest { microbatch: Some(4), ..one.clone() },
             &[("balance", "batch"), ("balance_loss", "0")],
             LayoutRequest { microbatch: Some(4), ..one.clone() },
-            all,
+            &[Torchtitan],
         ),
         ("balance = sequence:", &[], one.clone(), &[("balance", "none")], one.clone(), &[Torchtitan]),
         ("router_z_loss = 0.001:", &[("router_z_loss", "0.001")], one.clone(), &[], one.clone(), &[Torchtitan]),

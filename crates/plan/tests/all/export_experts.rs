@@ -98,7 +98,8 @@ fn routers_are_said_as_megatron_computes_them() {
     assert!(!flag(&usual, "--moe-router-pre-softmax"));
     assert_eq!(said(&usual, "--moe-router-score-function").unwrap(), "softmax");
     assert_eq!(said(&usual, "--moe-router-load-balancing-type").unwrap(), "seq_aux_loss");
-    assert_eq!(said(&usual, "--moe-aux-loss-coeff").unwrap(), "0.02");
+    // A sequence's loss in every block, as here: 0.02 of the configuration, times 2 experts of a token, over 32 blocks.
+    assert_eq!(said(&usual, "--moe-aux-loss-coeff").unwrap(), "0.00125");
     for absent in [
         "--moe-router-num-groups",
         "--moe-router-group-topk",
@@ -131,6 +132,10 @@ fn routers_are_said_as_megatron_computes_them() {
     assert!(flag(&sigmoid, "--moe-grouped-gemm"));
     let of_step = flags(&[("balance", "batch")]);
     assert_eq!(said(&of_step, "--moe-router-load-balancing-type").unwrap(), "global_aux_loss");
+    // Each of four ranks of data parallelism adds a fourth of the step's loss, and their gradients are averaged.
+    assert_eq!(said(&of_step, "--moe-aux-loss-coeff").unwrap(), "0.005");
+    let none = flags(&[("balance", "none"), ("balance_loss", "0.5")]);
+    assert_eq!(said(&none, "--moe-aux-loss-coeff").unwrap(), "0");
     // A recipe of Megatron Bridge may have what is off here.
     let bridge = of(Framework::Nemo, &model("mixtral-8x7b", &[]), &request("expert=4", "expert", 4)).text;
     for (field, value) in [("moe_router_pre_softmax", "false"), ("moe_z_loss_coeff", "null"), ("moe_layer_freq", "1")] {

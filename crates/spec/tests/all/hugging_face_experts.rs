@@ -42,11 +42,40 @@ fn published_mixtures_have_their_parameters() {
         assert!(placed(&model).iter().enumerate().all(|(at, has_experts)| *has_experts == (at >= dense)));
     }
     let mixtral = read(MIXTRAL, json!({}), &[]).unwrap();
-    assert_eq!((experts(&mixtral).router.normalize, experts(&mixtral).router.balance_loss), (true, 0.02));
+    assert!(experts(&mixtral).router.normalize);
     let qwen3 = read(QWEN3, json!({}), &[]).unwrap();
     let attention = qwen3.blocks.first().attention;
     assert_eq!((attention.head_dim, attention.qk_norm.unwrap().rule.epsilon), (128, 1e-6));
     assert_eq!((experts(&qwen3).expert.width, experts(&qwen3).router.normalize), (768, true));
+}
+
+/// The library's loss is its coefficient times `k` once a model where loads are equal, the loss here its factor once a block.
+#[test]
+fn the_balance_loss_has_the_strength_of_the_configuration() {
+    let factor = |text, changes, set: &[(&str, &str)]| {
+        let model = read(text, changes, set).unwrap();
+        (experts(&model).router.balance_loss, model.router_aux_loss_coef().unwrap())
+    };
+    for (text, changes, ours, theirs) in [
+        (MIXTRAL, json!({}), 0.00125, 0.02),
+        (MIXTRAL, json!({"num_hidden_layers": 2, "num_experts_per_tok": 4}), 0.04, 0.02),
+        (MIXTRAL, json!({"router_aux_loss_coef": null}), 0.000_062_5, 0.001),
+        (OLMOE, json!({}), 0.005, 0.01),
+        (QWEN3, json!({}), 0.001 * 8.0 / 48.0, 0.001),
+        // Experts in every second of 48 blocks, and of these not in two.
+        (QWEN3, json!({"decoder_sparse_step": 2, "mlp_only_layers": [0, 1, 3]}), 0.001 * 8.0 / 22.0, 0.001),
+        // DeepSeek's is a block's, as here.
+        (DEEPSEEK, json!({"aux_loss_alpha": 0.0001}), 0.0001, 0.0001 * 58.0 / 8.0),
+    ] {
+        let found = factor(text, changes.clone(), &[]);
+        let near = |found: f64, right: f64| (found - right).abs() <= 1e-15 * right;
+        assert!(near(found.0, ours) && near(found.1, theirs), "{changes}: {found:?}");
+    }
+    // Fields that are replaced describe the configuration of another model, but for the factor, which is said as it is here.
+    assert_eq!(factor(MIXTRAL, json!({}), &[("layers", "2"), ("experts_per_token", "4")]), (0.04, 0.02));
+    assert_eq!(factor(MIXTRAL, json!({}), &[("balance_loss", "0.5")]), (0.5, 8.0));
+    assert_eq!(factor(MIXTRAL, json!({}), &[("balance", "none")]), (0.0, 0.0));
+    assert_eq!(Model::preset("gpt-demo").unwrap().router_aux_loss_coef(), None);
 }
 
 /// All queries are normed together, and all keys; weights of experts stay as their scores are.
