@@ -34,8 +34,8 @@ impl<'a, B: Backend> RankEngine<'a, B> {
         let own = Practice::of(&program.layout).formats;
         let is_exact = |practice: &Practice| {
             let Practice { pads_shards, gates_apart, sparsity, imbalance, .. } = practice;
-            let Practice { reserves_expert_rows, weighs_activations, .. } = practice;
-            let experts = *reserves_expert_rows && !weighs_activations;
+            let Practice { reserves_expert_rows, weighs_activations, counts_tokens, .. } = practice;
+            let experts = *reserves_expert_rows && !weighs_activations && *counts_tokens;
             !pads_shards && !gates_apart && sparsity.is_none() && *imbalance == 1.0 && experts
         };
         let runs = |practice: &Practice| is_exact(practice) && practice.formats.run_as(&own);
@@ -107,6 +107,7 @@ impl<'a, B: Backend> RankEngine<'a, B> {
             microbatch: 0,
             samples_of: None,
             staged: OwnSamples::default(),
+            step_counts: None,
             samples: B::Samples::default(),
             sequences: program.layout.global_batch,
             pass: PassPositions::default(),

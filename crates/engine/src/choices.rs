@@ -1,7 +1,7 @@
 //! Which experts tokens have chosen, for those who hold them against another model's.
 
 use quadrille_step::{ChunkProgram, Layer, Operation, ValueId};
-use quadrille_tensor::Element;
+use quadrille_tensor::{Element, Stored};
 use serde::{Deserialize, Serialize};
 
 use crate::{Backend, EngineError, RankEngine};
@@ -28,7 +28,7 @@ impl<B: Backend> RankEngine<'_, B> {
         self.choices.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Records the choices of a forward pass that lie in `routes`.
+    /// Records the choices of a forward pass that lie in `routes`; padding has none.
     pub(crate) fn note_choices(&mut self, routes: ValueId) -> Result<(), EngineError> {
         if self.choices.is_none() {
             return Ok(());
@@ -39,7 +39,8 @@ impl<B: Backend> RankEngine<'_, B> {
         let (rows, cols) = (self.rows_of(routes), self.program.value(routes).local_cols);
         let chosen: Vec<Chosen> = self.backend.download(self.read(routes)?, |routes| {
             let experts = |row: &[B::Real]| row[..cols / 3].iter().map(|id| id.to_f64() as usize).collect();
-            let rows = routes.chunks_exact(cols).enumerate().map(|(row, ids)| (rows.logical(row), experts(ids)));
+            let tokens = routes.chunks_exact(cols).enumerate().filter(|(_, ids)| ids[0] >= B::Real::ZERO);
+            let rows = tokens.map(|(row, ids)| (rows.logical(row), experts(ids)));
             rows.map(|(token, experts)| Chosen { block, token, experts }).collect()
         })?;
         self.choices.iter_mut().for_each(|choices| choices.extend_from_slice(&chosen));

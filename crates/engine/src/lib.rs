@@ -102,7 +102,7 @@ pub use on_cpu::{
 };
 pub use options::{Start, TrainOptions, Validation};
 pub use predictions::Predictions;
-pub use random_batch::{fill_randomly, random_batch};
+pub use random_batch::{fill_randomly, random_batch, random_full_batch};
 pub use rank::{Pace, RankEngine, StepOutcome};
 pub use records::{DeviceUse, GraphUse, RankReport, RankStep, RunEvent, StepRecord, TrainOutcome, WAITING};
 pub use routed::{Routed, loads_by_block};

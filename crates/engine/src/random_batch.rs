@@ -1,10 +1,11 @@
 //! Samples without data: for proofs and benches.
 
-use quadrille_spec::{IGNORED, Model, RandomStream};
+use quadrille_spec::{IGNORED, Model, PADDING, RandomStream};
 
 use crate::{EngineError, Samples};
 
-/// A source of samples that depend on (seed, step, sequence, position) only, of the kind that the model reads.
+/// A source of samples that depend on (seed, step, sequence, position) only, of the kind that the model reads. Some sequences of
+/// tokens for models with experts end in padding.
 pub fn random_batch(
     model: &Model,
     seed: u64,
@@ -17,23 +18,61 @@ pub fn random_batch(
     }
 }
 
+/// [`random_batch`] without padding: measured times are those of as many tokens as the layout has.
+pub fn random_full_batch(
+    model: &Model,
+    seed: u64,
+    seq_len: usize,
+) -> impl Fn(u64, usize, Samples) -> Result<(), EngineError> + Sync + use<> {
+    let model = model.clone();
+    move |step, first, samples| {
+        fill(&model, seed, seq_len, step, first, false, samples);
+        Ok(())
+    }
+}
+
 /// One target token in so many is ignored.
 const IGNORED_PART: u32 = 8;
+/// One sequence in so many ends in padding, where routers of experts have to leave it out.
+const PADDED_PART: u32 = 4;
 
-/// What [`random_batch`] gives: tokens that follow one another, some of them no targets, or normal numbers.
+/// Tokens of a sequence before its padding. Attention that is not causal would read padding.
+fn padded_length(model: &Model, stream: &RandomStream, sequence: u64, seq_len: usize) -> usize {
+    let can_pad = model.has_experts() && model.blocks.kinds().iter().all(|block| block.attention.causal);
+    if can_pad && stream.word(2 * sequence).is_multiple_of(PADDED_PART) {
+        1 + stream.below(2 * sequence + 1, seq_len as u64) as usize
+    } else {
+        seq_len
+    }
+}
+
+/// Samples of [`random_batch`]: tokens that follow one another, some of them no targets, some sequences with padding at their end,
+/// or normal numbers.
 pub fn fill_randomly(model: &Model, seed: u64, seq_len: usize, step: u64, first: usize, samples: Samples) {
+    fill(model, seed, seq_len, step, first, true, samples);
+}
+
+fn fill(model: &Model, seed: u64, seq_len: usize, step: u64, first: usize, pads: bool, samples: Samples) {
     let stream = |purpose| RandomStream::new(seed, purpose).substream(step);
     match samples {
         Samples::Tokens { inputs, targets } => {
-            let (stream, ignored) = (stream("random tokens"), stream("random ignored targets"));
+            let padded = stream("random padding");
+            let ignored = stream("random ignored targets");
+            let stream = stream("random tokens");
             let sequences = inputs.chunks_mut(seq_len).zip(targets.chunks_mut(seq_len));
             for (offset, (inputs, targets)) in sequences.enumerate() {
                 let start = ((first + offset) * (seq_len + 1)) as u64;
+                let length =
+                    if pads { padded_length(model, &padded, (first + offset) as u64, seq_len) } else { seq_len };
                 let token = |at: usize| stream.below(start + at as u64, model.vocab as u64) as u32;
                 for (at, (input, target)) in inputs.iter_mut().zip(targets).enumerate() {
                     (*input, *target) = (token(at), token(at + 1));
                     // A sequence keeps a target, however short it is.
                     if at > 0 && ignored.word(start + at as u64).is_multiple_of(IGNORED_PART) {
+                        *target = IGNORED;
+                    }
+                    if at >= length {
+                        *input = PADDING;
                         *target = IGNORED;
                     }
                 }

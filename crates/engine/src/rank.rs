@@ -19,7 +19,7 @@ use crate::fusion::Biased;
 use crate::generate::PassPositions;
 use crate::initial::fill_shard;
 use crate::optimizer::OptimizerStates;
-use crate::samples::OwnSamples;
+use crate::samples::{BatchCounts, OwnSamples};
 use crate::section::OperationSpan;
 use crate::slots::{Block, Slots};
 use crate::streamed::Streamed;
@@ -93,6 +93,8 @@ pub struct RankEngine<'a, B: Backend> {
     /// As they were read, where the device has memory of its own; else what the next ones are read into.
     pub(crate) staged: OwnSamples,
     pub(crate) samples: B::Samples,
+    /// Counts of the step's global batch, if its routers need them: this rank's until they are summed.
+    pub(crate) step_counts: Option<BatchCounts>,
     /// Sequences of the global batch, from its first on, that count: all of them but in an evaluation's last batch.
     pub(crate) sequences: usize,
     /// Of a pass of generation.
@@ -204,7 +206,8 @@ impl<'a, B: Backend> RankEngine<'a, B> {
             loss: self.totals.loss / self.totals.targets as f64,
             gradient_norm: self.update_rule().gradient_norm(self.totals),
             learning_rate: crate::schedule(&self.hyper, self.step),
-            router: (!self.chosen.is_empty()).then(|| Routed::new(self.whole, self.totals, &self.chosen)),
+            router: (!self.chosen.is_empty())
+                .then(|| Routed::new(self.whole, self.totals, &self.chosen, self.tokens())),
             applied,
             repeated: self.verdict == Verdict::Repeated,
         })
@@ -214,6 +217,7 @@ impl<'a, B: Backend> RankEngine<'a, B> {
     pub(crate) fn run_program(&mut self, batch: &BatchSource) -> Result<(), EngineError> {
         let program = self.program;
         self.step += 1;
+        self.step_counts = None;
         self.backend.begin_step()?;
         self.flops = FlopsLedger::default();
         self.elements.clear();

@@ -29,11 +29,12 @@ pub struct Routed {
 }
 
 impl Routed {
-    /// From the totals of all ranks, and how often each expert of all blocks was chosen.
-    pub(crate) fn new(program: &StepProgram, totals: Totals, chosen: &[u64]) -> Self {
+    /// From the totals of all ranks, how often each expert of all blocks was chosen, and the step's tokens.
+    pub(crate) fn new(program: &StepProgram, totals: Totals, chosen: &[u64], tokens: f64) -> Self {
         let layout = &program.layout;
-        let mean = |sum: f64| sum / layout.tokens_per_step() as f64;
-        let Totals { balance, router_z, choices, dropped, .. } = totals;
+        let mean = |sum: f64| sum / tokens;
+        let Totals { balance, router_z, dropped, .. } = totals;
+        let choices: u64 = chosen.iter().sum();
         let mut routed = Self {
             balance: mean(balance),
             z: mean(router_z),

@@ -97,9 +97,14 @@ impl<B: Backend> RankEngine<'_, B> {
 
     /// The first sequence, in the global batch, of this rank's part of the current microbatch.
     pub(crate) fn first_sequence(&self) -> usize {
+        self.first_sequence_of(self.microbatch)
+    }
+
+    /// The same of another microbatch.
+    pub(crate) fn first_sequence_of(&self, microbatch: usize) -> usize {
         let layout = &self.program.layout;
         layout.first_of_share(self.place)
-            + self.microbatch * layout.microbatch
+            + microbatch * layout.microbatch
             + self.place.on(Axis::Z) * (layout.microbatch / layout.grid.size(Axis::Z))
     }
 

@@ -1,7 +1,7 @@
 //! Steps whose optimizer states come from below the device, in so many buckets, beside what can at best be expected: the longer
 //! of the step with its states on the device and of the moves alone, which are held against plain copies of as many bytes.
 
-use quadrille_engine::{EngineError, StateTimes, TrainOptions, random_batch, time_states_on_cpu};
+use quadrille_engine::{EngineError, StateTimes, TrainOptions, random_full_batch, time_states_on_cpu};
 use quadrille_files::{Scratch, ScratchError};
 use quadrille_spec::{HOST, Layout, Offload, RankLedger};
 use quadrille_step::{StageProgram, StepProgram, predict};
@@ -139,7 +139,7 @@ impl OptimizerBench {
 
     /// Medians over the steps but the first, which warms up, on the rank that takes longest.
     fn run(&self, program: &StepProgram) -> Result<Times, EngineError> {
-        let batch = random_batch(&program.model, self.options.seed, program.layout.seq_len);
+        let batch = random_full_batch(&program.model, self.options.seed, program.layout.seq_len);
         let by_rank = time_states_on_cpu(program, &self.options, &batch)?;
         let steps = 1..self.options.steps as usize;
         let slowest = |of: fn(&StateTimes) -> f64| {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use quadrille_comm::{JobOptions, MessageDelay, MessageInfo, run_ranks};
 use quadrille_cost::simulation::{Communication, Machine, simulate};
-use quadrille_engine::{Cpu, EngineError, Hyper, InitialValues, RankEngine, random_batch};
+use quadrille_engine::{Cpu, EngineError, Hyper, InitialValues, RankEngine, random_full_batch};
 use quadrille_spec::{Grid, Layout, LayoutRequest, Model, RandomStream, Schedule};
 use quadrille_step::schedule::{Action, Pass};
 use quadrille_step::{GemmPass, Layer, Op, Operation, StageProgram, StepProgram, kind};
@@ -172,7 +172,7 @@ impl Paces {
     /// Seconds of every step but the first, on the rank that takes longest.
     fn measure(&self, program: &StepProgram, steps: u64) -> Result<Vec<f64>, EngineError> {
         let (ranks, pass_s) = (program.layout.grid.ranks(), self.pass_s);
-        let batch = random_batch(&program.model, SEED, program.layout.seq_len);
+        let batch = random_full_batch(&program.model, SEED, program.layout.seq_len);
         let job = JobOptions {
             timeout: Duration::from_secs(60) + Duration::from_secs_f64(4.0 * self.ideal_seconds(program)),
             message_delay: self.scenario.delays.then(|| MessageDelay::new(move |message| delay(pass_s, message))),

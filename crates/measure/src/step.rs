@@ -5,7 +5,9 @@
 use std::collections::BTreeMap;
 
 use quadrille_comm::memory;
-use quadrille_engine::{Device, DeviceUse, EngineError, GraphUse, TrainOptions, TrainOutcome, Yardstick, random_batch};
+use quadrille_engine::{
+    Device, DeviceUse, EngineError, GraphUse, TrainOptions, TrainOutcome, Yardstick, random_full_batch,
+};
 use quadrille_run::{OpenLayout, RunError};
 use quadrille_spec::{Axis, Block, Field, Grid, Layout, LayoutRequest, Model, SpecError};
 use quadrille_step::StepProgram;
@@ -158,7 +160,7 @@ pub(crate) fn steps(
     program: &StepProgram,
     options: &TrainOptions,
 ) -> Result<TrainOutcome, EngineError> {
-    let batch = random_batch(&program.model, options.seed, program.layout.seq_len);
+    let batch = random_full_batch(&program.model, options.seed, program.layout.seq_len);
     device.train(program, options, &batch, None, &mut |_| Ok(()))
 }
 

@@ -6,17 +6,17 @@ use std::ops::Range;
 
 use quadrille_spec::{Capacity, DropOrder, Experts};
 
-use crate::router::Rows;
+use crate::router::{NO_EXPERT, Rows};
 
-/// Whether each choice, `[n, k]`, has a place, from the `ids[n, k]` and `weights[n, k]` of all choices.
+/// Whether each choice, `[n, k]`, has a place, none of padding, from the `ids[n, k]` and `weights[n, k]` of all choices.
 pub(crate) fn kept(experts: &Experts, rows: Rows, ids: &[u32], weights: &[f64]) -> Vec<bool> {
     let Some(capacity) = experts.capacity.filter(|_| rows.drops) else {
-        return vec![true; ids.len()];
+        return ids.iter().map(|id| *id != NO_EXPERT).collect();
     };
     let mut kept = vec![false; ids.len()];
     for group in groups(experts, &capacity, rows) {
         let mut free = vec![places(experts, &capacity, group.len() / experts.per_token); experts.count];
-        let mut waiting: Vec<usize> = group.collect();
+        let mut waiting: Vec<usize> = group.filter(|choice| ids[*choice] != NO_EXPERT).collect();
         waiting.sort_by(|a, b| before(experts, capacity.drop, weights, *a, *b));
         for choice in waiting {
             let free = &mut free[ids[choice] as usize];

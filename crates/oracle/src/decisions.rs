@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use quadrille_spec::Model;
 
 use crate::Batch;
+use crate::router::NO_EXPERT;
 
 /// Of every block that has experts, by its number: the experts that the tokens of a batch chose, `[b, s, k]`, the first
-/// choice first.
+/// choice first; [`Decisions::NO_EXPERT`] of padding.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Decisions {
     /// By block.
@@ -16,6 +17,18 @@ pub struct Decisions {
 }
 
 impl Decisions {
+    /// Entries of padding, which chooses no experts.
+    pub const NO_EXPERT: u32 = NO_EXPERT;
+
+    /// Choices of experts by tokens: one in every block that has some, none of padding.
+    pub fn made(&self, model: &Model) -> u64 {
+        let of_block = |(block, ids): (&usize, &Vec<u32>)| {
+            let k = model.blocks[*block].feed_forward.experts().map_or(1, |experts| experts.per_token);
+            ids.chunks(k).filter(|ids| ids[0] != NO_EXPERT).count() as u64
+        };
+        self.blocks.iter().map(of_block).sum()
+    }
+
     /// How many tokens of a batch decided otherwise somewhere; the order of choices counts.
     ///
     /// # Panics
@@ -41,7 +54,12 @@ impl Decisions {
             };
             let (k, length) = (experts.per_token, ids.map(Vec::len));
             assert_eq!(length, Some(batch.rows() * k), "decisions of block {i}, {k} for each token");
-            for ids in ids.into_iter().flat_map(|ids| ids.chunks(k)) {
+            let present = batch.present();
+            for (ids, present) in ids.into_iter().flat_map(|ids| ids.chunks(k)).zip(present) {
+                if !present {
+                    assert!(ids.iter().all(|id| *id == NO_EXPERT), "block {i}: padding chose {ids:?}");
+                    continue;
+                }
                 let twice = (1..k).any(|choice| ids[..choice].contains(&ids[choice]));
                 let known = ids.iter().all(|id| (*id as usize) < experts.count);
                 assert!(known && !twice, "block {i}: {ids:?} of {} experts", experts.count);

@@ -1,5 +1,7 @@
 //! The embedding: a token's row of the table times the model's factor, or a linear layer of a patch's numbers, plus, where
-//! positions are learned, the row of its place.
+//! positions are learned, the row of its place. Padding has zeros in the place of the row of a token.
+
+use quadrille_spec::PADDING;
 
 use crate::pass::{Pass, accumulate};
 use crate::{Samples, Tensors};
@@ -32,7 +34,7 @@ pub(crate) fn backward(pass: &Pass, dx: &[f64], gradients: &mut Tensors) {
     match pass.batch.samples {
         Samples::Tokens { inputs, .. } => {
             let mut dtable = vec![0.0; pass.model.vocab * h];
-            for (dx, &token) in dx.chunks(h).zip(inputs) {
+            for (dx, &token) in dx.chunks(h).zip(inputs).filter(|(_, token)| **token != PADDING) {
                 for c in 0..h {
                     dtable[token as usize * h + c] += dx[c] * pass.model.embedding_scale;
                 }
@@ -56,6 +58,9 @@ pub(crate) fn backward(pass: &Pass, dx: &[f64], gradients: &mut Tensors) {
 }
 
 fn rows_of_tokens(tokens: &[u32], table: &[f64], h: usize) -> Vec<f64> {
-    let row = |&token: &u32| table[token as usize * h..][..h].to_vec();
+    let row = |&token: &u32| match token {
+        PADDING => vec![0.0; h],
+        token => table[token as usize * h..][..h].to_vec(),
+    };
     tokens.iter().flat_map(row).collect()
 }

@@ -28,7 +28,7 @@ pub(crate) fn forward(pass: &Pass, i: usize, experts: &Experts, x: &[f64]) -> (V
     let logits = linear::forward(pass.batch.rows(), x, pass.parameter(&router_weight(i)), None);
     let forced = pass.decisions.map(|decisions| decisions.blocks[&i].as_slice());
     let bias = experts.router.has_bias().then(|| pass.parameter(&router_bias(i)));
-    let routed = Routed::new(experts, rows(pass), logits, bias, forced);
+    let routed = Routed::new(experts, rows(pass), &pass.batch.present(), logits, bias, forced);
 
     let mut given = vec![0.0; routed.ids.len() * h];
     for e in 0..experts.count {
@@ -91,7 +91,7 @@ pub(crate) fn backward(
     // Dropped choices gave nothing, so that their weights have no gradient.
     let dot = |choice: usize| (0..h).map(|c| dy[choice / k * h + c] * saved.given[choice * h + c]).sum();
     let dweights: Vec<f64> = (0..routed.ids.len()).map(dot).collect();
-    let dlogits = routed.backward(experts, rows(pass), &dweights, pass.router_share());
+    let dlogits = routed.backward(experts, rows(pass), &dweights);
     if experts.router.has_bias() {
         accumulate(gradients, &router_bias(i), &routed.loads(experts));
     }

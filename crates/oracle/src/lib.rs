@@ -54,7 +54,7 @@ mod transformer;
 use std::collections::BTreeMap;
 
 use quadrille_spec::{
-    Activation, Attention, Block, Experts, FeedForward, Latent, Model, Norm, NormPlace, NormedOver, Perceptron,
+    Activation, Attention, Block, Experts, FeedForward, Latent, Model, Norm, NormPlace, NormedOver, PADDING, Perceptron,
 };
 
 pub use decisions::{Decisions, Margin};
@@ -84,6 +84,14 @@ impl Batch<'_> {
     fn rows(&self) -> usize {
         self.sequences * self.seq_len
     }
+
+    /// `[b, s]`: false for padding.
+    pub fn present(&self) -> Vec<bool> {
+        match self.samples {
+            Samples::Tokens { inputs, .. } => inputs.iter().map(|token| *token != PADDING).collect(),
+            Samples::Patches { .. } => vec![true; self.rows()],
+        }
+    }
 }
 
 /// The inputs and targets of a batch, of the kind that the model reads.
@@ -91,7 +99,8 @@ impl Batch<'_> {
 pub enum Samples<'a> {
     /// For a model with a vocabulary.
     Tokens {
-        /// Input token ids, `[b, s]`, each below the model's vocabulary.
+        /// Input token ids, `[b, s]`, each below the model's vocabulary; [`PADDING`] where there is no token. Attention of tokens
+        /// before padding does not read it where it is causal.
         inputs: &'a [u32],
         /// The ids to be predicted, `[b, s]`, usually the tokens one place later.
         targets: &'a [u32],

@@ -1,10 +1,10 @@
 //! What a forward or backward pass reads, and its layers by their parameters' names.
 
-use quadrille_spec::{Block, IGNORED, Model, Norm, Normalization};
+use quadrille_spec::{Block, Model, Norm, Normalization};
 
 use crate::attention::Attention;
 use crate::dropout::{DropoutSeed, Mask};
-use crate::{Batch, Decisions, Samples, Tensors, linear, norm};
+use crate::{Batch, Decisions, Tensors, linear, norm};
 
 /// One pass of one batch.
 pub(crate) struct Pass<'a> {
@@ -48,18 +48,6 @@ impl Pass<'_> {
             window: described.window,
             scale: described.score_scale,
             cap: described.cap,
-        }
-    }
-
-    /// How often the losses of routers, means over all tokens, count in what is minimised: as every token has a part of
-    /// them, and what is minimised is a mean over the targets that count, more often where some are ignored.
-    pub(crate) fn router_share(&self) -> f64 {
-        match self.batch.samples {
-            Samples::Tokens { targets, .. } => {
-                let counted = targets.iter().filter(|target| **target != IGNORED).count();
-                targets.len() as f64 / counted as f64
-            }
-            Samples::Patches { .. } => 1.0,
         }
     }
 

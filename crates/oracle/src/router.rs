@@ -10,6 +10,9 @@ use crate::attention::softmax;
 use crate::capacity;
 use crate::decisions::Margin;
 
+/// The entry of rows of padding in ids: they choose no expert.
+pub(crate) const NO_EXPERT: u32 = u32::MAX;
+
 /// What a router says of a batch.
 pub(crate) struct Routed {
     /// `[n, E]`.
@@ -18,11 +21,11 @@ pub(crate) struct Routed {
     scores: Vec<f64>,
     /// `[n, E]`.
     keys: Vec<f64>,
-    /// The experts that each row chooses, `[n, k]`, in the order of choice.
+    /// The experts that each row chooses, `[n, k]`, in the order of choice; [`NO_EXPERT`] of padding.
     pub(crate) ids: Vec<u32>,
     /// What the chosen are multiplied with, `[n, k]`.
     pub(crate) weights: Vec<f64>,
-    /// Whether the chosen have a place for the row, `[n, k]`.
+    /// Whether the chosen have a place for the row, `[n, k]`; false of padding.
     pub(crate) kept: Vec<bool>,
 }
 
@@ -36,10 +39,12 @@ pub(crate) struct Rows {
 }
 
 impl Routed {
-    /// From `logits[n, E]` and `bias[E]`, if there is one; `forced` are ids that were chosen elsewhere.
+    /// From `logits[n, E]` and `bias[E]`, if there is one; `forced` are ids that were chosen elsewhere, `present[n]` is false for
+    /// padding.
     pub(crate) fn new(
         experts: &Experts,
         rows: Rows,
+        present: &[bool],
         logits: Vec<f64>,
         bias: Option<&[f64]>,
         forced: Option<&[u32]>,
@@ -47,7 +52,10 @@ impl Routed {
         let scores: Vec<f64> = logits.chunks(experts.count).flat_map(|row| scores(experts.router, row)).collect();
         let bias_of = |at: usize| bias.map_or(0.0, |bias| bias[at % experts.count]);
         let keys: Vec<f64> = scores.iter().enumerate().map(|(at, score)| score + bias_of(at)).collect();
-        let own = || keys.chunks(experts.count).flat_map(|keys| choice(keys, experts)).collect();
+        let choices = |(keys, present): (&[f64], &bool)| {
+            if *present { choice(keys, experts) } else { vec![NO_EXPERT; experts.per_token] }
+        };
+        let own = || keys.chunks(experts.count).zip(present).flat_map(choices).collect();
         let ids = forced.map_or_else(own, <[u32]>::to_vec);
         let rows_of = scores.chunks(experts.count).zip(ids.chunks(experts.per_token));
         let weights: Vec<f64> = rows_of.flat_map(|(scores, ids)| weights(experts.router, scores, ids)).collect();
@@ -57,78 +65,97 @@ impl Routed {
 
     /// How many rows choose each expert, dropped choices included.
     pub(crate) fn loads(&self, experts: &Experts) -> Vec<f64> {
-        let mut loads = vec![0.0; experts.count];
-        self.ids.iter().for_each(|id| loads[*id as usize] += 1.0);
-        loads
+        loads(experts, &self.ids)
     }
 
-    /// The balance loss (Switch Transformer: Fedus et al. 2021, equation 4, of `k` choices): the mean over the scopes of
-    /// `alpha sum_e f_e P_e`.
+    /// True if a row holds a token.
+    fn is_present(&self, experts: &Experts, row: usize) -> bool {
+        self.ids[row * experts.per_token] != NO_EXPERT
+    }
+
+    /// Rows that hold tokens.
+    fn tokens(&self, experts: &Experts) -> impl Iterator<Item = usize> {
+        (0..self.logits.len() / experts.count).filter(|row| self.is_present(experts, *row))
+    }
+
+    /// The balance loss (Switch Transformer: Fedus et al. 2021, equation 4, of `k` choices): the mean over tokens of
+    /// `alpha sum_e f_e p_e`, with the loads `f` of a token's scope: that over scopes of `alpha sum_e f_e P_e`, weighted by their
+    /// tokens.
     pub(crate) fn balance(&self, experts: &Experts, rows: Rows) -> f64 {
         let shares = self.shares(experts);
-        let of_scope = |(range, loads): (Range<usize>, Vec<f64>)| {
-            let tokens = (range.len() / experts.count) as f64;
-            let terms = shares[range].iter().enumerate().map(|(at, share)| loads[at % experts.count] * share / tokens);
-            experts.router.balance_loss * terms.sum::<f64>()
+        let of_scope = |(range, loads): (Range<usize>, Vec<f64>)| -> f64 {
+            let tokens = range.filter(|row| self.is_present(experts, *row));
+            let of_row = |row: usize| -> f64 {
+                shares[row * experts.count..][..experts.count]
+                    .iter()
+                    .zip(&loads)
+                    .map(|(share, load)| load * share)
+                    .sum()
+            };
+            tokens.map(of_row).sum()
         };
-        let losses: Vec<f64> = self.scopes(experts, rows).map(of_scope).collect();
-        if losses.is_empty() { 0.0 } else { losses.iter().sum::<f64>() / losses.len() as f64 }
+        let sum: f64 = self.scopes(experts, rows).map(of_scope).sum();
+        experts.router.balance_loss * sum / self.tokens(experts).count() as f64
     }
 
     /// The z loss (ST-MoE: Zoph et al. 2022, equation 5): `beta` times the mean of the squared logarithms of the sums of
     /// exponentials.
     pub(crate) fn z_loss(&self, experts: &Experts) -> f64 {
-        let rows = self.logits.chunks(experts.count);
-        let count = rows.len() as f64;
-        experts.router.z_loss * rows.map(|row| log_sum(row).powi(2)).sum::<f64>() / count
+        let of_row = |row: usize| log_sum(&self.logits[row * experts.count..][..experts.count]).powi(2);
+        experts.router.z_loss * self.tokens(experts).map(of_row).sum::<f64>() / self.tokens(experts).count() as f64
     }
 
-    /// `dlogits[n, E]` from `dweights[n, k]`, 0 where a choice was dropped, and from both losses, which count `share` times.
-    pub(crate) fn backward(&self, experts: &Experts, rows: Rows, dweights: &[f64], share: f64) -> Vec<f64> {
+    /// `dlogits[n, E]` from `dweights[n, k]`, 0 where a choice was dropped, and from both losses.
+    pub(crate) fn backward(&self, experts: &Experts, rows: Rows, dweights: &[f64]) -> Vec<f64> {
         let (count, k, router) = (experts.count, experts.per_token, experts.router);
         let n = self.logits.len() / count;
-        let dshares = self.balance_backward(experts, rows, share);
+        let tokens = self.tokens(experts).count() as f64;
+        let dshares = self.balance_backward(experts, rows);
         let mut dlogits = Vec::with_capacity(self.logits.len());
         for row in 0..n {
+            if !self.is_present(experts, row) {
+                dlogits.extend(vec![0.0; count]);
+                continue;
+            }
             let (logits, scores) = (&self.logits[row * count..][..count], &self.scores[row * count..][..count]);
             let ids = &self.ids[row * k..][..k];
             let mut dscores = weights_backward(router, scores, ids, &dweights[row * k..][..k]);
             let of_balance = shares_backward(router.scores, scores, &dshares[row * count..][..count]);
             (0..count).for_each(|e| dscores[e] += of_balance[e]);
             let of_scores = scores_backward(router.scores, scores, &dscores);
-            let z = 2.0 * router.z_loss * share * log_sum(logits) / n as f64;
+            let z = 2.0 * router.z_loss * log_sum(logits) / tokens;
             dlogits.extend(of_scores.iter().zip(softmax(logits)).map(|(d, part)| d + z * part));
         }
         dlogits
     }
 
     /// The gradient of every share by the balance loss: counts are constants.
-    fn balance_backward(&self, experts: &Experts, rows: Rows, share: f64) -> Vec<f64> {
-        let n = (rows.sequences * rows.seq_len) as f64;
+    fn balance_backward(&self, experts: &Experts, rows: Rows) -> Vec<f64> {
+        let tokens = self.tokens(experts).count() as f64;
         let mut d = vec![0.0; self.scores.len()];
         for (range, loads) in self.scopes(experts, rows) {
-            for (at, d) in d[range].iter_mut().enumerate() {
-                *d = share * experts.router.balance_loss * loads[at % experts.count] / n;
+            for row in range.filter(|row| self.is_present(experts, *row)) {
+                for (d, load) in d[row * experts.count..][..experts.count].iter_mut().zip(&loads) {
+                    *d = experts.router.balance_loss * load / tokens;
+                }
             }
         }
         d
     }
 
-    /// Every scope of the balance loss: where its shares lie in `[n, E]`, and `f_e`, by how many times more choices than
-    /// with equal loads an expert has, dropped ones included.
+    /// Rows of every scope of the balance loss, and `f_e`, the load of each expert as a multiple of the mean load, dropped choices
+    /// included.
     fn scopes(&self, experts: &Experts, rows: Rows) -> impl Iterator<Item = (Range<usize>, Vec<f64>)> {
         let (scopes, tokens) = match experts.router.balance {
             BalanceScope::Sequence => (rows.sequences, rows.seq_len),
             BalanceScope::Batch => (1, rows.sequences * rows.seq_len),
             BalanceScope::None => (0, 0),
         };
-        let (count, k) = (experts.count, experts.per_token);
         (0..scopes).map(move |scope| {
-            let mut loads = vec![0.0; count];
-            for id in &self.ids[scope * tokens * k..][..tokens * k] {
-                loads[*id as usize] += count as f64 / (k * tokens) as f64;
-            }
-            (scope * tokens * count..(scope + 1) * tokens * count, loads)
+            let rows = scope * tokens..(scope + 1) * tokens;
+            let loads = loads(experts, &self.ids[rows.start * experts.per_token..rows.end * experts.per_token]);
+            let mean = loads.iter().sum::<f64>() / experts.count as f64;
+            (rows, loads.into_iter().map(|load| load / mean).collect())
         })
     }
 
@@ -141,7 +168,9 @@ impl Routed {
     pub(crate) fn margin(&self, experts: &Experts, rows: Rows) -> Margin {
         let never = f64::INFINITY;
         let mut margin = Margin { choice: never, order: never, largest: 0.0, drop: never };
-        for (keys, ids) in self.keys.chunks(experts.count).zip(self.ids.chunks(experts.per_token)) {
+        for row in self.tokens(experts) {
+            let keys = &self.keys[row * experts.count..][..experts.count];
+            let ids = &self.ids[row * experts.per_token..][..experts.per_token];
             let is_chosen = |id: usize| ids.contains(&(id as u32));
             let chosen: Vec<f64> = ids.iter().map(|id| keys[*id as usize]).collect();
             let (open, of_groups) = groups_of(keys, ids, experts);
@@ -154,6 +183,13 @@ impl Routed {
         margin.drop = capacity::margin(experts, rows, &self.ids, &self.weights, &self.kept);
         margin
     }
+}
+
+/// How often each expert is among these choices.
+fn loads(experts: &Experts, ids: &[u32]) -> Vec<f64> {
+    let mut loads = vec![0.0; experts.count];
+    ids.iter().filter(|id| **id != NO_EXPERT).for_each(|id| loads[*id as usize] += 1.0);
+    loads
 }
 
 /// The scores of a row of logits.
@@ -221,8 +257,11 @@ fn groups_of(keys: &[f64], ids: &[u32], experts: &Experts) -> (Vec<bool>, f64) {
     (open, margin)
 }
 
-/// What the chosen of a row are multiplied with.
+/// Factors of the chosen experts of a row; 0 of padding.
 fn weights(router: Router, scores: &[f64], ids: &[u32]) -> Vec<f64> {
+    if ids[0] == NO_EXPERT {
+        return vec![0.0; ids.len()];
+    }
     let chosen = ids.iter().map(|id| scores[*id as usize]);
     let sum = if router.normalize { chosen.clone().sum() } else { 1.0 };
     chosen.map(|score| score / sum * router.scale).collect()
@@ -317,7 +356,7 @@ mod tests {
         let experts = experts(ids.len(), Some(chosen));
         let logits = EIGHT.map(|score| -(1.0 / score - 1.0_f64).ln()).to_vec();
         let rows = Rows { sequences: 1, seq_len: 1, drops: false };
-        Routed::new(&experts, rows, logits, None, Some(ids)).margin(&experts, rows).choice
+        Routed::new(&experts, rows, &[true], logits, None, Some(ids)).margin(&experts, rows).choice
     }
 
     #[test]

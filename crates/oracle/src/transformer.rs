@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use quadrille_spec::{Attention, Experts, IGNORED, Model};
+use quadrille_spec::{Attention, Experts, IGNORED, Model, PADDING};
 
 use crate::dropout::DropoutSeed;
 use crate::pass::Pass;
-use crate::router::Routed;
+use crate::router::{NO_EXPERT, Routed};
 use crate::{Batch, Decisions, Margin, Samples, Tensors, assert_parameters, block, embedding, experts, head, zeros};
 
 /// What a step minimises, with its gradient: the mean loss, and the losses of routers.
@@ -19,8 +19,7 @@ pub struct Objective {
     pub balance: f64,
     /// The losses of large router logits, summed over these blocks.
     pub router_z: f64,
-    /// `loss + share (balance + router_z)`: both are losses of all tokens, so that `share` is their number as a multiple of the
-    /// targets that are not ignored; of patches it is 1.
+    /// `loss + balance + router_z`: both are means over all tokens, whose targets may be ignored; padding is no token.
     pub value: f64,
     /// Of `value`, for every parameter.
     pub gradients: Tensors,
@@ -57,12 +56,15 @@ pub fn objective(
     let routed = || saved.routed(model);
     let balance = routed().map(|(_, experts, routed)| routed.balance(experts, experts::rows(&pass))).sum();
     let router_z = routed().map(|(_, experts, routed)| routed.z_loss(experts)).sum();
-    let kept = || routed().flat_map(|(.., routed)| &routed.kept);
+    let kept = || {
+        let choices = routed().flat_map(|(.., routed)| routed.ids.iter().zip(&routed.kept));
+        choices.filter(|(id, _)| **id != NO_EXPERT).map(|(_, kept)| kept)
+    };
     Objective {
         loss,
         balance,
         router_z,
-        value: loss + pass.router_share() * (balance + router_z),
+        value: loss + balance + router_z,
         gradients: backward(&pass, &saved),
         decisions: Decisions { blocks: routed().map(|(i, _, routed)| (i, routed.ids.clone())).collect() },
         choices: kept().count() as u64,
@@ -205,7 +207,8 @@ fn assert_batch(model: &Model, batch: &Batch) {
         (Samples::Tokens { inputs, targets }, None) => {
             assert_eq!((inputs.len(), targets.len()), (n, n), "tokens and targets of the batch");
             let counted = targets.iter().filter(|target| **target != IGNORED);
-            let largest = inputs.iter().chain(counted).max().copied();
+            let tokens = inputs.iter().filter(|token| **token != PADDING);
+            let largest = tokens.chain(counted).max().copied();
             assert!(largest < Some(model.vocab as u32), "token {largest:?} of a vocabulary of {}", model.vocab);
         }
         (Samples::Patches { inputs, targets }, Some(values)) => {

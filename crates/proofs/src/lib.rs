@@ -68,6 +68,7 @@ pub use run::{
 pub use seeded::for_random;
 pub use serial::{drawn, forward_options};
 pub use small::{
-    built, latent, layout, layout_with, llama, mixture_of, model, program, program_with, rebuilt, recomputed, vit,
+    built, latent, layout, layout_with, llama, mixture_of, mixture_of_width, model, program, program_with, rebuilt,
+    recomputed, vit,
 };
 pub use traffic::Traffic;

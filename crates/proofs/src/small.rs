@@ -46,8 +46,16 @@ pub fn latent(layers: usize) -> Model {
 /// # Panics
 /// Never: its sizes fit each other.
 pub fn mixture_of(layers: usize) -> Model {
+    mixture_of_width(layers, 8)
+}
+
+/// [`mixture_of`] with so many hidden columns. In narrow models most tokens choose the same experts.
+///
+/// # Panics
+/// If four heads do not divide the width.
+pub fn mixture_of_width(layers: usize, hidden: usize) -> Model {
     let text = format!(
-        "name = 'mixture'\nlayers = {layers}\nhidden = 8\nheads = 4\nffn = 12\nvocab = 13\nseq_len = 8\nexperts = 8\n\
+        "name = 'mixture'\nlayers = {layers}\nhidden = {hidden}\nheads = 4\nffn = 12\nvocab = 13\nseq_len = 8\nexperts = 8\n\
          shared_ffn = 4\nrouter_z_loss = 0.01\nbalance_loss = 0.05\ncapacity = 1.5\ncapacity_group = 2\n"
     );
     Model::from_toml(&text, &[]).unwrap_or_else(|error| panic!("{text}: {error}"))

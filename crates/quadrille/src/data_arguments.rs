@@ -31,7 +31,7 @@ pub struct DataArguments {
     /// Learn the bytes of files that are no text, too: pictures, archives, checkpoints are refused else
     #[arg(long)]
     pub force_binary: bool,
-    /// packed: samples run over the ends of documents; respected: no sample does, what is left is padded and not learned
+    /// packed: samples run over the ends of documents; respected: no sample does, the rest of a sample is padding: no tokens
     /// [default: packed]
     #[arg(long, value_name = "HOW")]
     pub documents: Option<Documents>,

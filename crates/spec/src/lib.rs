@@ -124,6 +124,6 @@ pub use remedy::{Change, Refusal, Remedy};
 pub use routing::{Algorithm, Choice, Collectives, Route, Routing};
 pub use rules::{Rule, Scope};
 pub use sparsity::Sparsity;
-pub use targets::IGNORED;
+pub use targets::{IGNORED, PADDING};
 pub use toml_text::{check_name, read as read_toml};
 pub use unusable::{Blame, Named, Unusable};

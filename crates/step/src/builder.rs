@@ -199,7 +199,7 @@ impl<'a> Builder<'a> {
     }
 
     /// An operation of the step's first microbatch only.
-    fn push_once(&mut self, operation: Operation) {
+    pub fn push_once(&mut self, operation: impl Into<Operation>) {
         self.push(operation);
         if let Some(op) = self.ops.last_mut() {
             op.when = When::First;

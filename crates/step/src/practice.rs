@@ -46,6 +46,9 @@ pub struct Practice {
     /// True if buffers of experts that drop nothing are reserved for the most rows that tokens may choose, as far as
     /// [`Layout::expert_rows`] lets them; else they have the rows that are routed: those of equal loads, times [`Self::imbalance`].
     pub reserves_expert_rows: bool,
+    /// True if ranks sum their numbers of tokens and targets before the first pass of a step with experts, whose routers' losses are
+    /// means over the tokens that are no padding.
+    pub counts_tokens: bool,
     /// True if the weights of a router scale the results of the experts' activation function, so that nothing needs the results of
     /// their last product for the backward pass; else these are scaled, and kept. Used by prices alone: no engine runs it.
     pub weighs_activations: bool,
@@ -178,6 +181,7 @@ impl Practice {
             sparsity: None,
             imbalance: 1.0,
             reserves_expert_rows: true,
+            counts_tokens: true,
             weighs_activations: false,
         }
     }

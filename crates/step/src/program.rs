@@ -470,6 +470,9 @@ impl StageProgram {
 /// The passes of one piece: built, transformed, and split where weight gradients are put off.
 fn chunk_program(b: &mut Builder, piece: usize) -> Result<ChunkProgram, StepError> {
     let first = b.values.len();
+    if piece < b.layout.grid.size(Axis::Pipe) {
+        update::count_batch(b);
+    }
     let receives_and_sends = blocks::forward(b, piece)?;
     let mut forward = std::mem::take(&mut b.ops);
     let (mut gradients, mut backward) = (Boundaries::default(), Vec::new());

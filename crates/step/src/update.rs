@@ -6,7 +6,7 @@ use crate::buckets::{Bucket, buckets};
 use crate::builder::Builder;
 use crate::operation::{Collective, Members, Operation, Reduction, Scalar, When, Write};
 use crate::shared_keys::CopiesSum;
-use crate::{BucketId, BucketRun, Layer, Parameter, ParameterId, ShardRun, StepError, Value, kind};
+use crate::{BucketId, BucketRun, Layer, Parameter, ParameterId, Purpose, ShardRun, StepError, Value, kind};
 
 /// A collective with what goes right before and after it.
 struct Step {
@@ -269,6 +269,15 @@ fn gather(b: &mut Builder, parameter: ParameterId, gathers: &mut Gathers) {
             b.layer = layer;
             b.push(Operation::Issue(gather));
         }
+    }
+}
+
+/// The numbers of tokens and targets of the step on every rank, before its first pass, if routers need them.
+pub(crate) fn count_batch(b: &mut Builder) {
+    let is_counted = b.purpose == Purpose::Training && b.practice.counts_tokens && b.model.patch_values.is_none();
+    if is_counted && b.model.has_experts() {
+        b.layer = Layer::Step;
+        b.push_once(kind::ReduceScalar { scalar: Scalar::Batch, axes: b.layout.row_axes().collect() });
     }
 }
 

@@ -201,11 +201,12 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Which experts a step's tokens have chosen; `None`: there are none, or ranks have not decided together.
-    pub fn decisions(&mut self, ranks: &[&ObservedStep]) -> Option<Decisions> {
+    /// The experts that a step's tokens have chosen; `present` is false for padding. `None`: there are none, or ranks have not
+    /// decided together.
+    pub fn decisions(&mut self, present: &[bool], ranks: &[&ObservedStep]) -> Option<Decisions> {
         self.report.decisions?;
         let chosen = ranks.iter().map(|rank| &rank.choices);
-        match decisions(&self.program.model, self.program.layout.tokens_per_step(), chosen) {
+        match decisions(&self.program.model, present, chosen) {
             Ok(decisions) => Some(decisions),
             Err(reason) => {
                 self.undecided.get_or_insert(reason);
@@ -217,7 +218,7 @@ impl<'a> Comparison<'a> {
     /// What was chosen, beside what the serial model has.
     fn compare_decisions(&mut self, own: Option<&Decisions>, serial: &SerialStep) {
         let (Some(report), Some(own)) = (&mut self.report.decisions, own) else { return };
-        report.made += (self.program.layout.tokens_per_step() * own.blocks.len()) as u64;
+        report.made += own.made(&self.program.model);
         report.differing += own.differing(&serial.decisions, &self.program.model);
         report.smallest_margin = report.smallest_margin.min(serial.margin);
     }

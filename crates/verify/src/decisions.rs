@@ -24,18 +24,20 @@ impl DecisionsReport {
     pub const NONE: Self = Self { made: 0, differing: 0, smallest_margin: f64::INFINITY };
 }
 
-/// The decisions of a step of so many tokens, from what each rank has seen.
+/// The decisions of a step's tokens from the recorded choices of each rank; `present` is false for padding, which has none.
 ///
 /// # Errors
 /// A token for which ranks chose differently, or nobody did.
 pub(crate) fn decisions<'r>(
     model: &Model,
-    tokens: usize,
+    present: &[bool],
     ranks: impl IntoIterator<Item = &'r Vec<Chosen>>,
 ) -> Result<Decisions, String> {
     let chosen = |block: usize| model.blocks[block].feed_forward.experts().map(|experts| experts.per_token);
-    let mut open: BTreeMap<usize, Vec<Option<&[usize]>>> =
-        (0..model.layers()).filter(|block| chosen(*block).is_some()).map(|block| (block, vec![None; tokens])).collect();
+    let mut open: BTreeMap<usize, Vec<Option<&[usize]>>> = (0..model.layers())
+        .filter(|block| chosen(*block).is_some())
+        .map(|block| (block, vec![None; present.len()]))
+        .collect();
     for Chosen { block, token, experts } in ranks.into_iter().flatten() {
         let place = open.get_mut(block).and_then(|tokens| tokens.get_mut(*token));
         let Some(place) = place else { return Err(format!("token {token} of block {block} is none of the step's")) };
@@ -47,12 +49,15 @@ pub(crate) fn decisions<'r>(
         }
     }
     let whole = |(block, tokens): (usize, Vec<Option<&[usize]>>)| {
-        let ids = tokens
-            .iter()
-            .enumerate()
-            .map(|(token, ids)| ids.ok_or_else(|| format!("block {block}, token {token}: no rank chose")));
-        let ids = ids.collect::<Result<Vec<_>, _>>()?;
-        Ok((block, ids.into_iter().flatten().map(|id| *id as u32).collect()))
+        let per_token = chosen(block).unwrap_or(0);
+        let of_token = |(token, ids): (usize, Option<&[usize]>)| match (ids, present[token]) {
+            (Some(ids), true) => Ok(ids.iter().map(|id| *id as u32).collect()),
+            (None, false) => Ok(vec![Decisions::NO_EXPERT; per_token]),
+            (None, true) => Err(format!("block {block}, token {token}: no rank chose")),
+            (Some(ids), false) => Err(format!("block {block}, token {token}: padding chose {ids:?}")),
+        };
+        let ids = tokens.into_iter().enumerate().map(of_token).collect::<Result<Vec<Vec<u32>>, String>>()?;
+        Ok((block, ids.concat()))
     };
     Ok(Decisions { blocks: open.into_iter().map(whole).collect::<Result<_, String>>()? })
 }
@@ -79,13 +84,17 @@ mod tests {
         let every = [("expert_every".to_owned(), "2".to_owned())];
         let model = Model::from_toml(text, &every).unwrap();
         let [left, right] = [rank(&[(0, &[2, 1]), (1, &[0, 3])]), rank(&[(1, &[0, 3])])];
-        let found = decisions(&model, 2, [&left, &right]).unwrap();
+        let found = decisions(&model, &[true; 2], [&left, &right]).unwrap();
         assert_eq!(found.blocks, [(1, vec![2, 1, 0, 3])].into());
-        let missing = decisions(&model, 3, [&left, &right]).unwrap_err();
+        let missing = decisions(&model, &[true; 3], [&left, &right]).unwrap_err();
         assert_eq!(missing, "block 1, token 2: no rank chose");
         let other = rank(&[(1, &[3, 0])]);
-        let differing = decisions(&model, 2, [&left, &other]).unwrap_err();
+        let differing = decisions(&model, &[true; 2], [&left, &other]).unwrap_err();
         assert_eq!(differing, "block 1, token 1: ranks chose [0, 3] and [3, 0]");
+        let padded = decisions(&model, &[true, true, false], [&left, &right]).unwrap();
+        assert_eq!(padded.blocks, [(1, vec![2, 1, 0, 3, u32::MAX, u32::MAX])].into());
+        let padding = decisions(&model, &[true, false], [&left, &right]).unwrap_err();
+        assert_eq!(padding, "block 1, token 1: padding chose [0, 3]");
     }
 
     #[test]

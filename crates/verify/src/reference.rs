@@ -204,6 +204,11 @@ impl Reference {
         SerialStep { loss, gradients, norm, router: [balance, router_z], decisions, margin, weights: Tensors::new() }
     }
 
+    /// By token of a step's batch: false for padding.
+    pub(crate) fn present(&self, step: u64) -> Vec<bool> {
+        self.batch(step, self.sequences).get().present()
+    }
+
     /// The first sequences of a step's batch.
     fn batch(&self, step: u64, sequences: usize) -> SerialBatch {
         let fill = |samples: Samples| fill_randomly(&self.model, self.seed, self.seq_len, step, 0, samples);

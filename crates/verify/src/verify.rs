@@ -191,7 +191,7 @@ fn judge(
         let ranks: Vec<&ObservedStep> = runs.iter().map(|run| &run.steps[step as usize - 1]).collect();
         let verdict = ranks.first().map_or(Verdict::Kept, |rank| rank.outcome.verdict());
         comparison.ledgers(&trained, verdict, ranks.iter().map(|rank| Some((&rank.ledger, &rank.loads))));
-        let decisions = comparison.decisions(&ranks);
+        let decisions = comparison.decisions(&reference.present(step), &ranks);
         if let Some(beside) = &mut beside {
             let gradients = comparison.gradients(&ranks);
             let serial = reference.step_beside(step, beside, &gradients, decisions.as_ref());

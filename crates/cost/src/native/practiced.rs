@@ -107,6 +107,7 @@ impl Framework {
             sparsity: None,
             imbalance: 1.0,
             reserves_expert_rows: self.reserves_expert_rows,
+            counts_tokens: false,
             weighs_activations: self.weighs_activations,
         }
     }

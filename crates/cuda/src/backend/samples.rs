@@ -17,6 +17,7 @@ pub struct DeviceSamples {
     pub host: OwnSamples,
     tokens: [Option<DeviceMemory>; 2],
     patches: [Option<DeviceMemory>; 2],
+    present: [Option<DeviceMemory>; 1],
 }
 
 impl DeviceSamples {
@@ -26,12 +27,18 @@ impl DeviceSamples {
         swap(from, &mut self.host);
         let mut sent = load(&self.host.tokens, &mut self.tokens, lanes)?;
         sent.extend(load(&self.host.patches, &mut self.patches, lanes)?);
+        sent.extend(load(std::slice::from_ref(&self.host.present), &mut self.present, lanes)?);
         Ok(sent)
     }
 
     /// Ids of tokens: the inputs, or what is to be predicted.
     pub fn tokens(&self, which: usize) -> Array {
         array::<u32>(&self.tokens[which], self.host.tokens[which].len())
+    }
+
+    /// 1 for each token or patch, 0 for padding.
+    pub fn present(&self) -> Array {
+        array::<u32>(&self.present[0], self.host.present.len())
     }
 
     /// Numbers of patches, likewise.
@@ -41,11 +48,11 @@ impl DeviceSamples {
 }
 
 fn load<'h, T: Number>(
-    from: &'h [Vec<T>; 2],
-    to: &mut [Option<DeviceMemory>; 2],
+    from: &'h [Vec<T>],
+    to: &mut [Option<DeviceMemory>],
     lanes: &Lanes,
 ) -> Result<Vec<Sent<'h>>, Fault> {
-    let mut sent = Vec::with_capacity(2);
+    let mut sent = Vec::with_capacity(from.len());
     for (from, to) in from.iter().zip(to) {
         let bytes = bytes_of(from);
         if to.as_ref().map_or(0, DeviceMemory::bytes) < bytes.len() {

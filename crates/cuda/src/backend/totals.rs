@@ -25,8 +25,8 @@ const DROPPED: usize = 5;
 pub struct DeviceTotals {
     lanes: Arc<Lanes>,
     numbers: DeviceMemory,
-    /// Targets and choices that the host has counted.
-    counted: Cell<[u64; 2]>,
+    /// Targets that the host has counted.
+    counted: Cell<u64>,
     /// Choices of each expert of all blocks, in the type of routes; as many as there are so far.
     loads: RefCell<Option<(DeviceMemory, usize)>>,
     element: Element,
@@ -70,15 +70,14 @@ impl DeviceTotals {
         self.all().part(SUMS..SUMS + 2)
     }
 
-    /// Counts targets and choices.
-    pub fn count(&self, targets: u64, choices: u64) {
-        let [of_targets, of_choices] = self.counted.get();
-        self.counted.set([of_targets + targets, of_choices + choices]);
+    /// Counts targets.
+    pub fn count(&self, targets: u64) {
+        self.counted.set(self.counted.get() + targets);
     }
 
     /// A step begins.
     pub fn clear(&self) -> Result<(), Fault> {
-        self.counted.set([0; 2]);
+        self.counted.set(0);
         let sums = self.all().part(0..SUMS);
         let driver = self.lanes.driver();
         // SAFETY: the memory is this one's.
@@ -90,21 +89,19 @@ impl DeviceTotals {
     pub fn get(&self) -> Result<Totals, Fault> {
         let mut sums = [0.0; SUMS];
         self.lanes.down(self.all().part(0..SUMS), &mut sums)?;
-        let [targets, choices] = self.counted.get();
         Ok(Totals {
             loss: sums[LOSS],
-            targets: targets + sums[TARGETS] as u64,
+            targets: self.counted.get() + sums[TARGETS] as u64,
             norm_squared: sums[SQUARES],
             balance: sums[BALANCE],
             router_z: sums[ROUTER_Z],
-            choices,
             dropped: sums[DROPPED] as u64,
         })
     }
 
     /// Others in their place.
     pub fn set(&self, totals: Totals) -> Result<(), Fault> {
-        self.counted.set([0, totals.choices]);
+        self.counted.set(0);
         let mut sums = [0.0; SUMS];
         let numbers = [
             (LOSS, totals.loss),

@@ -97,10 +97,15 @@ DEVICE void close_groups(const Keys& of, i64 per_token, R* keys) {
     __syncwarp();
 }
 
-// Experts and weights of routes; keys [rows, experts] are scratch. A warp has a row.
-KERNEL(route)(Router shape, Rule rule, const R* logits, const R* bias, R* keys, R* routes) {
+// Experts and weights of routes, and the slots of padding, whose entry of `present` [rows] is 0; keys [rows, experts] are
+// scratch. A warp has a row.
+KERNEL(route)(Router shape, Rule rule, const u32* present, const R* logits, const R* bias, R* keys, R* routes) {
     i64 k = shape.per_token, experts = shape.experts;
     for (EACH_BY_WARP(row, shape.rows)) {
+        if (!present[row]) {
+            for (i64 i = lane(); i < 3 * k; i += 32) routes[row * 3 * k + i] = i < 2 * k ? (R)-1 : (R)0;
+            continue;
+        }
         const R* of_row = logits + row * experts;
         R *own = keys + row * experts, *chosen = routes + row * 3 * k, *weights = chosen + 2 * k, total = 0;
         Keys of = {rule, softmax_of(of_row, experts), of_row, bias, experts, rest(row * k, experts), false};

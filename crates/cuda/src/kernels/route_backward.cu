@@ -1,7 +1,7 @@
 // The gradient of a router's logits, of the weights and of the losses. A warp has a row, its lanes experts.
 #include "router.cuh"
 
-// Factors of the losses' gradients: of the balance loss by count, 0 for none, of the other by the logarithm. `counts`
+// Factors of the losses' gradients: of the balance loss by frequency, 0 for none, of the other by the logarithm. `counts`
 // [scopes, experts] are of the scopes that `scopes` [rows] names.
 struct Losses {
     double balance, z;
@@ -29,10 +29,15 @@ KERNEL(route_backward)(Router shape, Rule rule, Losses losses, R* logits, const 
     for (EACH_BY_WARP(row, shape.rows)) {
         R* of_row = logits + row * experts;
         const R *chosen = routes + row * 3 * k, *dw = dweights + row * k;
+        if (is_padding(chosen)) {
+            for (i64 expert = lane(); expert < experts; expert += 32) of_row[expert] = 0;
+            continue;
+        }
         Softmax of = softmax_of(of_row, experts);
         OfWeights weights = of_weights(shape, rule, of, of_row, chosen, dw);
         const R* counts = losses.counts ? losses.counts + losses.scopes[row] * experts : nullptr;
-        R slope = (R)losses.balance, of_counts = 0;
+        R slope = 0, of_counts = 0;
+        if (counts) slope = (R)(losses.balance * ((double)experts / sum_of_counts(counts, experts)));
         if (counts && rule.sigmoid) {
             R total = total_of(rule, of, of_row, experts);
             slope = slope / total;

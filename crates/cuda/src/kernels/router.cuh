@@ -1,5 +1,5 @@
 // What kernels of routers share. routes [rows, 3 k] are of each row the k experts that are chosen, their slots, -1 where
-// there is none, and their weights. A warp has a row, its lanes experts.
+// there is none, and their weights; of padding experts and slots are -1, weights 0. A warp has a row, its lanes experts.
 #pragma once
 #include "prelude.cuh"
 
@@ -12,6 +12,17 @@ struct Rule {
     // Groups of consecutive experts, and of how many of them a token chooses experts.
     i64 groups, chosen_groups;
 };
+
+// True if a row of routes is padding.
+DEVICE bool is_padding(const R* routes) {
+    return routes[0] < (R)0;
+}
+// The sum of the counts of a scope's experts.
+DEVICE double sum_of_counts(const R* counts, i64 experts) {
+    double total = 0;
+    for (i64 expert = lane(); expert < experts; expert += 32) total += (double)counts[expert];
+    return warp_sum(total);
+}
 
 // By what a row's logits become probabilities.
 struct Softmax {

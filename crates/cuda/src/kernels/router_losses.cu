@@ -35,29 +35,35 @@ KERNEL(follow_loads)(const double* update, double rate, i64 choices, i64 experts
     }
 }
 
-// balance, z, dropped [rows] = of each row balance_factor sum_e f_e p_e, z_factor lse^2, and how many choices are dropped;
-// each loss only if its factor is not 0.
+// balance, z, dropped [rows] = of each token balance_factor sum_e f_e p_e, z_factor lse^2, and how many choices are dropped;
+// each loss only if its factor is not 0. Those of padding are 0.
 KERNEL(router_losses)
 (Router shape, Rule rule, double balance_factor, double z_factor, const R* logits, const R* routes, const R* counts,
  const u32* scopes, double* balance, double* z, double* dropped) {
     i64 k = shape.per_token, experts = shape.experts;
     for (EACH_BY_WARP(row, shape.rows)) {
-        const R* of_row = logits + row * experts;
+        const R *of_row = logits + row * experts, *chosen = routes + row * 3 * k;
+        if (is_padding(chosen)) {
+            if (lane() == 0) balance[row] = z[row] = dropped[row] = 0;
+            continue;
+        }
         Softmax of = softmax_of(of_row, experts);
-        double of_counts = 0, lse = (double)of.largest + log((double)of.total);
+        double factor = 0, of_counts = 0, lse = (double)of.largest + log((double)of.total);
         if (balance_factor != 0) {
+            const R* own = counts + scopes[row] * experts;
             R total = rule.sigmoid ? total_of(rule, of, of_row, experts) : (R)1;
+            factor = balance_factor * ((double)experts / sum_of_counts(own, experts));
             for (i64 expert = lane(); expert < experts; expert += 32) {
                 R share = probability(rule, of, of_row[expert]) / total;
-                of_counts += (double)share * (double)counts[scopes[row] * experts + expert];
+                of_counts += (double)share * (double)own[expert];
             }
         }
         of_counts = warp_sum(of_counts);
         if (lane() > 0) continue;
-        balance[row] = balance_factor == 0 ? 0 : balance_factor * of_counts;
+        balance[row] = balance_factor == 0 ? 0 : factor * of_counts;
         z[row] = z_factor == 0 ? 0 : z_factor * (lse * lse);
         double lost = 0;
-        for (i64 choice = 0; choice < k; choice++) lost += routes[row * 3 * k + k + choice] < (R)0;
+        for (i64 choice = 0; choice < k; choice++) lost += chosen[k + choice] < (R)0;
         dropped[row] = lost;
     }
 }

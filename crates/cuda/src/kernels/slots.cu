@@ -43,6 +43,7 @@ KERNEL(take_slots_by_score)(Router shape, Groups groups, R* routes) {
         i64 group = quotient(i, entries), own = rest(i, entries), taken = 0;
         R* of_group = routes + group * groups.rows * 3 * k;
         R* chosen = of_group + entry_at(shape, groups, own);
+        if (*chosen < (R)0) continue;
         u64 weight = order_of(chosen[2 * k]);
         for (i64 entry = 0, choice = 0; choice < k; choice++) {
             const R* other = of_group + choice;

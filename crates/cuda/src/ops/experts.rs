@@ -32,11 +32,6 @@ pub fn spread_scratch(places: usize) -> usize {
     places * Element::U32.bytes()
 }
 
-/// What an expert's count is multiplied with to be its frequency.
-fn per_choice(losses: RouterLosses, shape: RouterShape) -> f64 {
-    shape.experts as f64 / (shape.per_token * losses.scope_tokens) as f64
-}
-
 /// Where rows of experts lie on the device: `starts` are those of [`Slots::Queues`], `u32`.
 fn describe(shape: SpreadShape<'_>, starts: Option<Array>) -> (Vec<u64>, usize) {
     let SpreadShape { rows, cols, experts, per_token, slots } = shape;
@@ -101,12 +96,13 @@ impl Queue<'_> {
         self.each("router_weight_gradient", x.element.format(), dweight.len, &words)
     }
 
-    /// See [`quadrille_tensor::route`].
+    /// See [`quadrille_tensor::route`]; `present` `[rows]`, `u32`, is 0 for padding.
     pub fn route(
         &self,
         shape: RouterShape,
         rule: RouterRule,
         groups: TokenGroups,
+        present: Array,
         logits: Array,
         bias: Option<Array>,
         routes: Array,
@@ -114,6 +110,7 @@ impl Queue<'_> {
         let RouterShape { rows, experts, per_token } = shape;
         let format = check_routes(rows, per_token, routes);
         check_vector(logits, rows * experts, routes);
+        assert_eq!((present.len, present.element), (rows, Element::U32));
         bias.into_iter().for_each(|bias| check_vector(bias, experts, routes));
         assert!(per_token <= experts && rows.is_multiple_of(groups.rows), "{shape:?} {groups:?}");
         if rows * per_token == 0 {
@@ -124,7 +121,7 @@ impl Queue<'_> {
         assert!(rule.groups == 1 || per_token.is_multiple_of(rule.chosen_groups), "{shape:?} {rule:?}");
         assert!(per_token <= experts / rule.groups * rule.chosen_groups, "{shape:?} {rule:?}");
         let keys = self.scratch(rows * experts, routes.element);
-        self.each_by_warp("route", format, rows, &words![shape, rule, logits, bias, keys, routes])?;
+        self.each_by_warp("route", format, rows, &words![shape, rule, present, logits, bias, keys, routes])?;
         let words = words![shape, groups, routes];
         match groups.by_score {
             true => self.each("take_slots_by_score", format, rows * per_token, &words),
@@ -188,8 +185,7 @@ impl Queue<'_> {
         let (counts, scopes) = counts.unzip();
         let partials = self.scratch(3 * rows, Element::F64);
         let of_rows = [0, 1, 2].map(|i| partials.part(i * rows..(i + 1) * rows));
-        let balance = losses.balance * per_choice(losses, shape);
-        let mut words = words![shape, rule, balance, losses.z, logits, routes, counts, scopes];
+        let mut words = words![shape, rule, losses.balance, losses.z, logits, routes, counts, scopes];
         words.extend(words![of_rows[0], of_rows[1], of_rows[2]]);
         self.each_by_warp("router_losses", format, rows, &words)?;
         totals.into_iter().zip(of_rows).try_for_each(|(total, of_rows)| self.add_partials(total, of_rows))
@@ -212,8 +208,17 @@ impl Queue<'_> {
         check_vector(dweights, shape.rows * shape.per_token, routes);
         assert!(losses.balance == 0.0 || counts.is_some(), "loads are balanced by counts");
         let (counts, scopes) = counts.filter(|_| losses.balance != 0.0).unzip();
-        let balance = losses.balance * per_choice(losses, shape) * factor;
-        let words = words![shape, rule, balance, 2.0 * losses.z * factor, counts, scopes, logits, routes, dweights];
+        let words = words![
+            shape,
+            rule,
+            losses.balance * factor,
+            2.0 * losses.z * factor,
+            counts,
+            scopes,
+            logits,
+            routes,
+            dweights
+        ];
         self.each_by_warp("route_backward", format, shape.rows, &words)
     }
 

@@ -23,6 +23,11 @@ fn scopes() -> Vec<u32> {
     (0..SHAPE.rows).map(|row| scope(row) as u32).collect()
 }
 
+/// One row in five is padding.
+fn present() -> Vec<u32> {
+    (0..SHAPE.rows).map(|row| u32::from(row % 5 != 3)).collect()
+}
+
 fn rules() -> [RouterRule; 4] {
     let of = |sigmoid, normalize| RouterRule { sigmoid, normalize, scale: 2.5, groups: 1, chosen_groups: 1 };
     [of(false, false), of(false, true), of(true, false), of(true, true)]
@@ -53,7 +58,7 @@ fn products<S: Value>() {
 /// Routes of the rows, as the processor chooses them.
 fn routes<T: Element>(rule: RouterRule, groups: TokenGroups, logits: &[T], bias: Option<&[T]>) -> Vec<T> {
     let mut routes = vec![T::ZERO; SHAPE.rows * 3 * SHAPE.per_token];
-    route(&pool(), SHAPE, rule, groups, logits, bias, &mut routes);
+    route(&pool(), SHAPE, rule, groups, &present(), logits, bias, &mut routes);
     routes
 }
 
@@ -70,7 +75,8 @@ fn check_routes<S: Value>(
     let got = in_every_seed(|device| {
         let to = device.poison::<S::Wide>(expected.len());
         let bias = bias.map(|bias| device.up(bias));
-        device.queue().route(SHAPE, rule, groups, device.up(logits), bias, to).unwrap();
+        let [present, logits] = [device.up(&present()), device.up(logits)];
+        device.queue().route(SHAPE, rule, groups, present, logits, bias, to).unwrap();
         // What is no number has no one sign.
         device.down::<S::Wide>(to).iter().map(|x| (!x.to_f64().is_nan()).then_some(*x)).collect::<Vec<_>>()
     });
@@ -144,10 +150,11 @@ fn counts_of<T: Element>(routes: &[T]) -> Vec<T> {
 fn losses<S: Value>() {
     let logits = numbers::<S::Wide>(1, SHAPE.rows * SHAPE.experts);
     for (rule, [balance, z]) in rules().into_iter().zip([[0.1, 0.2], [0.0, 0.2], [0.1, 0.0], [0.1, 0.2]]) {
-        let (routes, losses) = (routes(rule, GROUPS, &logits, None), RouterLosses { balance, z, scope_tokens: 24 });
+        let routes = routes(rule, GROUPS, &logits, None);
+        let losses = RouterLosses { balance, z };
         let counts = counts_of(&routes);
         let expected_counts = counts.clone();
-        let expected = router_losses(SHAPE, rule, losses, &logits, &counts, scope);
+        let expected = router_losses(SHAPE, rule, losses, &logits, &routes, &counts, scope);
         let dropped = dropped_choices(SHAPE, &routes) as f64;
         let got = in_every_seed(|device| {
             let (queue, logits, routes) = (device.queue(), device.up(&logits), device.up(&routes));
@@ -177,7 +184,8 @@ fn gradients<S: Value>() {
     let logits = numbers::<S::Wide>(1, SHAPE.rows * SHAPE.experts);
     let dweights = numbers::<S::Wide>(2, SHAPE.rows * SHAPE.per_token);
     for (rule, [balance, z]) in rules().into_iter().zip([[0.1, 0.2], [0.0, 0.2], [0.1, 0.0], [0.1, 0.2]]) {
-        let (routes, losses) = (routes(rule, GROUPS, &logits, None), RouterLosses { balance, z, scope_tokens: 24 });
+        let routes = routes(rule, GROUPS, &logits, None);
+        let losses = RouterLosses { balance, z };
         let (counts, mut d) = (counts_of(&routes), logits.clone());
         route_backward(&pool(), SHAPE, rule, losses, 0.5, &mut d, &routes, &counts, &dweights, scope);
         let got = in_every_seed(|device| {

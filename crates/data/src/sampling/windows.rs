@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use quadrille_spec::IGNORED;
+use quadrille_spec::{IGNORED, PADDING};
 use serde::{Deserialize, Serialize};
 
 use crate::{DataError, TokenSource};
@@ -20,7 +20,7 @@ pub enum Documents {
     /// Windows run over the boundaries of documents.
     #[default]
     Packed,
-    /// A sample never crosses a boundary: what is left of a document is padded, and padding is no target.
+    /// A sample never crosses a boundary: what is left of a document is padded, and padding is neither token nor target.
     Respected,
 }
 
@@ -95,7 +95,7 @@ impl Windows {
     }
 
     /// Fills in sample `index`, which is below [`Self::len`]: `tokens` and `targets` have the sample's length, and
-    /// `targets[t]` is the token that follows `tokens[t]`, or [`IGNORED`] in padding.
+    /// `targets[t]` is the token that follows `tokens[t]`; behind the end of a document they are [`PADDING`] and [`IGNORED`].
     ///
     /// # Errors
     /// [`DataError::BeyondVocabulary`]; those of [`TokenSource::window`].
@@ -108,9 +108,7 @@ impl Windows {
         let count = window.len() - 1;
         tokens[..count].copy_from_slice(&read[..count]);
         targets[..count].copy_from_slice(&read[1..]);
-        // Nothing before padding looks at it: where no token ends documents, any will do.
-        let end = self.source.vocabulary().and_then(|vocabulary| vocabulary.end).unwrap_or(0);
-        tokens[count..].fill(end);
+        tokens[count..].fill(PADDING);
         targets[count..].fill(IGNORED);
         Ok(())
     }
@@ -248,18 +246,19 @@ mod tests {
         let source = source(&[3, 5, 1]);
         let windows = Windows::new(source.clone(), 0..12, shape(4, Documents::Respected)).unwrap();
         const X: u32 = IGNORED;
+        const P: u32 = PADDING;
         assert_eq!(
             all(&windows),
             [
-                (vec![1, 2, 3, 0], vec![2, 3, 0, X]),
+                (vec![1, 2, 3, P], vec![2, 3, 0, X]),
                 (vec![4, 5, 6, 7], vec![5, 6, 7, 8]),
-                (vec![8, 0, 0, 0], vec![0, X, X, X]),
-                (vec![9, 0, 0, 0], vec![0, X, X, X]),
+                (vec![8, P, P, P], vec![0, X, X, X]),
+                (vec![9, P, P, P], vec![0, X, X, X]),
             ]
         );
         // A range cuts documents.
         let windows = Windows::new(source.clone(), 2..7, shape(4, Documents::Respected)).unwrap();
-        assert_eq!(all(&windows), [(vec![3, 0, 0, 0], vec![0, X, X, X]), (vec![4, 5, 0, 0], vec![5, 6, X, X])]);
+        assert_eq!(all(&windows), [(vec![3, P, P, P], vec![0, X, X, X]), (vec![4, 5, P, P], vec![5, 6, X, X])]);
         let error = Windows::new(source, 3..4, shape(4, Documents::Respected)).unwrap_err();
         assert!(matches!(error, DataError::NoSamples { .. }), "{error}");
     }

@@ -1,5 +1,7 @@
 //! Kernels of experts.
 
+use std::ops::Range;
+
 use quadrille_tensor::{RouterLosses, RouterRule, RouterShape, SpreadShape, TokenGroups};
 
 use super::{Done, RankMemory};
@@ -13,8 +15,8 @@ pub trait ExpertKernels: RankMemory {
     fn router_input_gradient(&self, shape: RouterShape, cols: usize, dlogits: Self::View<'_>, weight: Self::View<'_>, dx: &mut Self::ViewMut<'_>) -> Done;
     /// See [`quadrille_tensor::router_weight_gradient`].
     fn router_weight_gradient(&self, shape: RouterShape, cols: usize, x: Self::View<'_>, dlogits: Self::View<'_>, dweight: &mut Self::ViewMut<'_>, accumulate: bool) -> Done;
-    /// See [`quadrille_tensor::route`].
-    fn route(&self, shape: RouterShape, rule: RouterRule, groups: TokenGroups, logits: Self::View<'_>, bias: Option<Self::View<'_>>, routes: &mut Self::ViewMut<'_>) -> Done;
+    /// See [`quadrille_tensor::route`], for the rows `of` of the samples.
+    fn route(&self, shape: RouterShape, rule: RouterRule, groups: TokenGroups, samples: &Self::Samples, of: Range<usize>, logits: Self::View<'_>, bias: Option<Self::View<'_>>, routes: &mut Self::ViewMut<'_>) -> Done;
     /// See [`quadrille_tensor::count_choices`].
     fn count_choices(&self, shape: RouterShape, routes: Self::View<'_>, scope: impl Fn(usize) -> usize, counts: &mut Self::ViewMut<'_>, accumulate: bool) -> Done;
     /// See [`quadrille_tensor::follow_loads`]: only if [`prepare_update`](RankMemory::prepare_update) has said that the step is applied.

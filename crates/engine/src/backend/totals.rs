@@ -19,22 +19,21 @@ pub struct Totals {
     pub balance: f64,
     /// Their z losses.
     pub router_z: f64,
-    /// Experts that tokens have chosen, in all blocks.
-    pub choices: u64,
-    /// Those that had no place.
+    /// Choices of tokens, in all blocks, that had no place at their expert.
     pub dropped: u64,
 }
 
 impl Totals {
     /// How many sums of routers there are before the loads of experts.
-    pub const OF_ROUTERS: usize = 4;
+    pub const OF_ROUTERS: usize = 3;
 
-    /// What of a scalar is summed over ranks; the loads of experts go on from there.
+    /// Summands of a scalar from this rank; the loads of experts go on from there, and the rank itself counts its batch.
     pub fn of(&self, scalar: Scalar) -> Vec<f64> {
         match scalar {
             Scalar::Loss => vec![self.loss, self.targets as f64],
             Scalar::GradientNormSquared => vec![self.norm_squared],
-            Scalar::Routers { .. } => vec![self.balance, self.router_z, self.choices as f64, self.dropped as f64],
+            Scalar::Routers { .. } => vec![self.balance, self.router_z, self.dropped as f64],
+            Scalar::Batch => Vec::new(),
         }
     }
 
@@ -44,9 +43,9 @@ impl Totals {
             Scalar::Loss => Self { loss: summed[0], targets: summed[1] as u64, ..self },
             Scalar::GradientNormSquared => Self { norm_squared: summed[0], ..self },
             Scalar::Routers { .. } => {
-                let [choices, dropped] = [summed[2] as u64, summed[3] as u64];
-                Self { balance: summed[0], router_z: summed[1], choices, dropped, ..self }
+                Self { balance: summed[0], router_z: summed[1], dropped: summed[2] as u64, ..self }
             }
+            Scalar::Batch => self,
         }
     }
 }

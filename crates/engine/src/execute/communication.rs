@@ -1,11 +1,12 @@
 //! Issue and wait: buffers move out of their slots into a collective and come back.
 
 use quadrille_comm::{Element, Payload, Pending, Reduction as Combine};
-use quadrille_spec::CollectiveKind;
+use quadrille_spec::{AxisSet, CollectiveKind};
 use quadrille_step::{Collective, Members, Parts, Reduction, Scalar, StorageId, kind, payload_elements};
 
 use super::Done;
 use crate::backend::Kind;
+use crate::samples::BatchCounts;
 use crate::slots::Block;
 use crate::{Backend, EngineError, RankEngine};
 
@@ -128,8 +129,20 @@ impl<B: Backend> RankEngine<'_, B> {
         Ok(())
     }
 
+    /// Sums the counts of the step's batch, which were taken when the samples of its first pass were loaded.
+    fn reduce_counts(&mut self, axes: AxisSet) -> Done {
+        let BatchCounts { tokens, targets } = self.step_counts.expect("a pass that sums counts has taken them");
+        let own = vec![tokens, targets];
+        let sums = self.context.all_reduce::<f64, _>(&self.groups[&axes], Combine::Sum, own).wait()?;
+        self.step_counts = Some(BatchCounts { tokens: sums[0], targets: sums[1] });
+        Ok(())
+    }
+
     pub(super) fn reduce_scalar(&mut self, op: &kind::ReduceScalar) -> Done {
         let kind::ReduceScalar { scalar, axes } = *op;
+        if scalar == Scalar::Batch {
+            return self.reduce_counts(axes);
+        }
         let local = self.backend.take_scalar(scalar)?;
         let sums = self.context.all_reduce::<f64, _>(&self.groups[&axes], Combine::Sum, local).wait()?;
         self.backend.put_scalar(scalar, sums)?;
@@ -139,7 +152,7 @@ impl<B: Backend> RankEngine<'_, B> {
                 Err(EngineError::NoTargets { step: self.step })
             }
             Scalar::Loss if self.program.attempts() => self.backend.prepare_attempt(&self.update_rule()),
-            Scalar::Loss | Scalar::Routers { .. } => Ok(()),
+            Scalar::Loss | Scalar::Routers { .. } | Scalar::Batch => Ok(()),
             // The last of a step's totals.
             Scalar::GradientNormSquared => {
                 if self.program.attempts() {

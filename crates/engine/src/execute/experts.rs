@@ -6,6 +6,7 @@ use quadrille_tensor::{RouterLosses, RouterRule, RouterShape, Slots, SpreadShape
 
 use super::Done;
 use crate::backend::{View, ViewMut};
+use crate::samples::BatchCounts;
 use crate::{Backend, EngineError, RankEngine};
 
 type Swept = Result<usize, EngineError>;
@@ -89,8 +90,19 @@ impl<B: Backend> RankEngine<'_, B> {
         let by_score = experts.capacity.is_some_and(|capacity| capacity.drop == DropOrder::Score);
         let groups = TokenGroups { rows: group, slots, by_score };
         self.write(output, |rank, routes| {
-            let (shape, logits) = (rank.router_shape(block, logits), rank.read(logits)?);
-            rank.backend.route(shape, rule(&experts), groups, logits, rank.read_some(bias)?, routes)?;
+            let shape = rank.router_shape(block, logits);
+            let of = rank.sample_rows(logits);
+            let logits = rank.read(logits)?;
+            rank.backend.route(
+                shape,
+                rule(&experts),
+                groups,
+                &rank.samples,
+                of,
+                logits,
+                rank.read_some(bias)?,
+                routes,
+            )?;
             Ok(logits.elements())
         })
         .and_then(|swept| self.note_choices(output).map(|()| swept))
@@ -124,8 +136,9 @@ impl<B: Backend> RankEngine<'_, B> {
 
     pub(super) fn follow_loads(&mut self, op: &kind::FollowLoads) -> Swept {
         let kind::FollowLoads { block, loads, bias } = *op;
-        let (experts, valid) = (self.experts(block), self.program.valid_elements(loads, self.place));
-        let choices = experts.per_token * self.program.layout.tokens_per_step();
+        let experts = self.experts(block);
+        let valid = self.program.valid_elements(loads, self.place);
+        let choices = experts.per_token * self.tokens() as usize;
         self.write(bias, |rank, bias| {
             let (mut bias, loads) = (B::part(bias, 0..valid), rank.read(loads)?.part(0..valid));
             rank.backend.follow_loads(experts.router.bias_rate, choices, experts.count, loads, &mut bias)?;
@@ -133,15 +146,17 @@ impl<B: Backend> RankEngine<'_, B> {
         })
     }
 
-    /// What the losses of a block's router are multiplied with. A scope is a sequence, or all tokens of a step.
+    /// Factors of the losses of a block's router.
     fn router_losses(&self, block: BlockKind) -> RouterLosses {
-        let (router, layout) = (self.experts(block).router, &self.program.layout);
-        let (balance, scope_tokens) = match router.balance {
-            BalanceScope::None => (0.0, 1),
-            BalanceScope::Sequence => (router.balance_loss, layout.seq_len),
-            BalanceScope::Batch => (router.balance_loss, layout.tokens_per_step()),
-        };
-        RouterLosses { balance, z: router.z_loss, scope_tokens }
+        let router = self.experts(block).router;
+        let is_balanced = router.balance != BalanceScope::None;
+        RouterLosses { balance: if is_balanced { router.balance_loss } else { 0.0 }, z: router.z_loss }
+    }
+
+    /// Tokens of the step's global batch, padding left out.
+    pub(crate) fn tokens(&self) -> f64 {
+        let all = self.program.layout.tokens_per_step() as f64;
+        self.step_counts.map_or(all, |counts| counts.tokens)
     }
 
     pub(super) fn router_loss(&mut self, op: &kind::RouterLoss) -> Swept {
@@ -158,10 +173,14 @@ impl<B: Backend> RankEngine<'_, B> {
         Ok(logits.elements())
     }
 
-    /// What the gradients of a router's losses are multiplied with: they are means over tokens, each of which counts as all
-    /// that is predicted of it.
+    /// Factor of the gradients of a router's losses, which are means over tokens: the optimizer divides all gradients by the
+    /// targets of the step that count, in the place of those of its layout.
     fn router_loss_scale(&self) -> f64 {
-        self.loss_scale() * self.program.model.patch_values.unwrap_or(1) as f64
+        let per_token = match self.step_counts {
+            Some(BatchCounts { tokens, targets }) => targets / tokens,
+            None => self.program.model.patch_values.unwrap_or(1) as f64,
+        };
+        self.loss_scale() * per_token
     }
 
     pub(super) fn route_backward(&mut self, op: &kind::RouteBackward) -> Swept {

@@ -23,9 +23,12 @@ impl<B: Backend> RankEngine<'_, B> {
 
     pub(super) fn slice_rows(&mut self, op: &kind::SliceRows) -> Swept {
         let part = self.place.on(op.axis);
+        let parts = self.parts(op.axis);
+        let cols = self.value(op.input).local_cols;
         self.moves(op.input, op.output, |rank, x, y| {
-            let len = y.elements();
-            rank.backend.copy(y, x.part(part * len..(part + 1) * len))
+            // Queues of experts may have any number of rows: parts differ by one at most.
+            let first = part * (x.elements() / cols) / parts * cols;
+            rank.backend.copy(y, x.part(first..first + y.elements()))
         })
     }
 

@@ -214,7 +214,7 @@ def places(chosen, weights, case):
     most = min(group, math.ceil(case["capacity"] * k * group / case["experts"]))
     kept = set()
     for start in range(0, len(chosen), group):
-        claims = [(row, j) for row in range(start, start + group) for j in range(k)]
+        claims = [(row, j) for row in range(start, min(start + group, len(chosen))) for j in range(k)]
         by_choice = lambda claim: (claim[1], claim[0])
         by_score = lambda claim: (-rounded(weights[claim[0]][claim[1]].value), claim[1], claim[0])
         taken = [0] * case["experts"]
@@ -256,16 +256,16 @@ def router_losses(routed, case):
     """Of one block, whose router said this of every sequence: balance and z loss."""
     count, k = case["experts"], case["k"]
     scopes = [routed] if case["balance"] == "batch" else [[sequence] for sequence in routed]
-    balances = []
+    balances, tokens = [], sum(len(chosen) for _, _, chosen, _ in routed)
     for scope in scopes:
         shares = [[s * total(row).power(-1) for s in row] for _, scores, _, _ in scope for row in scores]
         ids = [e for _, _, chosen, _ in scope for row in chosen for e in row]
         loads = [ids.count(e) * count / (k * len(shares)) for e in range(count)]
         means = [total([row[e] for row in shares]).scale(1 / len(shares)) for e in range(count)]
-        balances.append(total([mean.scale(load) for mean, load in zip(means, loads)]))
+        balances.append(total([mean.scale(load * len(shares) / tokens) for mean, load in zip(means, loads)]))
     squares = [total([x.exp() for x in row]).log().power(2) for logits, _, _, _ in routed for row in logits]
     mean = lambda numbers: total(numbers).scale(1 / len(numbers))
-    return mean(balances).scale(case["balance_loss"]), mean(squares).scale(case["z_loss"])
+    return total(balances).scale(case["balance_loss"]), mean(squares).scale(case["z_loss"])
 
 
 def block(p, name, x, case, routed=None):
@@ -283,8 +283,10 @@ def block(p, name, x, case, routed=None):
 def loss(p, case):
     """The mean loss, and for each block with experts what its router said of every sequence."""
     losses, routed = [], {i: [] for i in range(case["layers"]) if has_experts(case, i)}
-    for at in range(0, case["sequences"] * case["seq_len"], case["seq_len"]):
-        n, v = range(at, at + case["seq_len"]), case["patch_values"]
+    lengths = case.get("lengths", [case["seq_len"]] * case["sequences"])
+    for sequence, length in enumerate(lengths):
+        at, v = sequence * case["seq_len"], case["patch_values"]
+        n = range(at, at + length)
         if v:
             x = [linear(p, "embedding", [Number(math.sin(0.7 * (i * v + j))) for j in range(v)]) for i in n]
         else:
@@ -298,7 +300,7 @@ def loss(p, case):
             if v:
                 wrong = [y.shift(-math.cos(1.3 * (i * v + j))) for j, y in enumerate(linear(p, "head", row))]
                 losses += [number.power(2) for number in wrong]
-            else:
+            elif i % 4 != case.get("ignored"):
                 table = p["embedding.table" if case["tied"] else "head.weight"]
                 probabilities = softmax([dot(row, entry) for entry in table])
                 losses.append(probabilities[(5 * i + 1) % case["vocab"]].log().scale(-1))
@@ -326,6 +328,10 @@ CASES = dict(
     | MOE
     | dict(experts=5, k=3, every=2, shared=4, router="sigmoid", scale=2.5, balance="batch", capacity=0.5, drop="score"),
     plain=LLAMA | MOE | dict(k=1, normalize=False, router="sigmoid", balance_loss=0.2, z_loss=0.0, capacity=1.3),
+    padded=LLAMA | MOE | dict(lengths=[5, 2, 4], ignored=1),
+    padded_batch=GPT
+    | MOE
+    | dict(experts=5, k=3, router="sigmoid", balance="batch", capacity=0.5, drop="score", lengths=[1, 4, 3], ignored=3),
     latent=LLAMA
     | dict(kv_heads=4, epsilon=0.1, head_dim=7, value_dim=5)
     | dict(key_value_latent=6, query_latent=5, shared_key=4, rotary_dim=4),

@@ -3,8 +3,8 @@
 
 use quadrille_oracle::{Batch, DropoutSeed, Samples, Tensors, objective, parameter_shapes};
 use quadrille_spec::{
-    Activation, BalanceScope, Blocks, Capacity, DropOrder, Experts, FeedForward, Latent, Model, Norm, Perceptron,
-    Positions, Router, RouterScores,
+    Activation, BalanceScope, Blocks, Capacity, DropOrder, Experts, FeedForward, IGNORED, Latent, Model, Norm, PADDING,
+    Perceptron, Positions, Router, RouterScores,
 };
 
 /// `reference.py`'s starting values.
@@ -19,12 +19,35 @@ fn initial(model: &Model) -> Tensors {
 
 /// Compares the loss and every gradient's weighted sum with the case's lines in a program's `output`.
 fn check(output: &str, case: &str, model: &Model, dropout: Option<DropoutSeed>) {
-    let (sequences, seq_len, v) = (3, 5, model.vocab as u32);
+    check_padded(output, case, model, dropout, [5; 3], None);
+}
+
+/// The same of sequences of these lengths, padded to 5 tokens; targets are ignored whose position, divided by 4, leaves `ignored`.
+fn check_padded(
+    output: &str,
+    case: &str,
+    model: &Model,
+    dropout: Option<DropoutSeed>,
+    lengths: [usize; 3],
+    ignored: Option<usize>,
+) {
+    let sequences = 3;
+    let seq_len = 5;
+    let v = model.vocab as u32;
     let values = model.patch_values.unwrap_or(0) as u32;
     let inputs: Vec<f64> = (0..15 * values).map(|i| (0.7 * f64::from(i)).sin()).collect();
     let outputs: Vec<f64> = (0..15 * values).map(|i| (1.3 * f64::from(i)).cos()).collect();
-    let tokens: Vec<u32> = (0..15).map(|i| (7 * i * i + 3) % v.max(1)).collect();
-    let targets: Vec<u32> = (0..15).map(|i| (5 * i + 1) % v.max(1)).collect();
+    let mut tokens: Vec<u32> = (0..15).map(|i| (7 * i * i + 3) % v.max(1)).collect();
+    let mut targets: Vec<u32> = (0..15).map(|i| (5 * i + 1) % v.max(1)).collect();
+    for at in 0..15 {
+        let is_padding = at % seq_len >= lengths[at / seq_len];
+        if is_padding {
+            tokens[at] = PADDING;
+        }
+        if is_padding || Some(at % 4) == ignored {
+            targets[at] = IGNORED;
+        }
+    }
     let samples = match model.patch_values {
         None => Samples::Tokens { inputs: &tokens, targets: &targets },
         Some(_) => Samples::Patches { inputs: &inputs, targets: &outputs },
@@ -153,6 +176,20 @@ fn mixtures_of_experts() {
         experts.capacity = experts.capacity.map(|capacity| Capacity { factor: 1.3, ..capacity });
     });
     check(PYTHON, "plain", &plain, None);
+}
+
+/// The program computes sequences of their own lengths, which have no padding.
+#[test]
+fn padded_mixtures_of_experts() {
+    check_padded(PYTHON, "padded", &mixture(&llama(), 1, |_| {}), None, [5, 2, 4], Some(1));
+    let of_batch = mixture(&gpt(), 1, |experts| {
+        experts.count = 5;
+        experts.per_token = 3;
+        experts.router.scores = RouterScores::Sigmoid;
+        experts.router.balance = BalanceScope::Batch;
+        experts.capacity = Some(Capacity { factor: 0.5, group: Some(5), drop: DropOrder::Score });
+    });
+    check_padded(PYTHON, "padded_batch", &of_batch, None, [1, 4, 3], Some(3));
 }
 
 /// The model with latent attention in heads of so many columns of keys and of values; what all heads share turns, if

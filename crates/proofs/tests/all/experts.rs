@@ -3,8 +3,8 @@
 
 use proptest::prelude::*;
 use quadrille_proofs::{
-    Trajectory, assert_caught, expert_cases, for_random, holds, is_collective, layout_with, mixture_of, operations,
-    prove, rebuilt, replaced, trajectory,
+    Trajectory, assert_caught, expert_cases, for_random, holds, is_collective, layout_with, mixture_of,
+    mixture_of_width, operations, prove, rebuilt, replaced, trajectory,
 };
 use quadrille_spec::{
     Activations, Axis, AxisSet, Capacity, CollectiveKind, Dispatch, DropOrder, ElementType, Experts, FeedForward,
@@ -281,9 +281,10 @@ fn every_collective_of_experts_matters() {
 /// A sequence lies on several ranks along x and context, each of which knows its own tokens' choices.
 #[test]
 fn choices_are_counted_over_whole_sequences() {
+    let model = mixture_of_width(2, 16);
     for grid in ["x=2,z=2", "context=2,z=2", "x=2,context=2"] {
-        let layout = layout_with(&mixture_of(2), grid, 4, |request| request.microbatch = Some(2));
-        let program = StepProgram::new(&mixture_of(2), &layout).unwrap();
+        let layout = layout_with(&model, grid, 4, |request| request.microbatch = Some(2));
+        let program = StepProgram::new(&model, &layout).unwrap();
         assert!(prove(&program, 1).unwrap().ok, "{grid}");
         let name = |it: &Collective| &program.stages[0].value(it.output).name;
         let counts: Vec<Collective> = collectives(&program).into_iter().filter(|it| name(it) == "choices").collect();
@@ -302,6 +303,20 @@ fn losses_of_routers_are_summed_over_ranks() {
         _ => vec![*op],
     });
     assert_caught(&broken, 1, "losses of routers stay on their ranks");
+}
+
+/// Ranks whose sequences have different numbers of tokens and targets.
+#[test]
+fn tokens_and_targets_are_counted_over_ranks() {
+    for grid in ["z=2,data=2", "context=2", "x=2,expert=2,pipe=2"] {
+        let program = StepProgram::new(&mixture_of(2), &layout_with(&mixture_of(2), grid, 8, |_| ())).unwrap();
+        assert!(prove(&program, 1).unwrap().ok, "{grid}");
+        let broken = replaced(&program, |op| match op.operation {
+            Operation::ReduceScalar(kind::ReduceScalar { scalar: Scalar::Batch, .. }) => Vec::new(),
+            _ => vec![*op],
+        });
+        assert_caught(&broken, 1, &format!("{grid}: tokens and targets stay on their ranks"));
+    }
 }
 
 /// ZeRO shards the states of experts over the ranks that have the same ones alone.

@@ -29,6 +29,7 @@ fn practices() -> impl Strategy<Value = Practice> {
             sparsity: None,
             imbalance: 1.0,
             reserves_expert_rows: true,
+            counts_tokens: true,
             weighs_activations: false,
         }
     })

@@ -27,6 +27,7 @@ mod memorize;
 mod messages;
 mod numbers;
 mod offloaded;
+mod padding;
 mod plan;
 mod plan_advised;
 mod plan_atp;

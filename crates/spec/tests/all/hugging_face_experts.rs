@@ -182,7 +182,7 @@ fn defaults_are_those_of_the_library() {
     let model = read(&bare, json!({}));
     let classic = model.classic();
     assert_eq!((classic.kv_heads, classic.norm_epsilon, classic.rotary_base), (8, 1e-5, 1e6));
-    assert_eq!((experts(&model).per_token, experts(&model).router.balance_loss), (2, 0.001));
+    assert_eq!((experts(&model).per_token, experts(&model).router.balance_loss), (2, 0.001 * 2.0 / 32.0));
     assert_eq!(read(MIXTRAL, json!({"num_key_value_heads": null})).classic().kv_heads, 32);
     let newer = json!({"num_experts": null, "num_local_experts": 128});
     assert_eq!(read(QWEN3, newer), read(QWEN3, json!({})));

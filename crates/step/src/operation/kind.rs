@@ -80,7 +80,7 @@ kinds! {
 
     /// The experts that each token chooses, the place that it has there, and how their results are weighted: `[rows, 3k]`,
     /// experts, then places (-1: it has none), then weights.
-    Route ["route"] ElementWise { block: BlockKind }
+    Route ["route"] ElementWise of samples { block: BlockKind }
         reads { logits: ValueId, bias: Option<ValueId> } writes { output: ValueId },
         work |op, at| at.sweeps(op, op.logits, 8.0);
 

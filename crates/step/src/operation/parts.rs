@@ -123,7 +123,9 @@ pub enum Scalar {
     Loss,
     /// Sum of squares of the owned gradient shards.
     GradientNormSquared,
-    /// What routers add up over tokens: the balance loss, the z loss, choices, and those that found no place; then the choices of
+    /// Tokens of the step and targets that are not ignored, which normalize the losses of routers.
+    Batch,
+    /// Sums of routers over tokens: the balance loss, the z loss, and choices that found no place; then the choices of
     /// each expert of each block that has some.
     Routers {
         /// Of all blocks.
@@ -136,6 +138,7 @@ impl fmt::Display for Scalar {
         f.write_str(match self {
             Self::Loss => "loss",
             Self::GradientNormSquared => "squared gradient norm",
+            Self::Batch => "tokens and targets",
             Self::Routers { .. } => "losses and loads of routers",
         })
     }
@@ -148,8 +151,8 @@ impl Scalar {
     /// How many numbers.
     pub fn elements(self) -> usize {
         match self {
-            Self::Loss => 2,
-            Self::Routers { experts } => 4 + experts,
+            Self::Loss | Self::Batch => 2,
+            Self::Routers { experts } => 3 + experts,
             Self::GradientNormSquared => 1,
         }
     }

@@ -284,6 +284,10 @@ pub(super) fn scalar(grid: &Grid, scalar: Scalar, axes: AxisSet) -> String {
             "of ranks along {} each element of the gradient is counted by one: clipping wants the norm of all",
             along(grid, axes)
         ),
+        Scalar::Batch => {
+            let who = joined("have other tokens", "stages along pipe have the same tokens");
+            format!("{who}: the losses of routers are means over the tokens of the step")
+        }
         Scalar::Routers { .. } => {
             let who = joined("have routed other tokens", "stages along pipe have the routers of other layers");
             format!("{who}: their losses and loads are summed")

@@ -9,6 +9,7 @@
 //! `routes` [rows, 3 k] are of each row the k experts that are chosen, then their slots, each a row
 //! of the expert's block or queue, or -1 where the choice is dropped, then their weights. Experts and slots
 //! are exact in the type of the weights, which makes routes one array that is kept and sent as such.
+//! Rows of padding hold no token: their experts and slots are -1, their weights 0.
 
 mod combine;
 mod grouped;
@@ -70,16 +71,19 @@ pub struct TokenGroups {
     pub by_score: bool,
 }
 
-/// The factors of a router's losses.
+/// The factors of a router's losses. With balance loss alpha and counts of a scope's choices by expert, an expert's frequency is
+/// its count over the mean count: 1 where all are chosen equally often.
 #[derive(Clone, Copy, Debug)]
 pub struct RouterLosses {
     /// Of the balance loss, alpha.
     pub balance: f64,
     /// Of the squared logarithms of the sums of exponentials, beta.
     pub z: f64,
-    /// Tokens of a scope, T, over which choices are counted: an expert's frequency is
-    /// f = E / (k T) times its count, 1 where all are chosen equally often.
-    pub scope_tokens: usize,
+}
+
+/// True if a row of routes is padding.
+fn is_padding<T: Element>(routes: &[T]) -> bool {
+    routes.first().is_some_and(|expert| *expert < T::ZERO)
 }
 
 /// A whole number that is stored as T.

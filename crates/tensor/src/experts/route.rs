@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::{RouterRule, RouterShape, TokenGroups, index};
+use super::{RouterRule, RouterShape, TokenGroups, index, is_padding};
 use crate::dispatch::vectorised;
 use crate::element::Element;
 use crate::pool::Pool;
@@ -15,6 +15,8 @@ const EXACT: usize = 1 << 24;
 /// number first, where the rule has groups of experts only of those that are chosen; their slots, -1 where
 /// the tokens' group has used up the expert's; and their weights, which neither bias nor dropping change.
 ///
+/// `present` [rows] is 0 for rows of padding, which choose nothing and take no slots.
+///
 /// Slots are taken in the order of [`TokenGroups::by_score`]; equal weights by choice, then by row. Tokens with probabilities
 /// that are no numbers choose experts in turn, all about equally often.
 pub fn route<T: Element>(
@@ -22,13 +24,14 @@ pub fn route<T: Element>(
     shape: RouterShape,
     rule: RouterRule,
     groups: TokenGroups,
+    present: &[u32],
     logits: &[T],
     bias: Option<&[T]>,
     routes: &mut [T],
 ) {
     let RouterShape { rows, experts, per_token } = shape;
     let width = 3 * per_token;
-    assert_eq!((logits.len(), routes.len()), (rows * experts, rows * width));
+    assert_eq!((present.len(), logits.len(), routes.len()), (rows, rows * experts, rows * width));
     assert!(per_token <= experts && rows.is_multiple_of(groups.rows), "{shape:?} {groups:?}");
     if rows * width == 0 {
         return;
@@ -46,6 +49,11 @@ pub fn route<T: Element>(
             let (copy, sums) = rest.split_at_mut(experts);
             let rows = routes.chunks_exact_mut(width).zip(logits.chunks_exact(experts));
             for (row, (routes, logits)) in (number * piece..).zip(rows) {
+                if present[row] == 0 {
+                    routes.fill(-T::ONE);
+                    routes[2 * per_token..].fill(T::ZERO);
+                    continue;
+                }
                 vectorised(
                     #[inline(always)]
                     || rule.probabilities(logits, p),
@@ -129,10 +137,13 @@ fn rounded(weight: f64) -> u64 {
 
 /// The slots of a group's routes.
 fn take_slots<T: Element>(shape: RouterShape, groups: TokenGroups, group: usize, routes: &mut [T]) {
-    let (rows, per_token) = (groups.rows, shape.per_token);
-    let at = |i: usize| i % rows * 3 * per_token + i / rows;
+    let rows = groups.rows;
+    let per_token = shape.per_token;
+    let width = 3 * per_token;
+    let at = |i: usize| (i % rows * width, i / rows);
+    let tokens = (0..rows * per_token).map(at).filter(|(row, _)| !is_padding(&routes[*row..][..width]));
     // Choice by choice, each by row: the order that the sort leaves equal weights in.
-    let mut order: Vec<usize> = (0..rows * per_token).map(at).collect();
+    let mut order: Vec<usize> = tokens.map(|(row, choice)| row + choice).collect();
     if groups.by_score {
         let weight = |i: &usize| rounded(routes[i + 2 * per_token].to_f64());
         order.sort_by_key(|i| Reverse(weight(i)));

@@ -1,7 +1,7 @@
 //! The gradient of a router's logits, of the weights and of the losses.
 
 use super::probabilities::{divide, log_sum_exp, softmax};
-use super::{RouterLosses, RouterRule, RouterShape, index};
+use super::{RouterLosses, RouterRule, RouterShape, index, is_padding};
 use crate::dispatch::vectorised;
 use crate::element::Element;
 use crate::lanes::dot;
@@ -9,7 +9,7 @@ use crate::pool::Pool;
 
 /// logits [rows, E] become their gradient, given that of the weights, dweights [rows, k], 0 where a
 /// choice is dropped; with it that of [`super::router_losses`] times `factor`, given the counts
-/// [scopes, E], which are constants.
+/// [scopes, E], which are constants. That of padding is 0.
 pub fn route_backward<T: Element>(
     pool: &Pool,
     shape: RouterShape,
@@ -35,12 +35,13 @@ pub fn route_backward<T: Element>(
                 let row = i * piece + row;
                 let choices = row * per_token..(row + 1) * per_token;
                 let chosen = &routes[3 * choices.start..][..per_token];
-                let counts = if losses.balance == 0.0 { &[] } else { &counts[scope(row) * experts..][..experts] };
-                let losses = RowLosses {
-                    balance: T::from_f64(losses.balance * losses.per_choice(shape) * factor),
-                    z: 2.0 * losses.z * factor,
-                    counts,
-                };
+                if is_padding(chosen) {
+                    logits.fill(T::ZERO);
+                    continue;
+                }
+                let counts: &[T] = if losses.balance == 0.0 { &[] } else { &counts[scope(row) * experts..][..experts] };
+                let balance = if losses.balance == 0.0 { 0.0 } else { losses.per_count(counts) * factor };
+                let losses = RowLosses { balance: T::from_f64(balance), z: 2.0 * losses.z * factor, counts };
                 vectorised(
                     #[inline(always)]
                     || row_backward(rule, losses, logits, chosen, &dweights[choices], scratch),

@@ -1,5 +1,7 @@
 //! A device's kernels of experts.
 
+use std::ops::Range;
+
 use quadrille_engine::{ExpertKernels, Values};
 use quadrille_tensor::{RouterLosses, RouterRule, RouterShape, SpreadShape, TokenGroups};
 
@@ -7,6 +9,7 @@ use super::{Done, R, W};
 use crate::array::Number;
 use crate::backend::Cuda;
 use crate::backend::convert::read;
+use crate::backend::samples::DeviceSamples;
 use crate::ops::{losses_scratch, route_scratch, spread_scratch};
 
 #[rustfmt::skip]
@@ -26,9 +29,9 @@ where
         Ok(self.queue(0)?.router_weight_gradient(shape, cols, x.array, dlogits.array, dweight.array, accumulate)?)
     }
 
-    fn route(&self, shape: RouterShape, rule: RouterRule, groups: TokenGroups, logits: R<'_>, bias: Option<R<'_>>, routes: &mut W<'_>) -> Done {
+    fn route(&self, shape: RouterShape, rule: RouterRule, groups: TokenGroups, samples: &DeviceSamples, of: Range<usize>, logits: R<'_>, bias: Option<R<'_>>, routes: &mut W<'_>) -> Done {
         let queue = self.queue(route_scratch(shape, routes.array.element))?;
-        Ok(queue.route(shape, rule, groups, logits.array, read(bias), routes.array)?)
+        Ok(queue.route(shape, rule, groups, samples.present().part(of), logits.array, read(bias), routes.array)?)
     }
 
     fn count_choices(&self, shape: RouterShape, routes: R<'_>, scope: impl Fn(usize) -> usize, counts: &mut W<'_>, accumulate: bool) -> Done {
@@ -47,7 +50,6 @@ where
             None => None,
         };
         let loads = self.totals.loads_of(first, shape.experts)?;
-        self.totals.count(0, (shape.rows * shape.per_token) as u64);
         let queue = self.queue(losses_scratch(shape))?;
         queue.router_losses(shape, rule, losses, logits.array, routes.array, counts, self.totals.routers())?;
         Ok(queue.add_loads(shape, routes.array, loads)?)

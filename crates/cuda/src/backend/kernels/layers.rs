@@ -159,7 +159,7 @@ where
 
     fn squared_error_loss(&self, samples: &DeviceSamples, numbers: Range<usize>, predictions: R<'_>) -> Done {
         let (targets, [loss, _]) = (samples.patches(1).part(numbers), self.totals.loss());
-        self.totals.count(predictions.elements() as u64, 0);
+        self.totals.count(predictions.elements() as u64);
         Ok(self.queue(sum_scratch(targets.len))?.squared_error_loss(predictions.array, targets, loss)?)
     }
 

@@ -1,11 +1,14 @@
 //! The processor's kernels of experts.
 
+use std::ops::Range;
+
 use quadrille_tensor as kernels;
 use quadrille_tensor::{RouterLosses, RouterRule, RouterShape, SpreadShape, TokenGroups};
 
 use super::Cpu;
 use crate::backend::memory::{Numbers, NumbersMut};
 use crate::backend::{Done, ExpertKernels};
+use crate::samples::OwnSamples;
 
 for_each_element! {
 #[rustfmt::skip]
@@ -25,8 +28,8 @@ impl ExpertKernels for Cpu<S> {
         Ok(())
     }
 
-    fn route(&self, shape: RouterShape, rule: RouterRule, groups: TokenGroups, logits: Numbers<'_, S>, bias: Option<Numbers<'_, S>>, routes: &mut NumbersMut<'_, S>) -> Done {
-        kernels::route(&self.pool, shape, rule, groups, logits.real(), bias.map(Numbers::real), routes.real());
+    fn route(&self, shape: RouterShape, rule: RouterRule, groups: TokenGroups, samples: &OwnSamples, of: Range<usize>, logits: Numbers<'_, S>, bias: Option<Numbers<'_, S>>, routes: &mut NumbersMut<'_, S>) -> Done {
+        kernels::route(&self.pool, shape, rule, groups, &samples.present[of], logits.real(), bias.map(Numbers::real), routes.real());
         Ok(())
     }
 
@@ -44,12 +47,12 @@ impl ExpertKernels for Cpu<S> {
 
     fn router_losses(&self, first: usize, shape: RouterShape, rule: RouterRule, losses: RouterLosses, logits: Numbers<'_, S>, routes: Numbers<'_, S>, counts: Option<Numbers<'_, S>>, scope: impl Fn(usize) -> usize) -> Done {
         let counts = counts.map(Numbers::real).unwrap_or_default();
-        let (balance, z) = kernels::router_losses(shape, rule, losses, logits.real(), counts, scope);
+        let (balance, z) = kernels::router_losses(shape, rule, losses, logits.real(), routes.real(), counts, scope);
         let dropped = kernels::dropped_choices(shape, routes.real());
         self.loads.add(first, shape, routes.real());
         let mut totals = self.totals.get();
         (totals.balance, totals.router_z) = (totals.balance + balance, totals.router_z + z);
-        (totals.choices, totals.dropped) = (totals.choices + (shape.rows * shape.per_token) as u64, totals.dropped + dropped);
+        totals.dropped += dropped;
         self.totals.set(totals);
         Ok(())
     }

@@ -18,8 +18,20 @@ const fn rule(sigmoid: bool, normalize: bool, scale: f64) -> RouterRule {
 }
 
 fn routes<T: Element>(pool: &Pool, shape: RouterShape, rule: RouterRule, groups: TokenGroups, logits: &[T]) -> Vec<T> {
+    routes_of(pool, shape, rule, groups, &vec![1; shape.rows], logits)
+}
+
+/// Routes of the rows that `present` marks, and of padding.
+fn routes_of<T: Element>(
+    pool: &Pool,
+    shape: RouterShape,
+    rule: RouterRule,
+    groups: TokenGroups,
+    present: &[u32],
+    logits: &[T],
+) -> Vec<T> {
     let mut routes = vec![T::from_f64(f64::NAN); shape.rows * 3 * shape.per_token];
-    route(pool, shape, rule, groups, logits, None, &mut routes);
+    route(pool, shape, rule, groups, present, logits, None, &mut routes);
     routes
 }
 
@@ -31,6 +43,6 @@ fn biased_routes<T: Element>(
     [logits, bias]: [&[T]; 2],
 ) -> Vec<T> {
     let mut routes = vec![T::from_f64(f64::NAN); shape.rows * 3 * shape.per_token];
-    route(pool, shape, rule, groups, logits, Some(bias), &mut routes);
+    route(pool, shape, rule, groups, &vec![1; shape.rows], logits, Some(bias), &mut routes);
     routes
 }
