@@ -36,8 +36,8 @@ impl Prepared {
     pub fn new(spec: StudySpec, host: &Host) -> Result<Self, StudyError> {
         let processes = &host.processes;
         place::check(&spec, processes)?;
-        spec.check()?;
         spec.model.check_next_token().map_err(StepError::from)?;
+        spec.check()?;
         let (layout, seed, generate_tokens) = (&spec.layout, spec.seed, spec.generate_tokens);
         let (epochs, per_bucket) = (&spec.epochs, spec.documents_per_bucket);
         let order = Order::new(epochs, per_bucket, spec.warmup_steps, spec.steps, layout.global_batch, seed)?;

@@ -3,13 +3,13 @@
 
 use half::f16;
 use quadrille_comm::{JobOptions, run_ranks};
-use quadrille_engine::{Cpu, InitialValues, RankEngine};
+use quadrille_engine::{Cpu, InitialValues, RankEngine, Samples};
 use quadrille_proofs::{
     Place, SEED, assert_caught, edited_at, hyper, is_collective, layout_with, mixture_of, operations, prove,
     random_samples,
 };
 use quadrille_spec::{
-    Activations, CollectiveKind, ElementType, FeedForward, MemoryClass, Model, Offload, RankLedger, Zero,
+    Activations, CollectiveKind, ElementType, FeedForward, MemoryClass, Model, Offload, PADDING, RankLedger, Zero,
 };
 use quadrille_step::{Collective, Op, Operation, ParameterId, StepProgram, Write, kind, predict};
 
@@ -121,6 +121,18 @@ fn loads_are_in_no_norm() {
     assert_caught(&counted, 1, "loads are in the norm");
 }
 
+/// Tokens of the first step; others of its positions are padding.
+fn tokens(program: &StepProgram) -> u64 {
+    let positions = program.layout.tokens_per_step();
+    let mut inputs = vec![0; positions];
+    let mut targets = inputs.clone();
+    let samples = Samples::Tokens { inputs: &mut inputs, targets: &mut targets };
+    random_samples(program)(1, 0, samples).unwrap();
+    let tokens = inputs.iter().filter(|token| **token != PADDING).count();
+    assert!(tokens < positions, "no position is padding");
+    tokens as u64
+}
+
 /// What a step tells of loads are those of its tokens, whoever has them.
 #[test]
 fn loads_of_a_step_are_those_of_all_its_tokens() {
@@ -137,7 +149,7 @@ fn loads_of_a_step_are_those_of_all_its_tokens() {
         assert!(ranks.iter().all(|rank| *rank == ranks[0]), "{grid}: ranks tell the same");
         let (most, [block, expert], idle, imbalance, loads) = ranks[0].clone();
         // Two of eight experts a token in each of two blocks.
-        let all = 2 * program.layout.tokens_per_step() as u64;
+        let all = 2 * tokens(&program);
         assert_eq!([&loads[..8], &loads[8..]].map(|loads| loads.iter().sum::<u64>()), [all; 2], "{grid}");
         assert_eq!(most, loads.iter().max().copied().unwrap() as f64 / (all as f64 / 8.0), "{grid}");
         assert_eq!(loads[8 * block + expert], *loads.iter().max().unwrap(), "{grid}");
