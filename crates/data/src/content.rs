@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use crate::tokens::StoredFile;
-use crate::{DataError, Format};
+use crate::{DataError, Format, SkippedLines};
 
 /// The file of hashes in the cache folder; hidden, since that may be a folder of text.
 const FILE: &str = ".contents.json";
@@ -37,6 +37,8 @@ pub struct DataFile {
     pub bytes: u64,
     /// XXH3-128 of the content; for a token file of this program that of its header, which covers all tokens by checksums.
     pub content: u128,
+    /// Lines that were skipped.
+    pub skipped: Option<SkippedLines>,
 }
 
 /// Size and times of a file; equal as long as the content is.
@@ -97,7 +99,8 @@ impl<'a> ContentHashes<'a> {
     ) -> Result<HashedFile, DataError> {
         let stamp = Stamp::of(path)?;
         let key = format!("{:032x}", xxh3_128(path.as_os_str().as_encoded_bytes()));
-        let file = |content| DataFile { path: path.to_path_buf(), format, bytes: stamp.bytes, content };
+        let bytes = stamp.bytes;
+        let file = |content| DataFile { path: path.to_path_buf(), format, bytes, content, skipped: None };
         let known = self.records.files.get(&key).filter(|record| record.stamp == stamp);
         if let Some(content) = known.and_then(|record| u128::from_str_radix(&record.content, 16).ok()) {
             progress(stamp.bytes);

@@ -11,7 +11,7 @@ use crate::text::{Format, Input, Reading, TextRules, collect, encode_documents};
 use crate::tokens::llm_c::LlmCWriter;
 use crate::tokens::megatron::{MegatronWriter, pair};
 use crate::tokens::quadrille::QuadrilleWriter;
-use crate::{DataError, Progress, Vocabulary};
+use crate::{DataError, Progress, SkippedLines, Vocabulary};
 
 /// Formats that are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +39,8 @@ pub struct Converted {
     pub vocabulary: Vocabulary,
     /// Bytes that were read.
     pub bytes_read: u64,
+    /// Files with lines that were skipped.
+    pub skipped: Vec<(PathBuf, SkippedLines)>,
 }
 
 /// The files that [`convert`] writes.
@@ -113,17 +115,20 @@ pub fn convert(
         TokenFormat::LlmC => Box::new(LlmCWriter::create(path, vocabulary)?),
     };
     let total = inputs.iter().map(|input| input.bytes).sum();
-    let (mut before, mut ends) = (0, Ends::default());
+    let (mut before, mut ends, mut skipped) = (0, Ends::default(), Vec::new());
     for input in &inputs {
         let mut told = |done| progress(before + done, total);
         match input.format.is_tokens() {
             true => ends += copy_documents(input, vocabulary, append_end, writer.as_mut(), &mut told)?,
-            false => encode_documents(input, reading, writer.as_mut(), &mut told)?,
+            false => {
+                let counted = encode_documents(input, reading, writer.as_mut(), &mut told)?;
+                skipped.extend(counted.skipped.map(|lines| (input.path.clone(), lines)));
+            }
         }
         before += input.bytes;
     }
     let (tokens, documents) = (writer.tokens(), writer.documents());
-    Ok(Converted { files: writer.finish()?, tokens, documents, ends, vocabulary, bytes_read: total })
+    Ok(Converted { files: writer.finish()?, tokens, documents, ends, vocabulary, bytes_read: total, skipped })
 }
 
 /// Whose tokens will be written: the named tokenizer's, else those of the files of tokens, else those that text becomes.

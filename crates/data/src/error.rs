@@ -4,6 +4,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use quadrille_files::FileError;
+use quadrille_spec::counted;
+
+use crate::SkippedLines;
 
 /// What this crate's functions return when they fail.
 #[derive(Debug, thiserror::Error)]
@@ -239,6 +242,19 @@ pub enum DataError {
         reason: String,
         /// Remedy.
         remedy: &'static str,
+    },
+
+    /// A file without a single document between lines that were skipped.
+    #[error(
+        "{}: none of its lines holds a text; {} skipped, the first is line {}: {}; name the field that holds the text with \
+         `data.text_field`, or leave the file out", path.display(), counted(skipped.count as usize, "line"), skipped.first,
+        skipped.reason
+    )]
+    OnlyBadLines {
+        /// The file.
+        path: PathBuf,
+        /// The skipped lines.
+        skipped: SkippedLines,
     },
 
     /// The name of a format that is not written.

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::open::open_tokens;
-use crate::text::{Format, Input, Reading, TextRules, collect, count_documents};
+use crate::text::{DocumentCount, Format, Input, Reading, TextRules, collect, count_documents};
 use crate::tokens::megatron;
-use crate::{DataError, TokenSource, Vocabulary};
+use crate::{DataError, SkippedLines, TokenSource, Tokenizer, Vocabulary};
 
 /// Tokens, or bytes, that are read at a time.
 const PART: usize = 1 << 16;
@@ -29,6 +29,8 @@ pub struct Contents {
     pub largest: Option<u32>,
     /// Documents.
     pub documents: u64,
+    /// Lines that were skipped.
+    pub skipped: Option<SkippedLines>,
     /// Whose tokens they are, where the file says it.
     pub vocabulary: Option<Vocabulary>,
     /// XXH3-64 of the bytes, of a pair of the `.bin` and then the `.idx`.
@@ -42,20 +44,32 @@ pub struct Contents {
 pub fn inspect(paths: &[PathBuf], rules: TextRules) -> Result<Vec<Contents>, DataError> {
     let inputs = collect(paths, rules)?;
     rules.check(inputs.iter().map(|input| input.format))?;
-    inputs.into_iter().map(|input| contents(input, rules.field)).collect()
+    inputs.into_iter().map(|input| contents(input, rules)).collect()
 }
 
-fn contents(input: Input, text_field: &str) -> Result<Contents, DataError> {
+fn contents(input: Input, rules: TextRules) -> Result<Contents, DataError> {
     let files = match input.format {
         Format::Megatron => <[PathBuf; 2]>::from(megatron::pair(&input.path)).to_vec(),
         _ => vec![input.path.clone()],
     };
     let (bytes, checksum) = checksum(&files)?;
     let Input { path, format, .. } = input.clone();
-    let found = Contents { path, format, bytes, tokens: None, largest: None, documents: 0, vocabulary: None, checksum };
+    let found = Contents {
+        path,
+        format,
+        bytes,
+        tokens: None,
+        largest: None,
+        documents: 0,
+        skipped: None,
+        vocabulary: None,
+        checksum,
+    };
     if !input.format.is_tokens() {
-        let reading = Reading { text_field: text_field.to_owned(), ..Reading::new(crate::Tokenizer::Bytes) };
-        return Ok(Contents { documents: count_documents(&input, &reading)?, ..found });
+        let (text_field, skip_bad_lines) = (rules.field.to_owned(), rules.skip_bad_lines);
+        let reading = Reading { text_field, skip_bad_lines, ..Reading::new(Tokenizer::Bytes) };
+        let DocumentCount { documents, skipped } = count_documents(&input, &reading)?;
+        return Ok(Contents { documents, skipped, ..found });
     }
     let source = open_tokens(&input, None)?;
     source.verify()?;

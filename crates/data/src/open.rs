@@ -92,7 +92,8 @@ fn identify(
 ) -> Result<Vec<DataFile>, DataError> {
     let Input { path, format, bytes } = input;
     if let TokenSource::File(file) = source {
-        return Ok(vec![DataFile { path: path.clone(), format: *format, bytes: *bytes, content: file.content() }]);
+        let (path, content) = (path.clone(), file.content());
+        return Ok(vec![DataFile { path, format: *format, bytes: *bytes, content, skipped: None }]);
     }
     let paths = match format {
         Format::Megatron => <[PathBuf; 2]>::from(megatron::pair(path)).to_vec(),

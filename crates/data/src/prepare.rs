@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use crate::content::{ContentHashes, HashedFile};
 use crate::output::TokenWriter;
+use crate::skipped::SkippedRecord;
 use crate::text::{Input, Reading, collect, corpus_key, encode_documents};
 use crate::tokens::quadrille::QuadrilleWriter;
-use crate::{DataError, DataFile, TokenFile};
+use crate::{DataError, DataFile, SkippedLines, TokenFile};
 
 /// Told how many bytes of how many are done.
 pub type Progress<'a> = dyn FnMut(u64, u64) + 'a;
@@ -58,14 +59,18 @@ pub(crate) fn prepare_inputs(
     let hash = |input: &Input| hashes.hash(&input.path, input.format, &mut |_| {});
     let hashed = inputs.iter().map(hash).collect::<Result<Vec<_>, _>>()?;
     let key = corpus_key(reading, hashed.iter().map(|hashed| &hashed.file));
+    let record = SkippedRecord::new(cache_dir, key);
     let vocabulary = reading.tokenizer.vocabulary();
     let path = cache_dir.join(format!("{}-{key:032x}.tokens", vocabulary.name));
     if !path.try_exists().map_err(DataError::io("read", &path))? {
         fs::create_dir_all(cache_dir).map_err(DataError::io("create the folder", cache_dir))?;
         let mut writer = QuadrilleWriter::create(&path, vocabulary, key)?;
-        encode_inputs(inputs, reading, &mut writer, progress)?;
+        let skipped = encode_inputs(inputs, reading, &mut writer, progress)?;
         // The name stands for the contents that were hashed.
         hashed.iter().try_for_each(HashedFile::check_unchanged)?;
+        if reading.skip_bad_lines {
+            record.write(&skipped);
+        }
         Box::new(writer).finish()?;
     }
     let file = TokenFile::open(&path)?;
@@ -73,23 +78,27 @@ pub(crate) fn prepare_inputs(
         let reason = "it holds another corpus than its name says".to_string();
         return Err(DataError::Damaged { path, reason });
     }
-    Ok((file, hashed.into_iter().map(|hashed| hashed.file).collect()))
+    let skipped = if reading.skip_bad_lines { record.read(inputs, reading)? } else { vec![None; inputs.len()] };
+    let files = hashed.into_iter().zip(skipped).map(|(hashed, skipped)| DataFile { skipped, ..hashed.file });
+    Ok((file, files.collect()))
 }
 
-/// Writes the documents of files that hold text.
+/// Writes the documents of files that hold text; returns the lines of each that were skipped.
 fn encode_inputs(
     inputs: &[Input],
     reading: &Reading,
     writer: &mut dyn TokenWriter,
     progress: &mut Progress,
-) -> Result<(), DataError> {
+) -> Result<Vec<Option<SkippedLines>>, DataError> {
     let total = inputs.iter().map(|input| input.bytes).sum();
     let mut before = 0;
+    let mut skipped = Vec::new();
     for input in inputs {
-        encode_documents(input, reading, writer, &mut |done| progress(before + done, total))?;
+        let counted = encode_documents(input, reading, writer, &mut |done| progress(before + done, total))?;
         before += input.bytes;
+        skipped.push(counted.skipped);
     }
-    Ok(())
+    Ok(skipped)
 }
 
 #[cfg(test)]

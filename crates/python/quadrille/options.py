@@ -197,6 +197,7 @@ class TrainOptions(ModelOptions, LayoutOptions, RunOptions, total=False):
     text_field: str | None
     text_format: str | None
     force_binary: bool | None
+    skip_bad_lines: bool | None
     documents: str | None
     validation: Number | None
     validation_data: FilePath | Sequence[FilePath] | None

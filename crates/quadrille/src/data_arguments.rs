@@ -31,6 +31,10 @@ pub struct DataArguments {
     /// Learn the bytes of files that are no text, too: pictures, archives, checkpoints are refused else
     #[arg(long)]
     pub force_binary: bool,
+    /// Skip the lines of JSON lines that are no JSON object with a text in the field, and report how many; without it the first is
+    /// an error
+    #[arg(long)]
+    pub skip_bad_lines: bool,
     /// packed: samples run over the ends of documents; respected: no sample does, the rest of a sample is padding: no tokens
     /// [default: packed]
     #[arg(long, value_name = "HOW")]
@@ -59,6 +63,7 @@ impl DataArguments {
             text_field: self.text_field.clone(),
             text_format: self.text_format,
             binary: self.force_binary.then_some(true),
+            skip_bad_lines: self.skip_bad_lines.then_some(true),
             documents: self.documents,
             held_out: match (self.validation, self.validation_data.as_slice()) {
                 (Some(share), _) => Some(HeldOut::Share(share)),

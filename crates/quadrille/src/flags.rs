@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// Choices that messages of libraries name by a key with a dot, between backticks, and what they are called here; besides
 /// them the fields of layouts and models, as `layout.per_node` and `model.seq_len`.
-const FLAGS: [(&str, &str); 46] = [
+const FLAGS: [(&str, &str); 47] = [
     ("calibration.runs", "--runs"),
     ("checkpoint.merge", "quadrille checkpoint merge --dtype"),
     ("checkpoints.partial", "--partial"),
@@ -17,6 +17,7 @@ const FLAGS: [(&str, &str); 46] = [
     ("data.documents", "--documents"),
     ("data.held_out.files", "--validation-data"),
     ("data.held_out.share", "--validation"),
+    ("data.skip_bad_lines", "--skip-bad-lines"),
     ("data.text_field", "--text-field"),
     ("data.text_format", "--text-format"),
     ("data.tokenizer", "--tokenizer"),

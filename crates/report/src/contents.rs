@@ -13,8 +13,18 @@ pub fn document(files: &[Contents]) -> Value {
 
 /// A table for people, a row for each file.
 pub fn text(files: &[Contents]) -> Table {
-    let header =
-        ["file", "format", "size", "tokens", "documents", "vocabulary", "tokenizer", "largest token", "checksum"];
+    let header = [
+        "file",
+        "format",
+        "size",
+        "tokens",
+        "documents",
+        "skipped lines",
+        "vocabulary",
+        "tokenizer",
+        "largest token",
+        "checksum",
+    ];
     table(&header, &files.iter().map(row).collect::<Vec<_>>())
 }
 
@@ -25,6 +35,7 @@ fn entry(contents: &Contents) -> Value {
         "bytes": contents.bytes,
         "tokens": contents.tokens,
         "documents": contents.documents,
+        "skipped_lines": contents.skipped,
         "vocabulary": contents.vocabulary.map(|vocabulary| vocabulary.size),
         "tokenizer": contents.vocabulary.map(|vocabulary| vocabulary.name.to_string()),
         "end_token": contents.vocabulary.and_then(|vocabulary| vocabulary.end),
@@ -41,6 +52,7 @@ fn row(contents: &Contents) -> Vec<String> {
         bytes(contents.bytes),
         known(contents.tokens.map(|tokens| tokens.to_string())),
         contents.documents.to_string(),
+        known(contents.skipped.as_ref().map(|skipped| skipped.count.to_string())),
         known(contents.vocabulary.map(|vocabulary| vocabulary.size.to_string())),
         known(contents.vocabulary.map(|vocabulary| vocabulary.name.to_string())),
         known(contents.largest.map(|token| token.to_string())),

@@ -8,6 +8,8 @@ use quadrille_run::units::{bytes, decimal};
 use quadrille_spec::Model;
 use serde_json::{Value, json};
 
+use crate::skipped;
+
 /// For people: a model of the transformers library that has become a checkpoint.
 pub fn imported_text(folder: &Path, model: &Model, done: &Imported) -> String {
     let mut text = format!(
@@ -70,6 +72,7 @@ impl TokensReport<'_> {
             "ends_appended": converted.ends.appended,
             "tokenizer": converted.vocabulary.name.to_string(),
             "vocabulary": converted.vocabulary.size,
+            "skipped_lines": skipped::document(converted.skipped.iter().map(|(path, lines)| (path.as_path(), lines))),
             "bytes_read": converted.bytes_read,
             "seconds": seconds,
         })
@@ -87,8 +90,10 @@ impl TokensReport<'_> {
             }
             _ => String::new(),
         };
+        let skipped = converted.skipped.iter().map(|(path, lines)| skipped::text(&path.display().to_string(), lines));
+        let skipped: String = skipped.collect();
         format!(
-            "{}: {} tokens of {} in {} documents; {seconds:.1} s, {}, {}\n{ends}",
+            "{}: {} tokens of {} in {} documents; {seconds:.1} s, {}, {}\n{ends}{skipped}",
             names.join(", "),
             converted.tokens,
             converted.vocabulary.name,

@@ -10,6 +10,7 @@ use quadrille_spec::{
 use quadrille_step::{Parameter, StageProgram, StepProgram};
 
 use crate::candidate::layout_notation;
+use crate::skipped;
 
 /// Number of files of a source that are named.
 const NAMED: usize = 4;
@@ -40,12 +41,13 @@ pub fn announcement(run: &Prepared) -> String {
     text
 }
 
-/// The files, documents and tokens that are read, and the tokenizer with the reason for it.
+/// The files, documents and tokens that are read, lines that were skipped, and the tokenizer with the reason for it.
 pub fn data(source: &Source) -> String {
     let mut text = String::new();
     for overview in source.overviews() {
         let name = if overview.is_held_out { "eval" } else { "data" };
         text += &format!("{name:<8}{}\n", one_source(&overview));
+        text.extend(overview.skipped.iter().map(|(file, lines)| skipped::text(file, lines)));
     }
     let tokenizer = source.tokenizer().map(|tokenizer| format!("tokenizer {tokenizer}\n"));
     text + &tokenizer.unwrap_or_default()

@@ -40,6 +40,8 @@ pub enum Setting {
     TextFormat,
     /// [`crate::DataSpec::binary`].
     Binary,
+    /// [`crate::DataSpec::skip_bad_lines`].
+    SkipBadLines,
     /// [`crate::DataSpec::documents`].
     Documents,
     /// [`crate::HeldOut::Share`].
@@ -103,6 +105,7 @@ impl Named for Setting {
             Self::TextField => "data.text_field",
             Self::TextFormat => "data.text_format",
             Self::Binary => "data.binary",
+            Self::SkipBadLines => "data.skip_bad_lines",
             Self::Documents => "data.documents",
             Self::HeldOutShare => "data.held_out.share",
             Self::HeldOutFiles => "data.held_out.files",

@@ -54,13 +54,15 @@ impl Corpus {
         let source = match text.paths.as_slice() {
             [] => demo(rule.tokenizer()?.0, rule, seed, wanted)?,
             paths => {
-                let rules = TextRules { field: &text.text_field, format: text.text_format };
+                let (field, format, skip_bad_lines) = (&text.text_field, text.text_format, text.skip_bad_lines);
+                let rules = TextRules { field, format, skip_bad_lines };
                 let (tokenizer, _) = rule.tokenizer_for(paths, rules)?;
                 let reading = Reading {
                     tokenizer,
-                    text_field: text.text_field.clone(),
-                    text_format: text.text_format,
+                    text_field: field.clone(),
+                    text_format: format,
                     binary: text.binary,
+                    skip_bad_lines,
                 };
                 let opening = Opening { reading: &reading, named: text.tokenizer.is_some(), cache: &text.cache };
                 open_files(paths, &opening, rule, on_preparation)?.tokens

@@ -67,6 +67,8 @@ pub struct TextSpec {
     pub text_format: TextFormat,
     /// Whether files that are no text are read all the same.
     pub binary: bool,
+    /// True if lines of JSON lines without a text are skipped.
+    pub skip_bad_lines: bool,
     /// The folder for tokenised text.
     pub cache: PathBuf,
 }
@@ -74,7 +76,15 @@ pub struct TextSpec {
 impl Default for TextSpec {
     fn default() -> Self {
         let (text_field, cache) = (DataSpec::TEXT_FIELD.to_owned(), DataSpec::CACHE.into());
-        Self { paths: Vec::new(), tokenizer: None, text_field, text_format: TextFormat::Auto, binary: false, cache }
+        Self {
+            paths: Vec::new(),
+            tokenizer: None,
+            text_field,
+            text_format: TextFormat::Auto,
+            binary: false,
+            skip_bad_lines: false,
+            cache,
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::lines::Lines;
 use super::pieces::{PIECE_BYTES, Pieces};
-use super::{Format, Input, Piece, Reading};
+use super::{DocumentCount, Format, Input, Piece, Reading, SkippedLines};
 use crate::output::{Mark, TokenWriter};
 use crate::{DataError, Tokenizer};
 
@@ -27,7 +27,7 @@ impl Documents {
         Ok(match input.format {
             Format::JsonLines => {
                 let buffered = BufReader::with_capacity(PIECE_BYTES, file);
-                Self::Lines(Lines::new(&input.path, buffered, &reading.text_field))
+                Self::Lines(Lines::new(&input.path, buffered, reading.rules()))
             }
             _ => Self::Text(Pieces::new(&reading.tokenizer, &input.path, file, PIECE_BYTES)),
         })
@@ -46,19 +46,37 @@ impl Documents {
             Self::Lines(lines) => lines.offset(),
         }
     }
+
+    fn skipped(&self) -> Option<SkippedLines> {
+        match self {
+            Self::Text(_) => None,
+            Self::Lines(lines) => lines.skipped().cloned(),
+        }
+    }
+
+    /// The documents of a file that was read to its end.
+    ///
+    /// # Errors
+    /// [`DataError::OnlyBadLines`].
+    fn counted(&self, path: &Path, documents: u64) -> Result<DocumentCount, DataError> {
+        match self.skipped() {
+            Some(skipped) if documents == 0 => Err(DataError::OnlyBadLines { path: path.to_path_buf(), skipped }),
+            skipped => Ok(DocumentCount { documents, skipped }),
+        }
+    }
 }
 
-/// Writes the documents of a text file or of JSON lines. Holds some megabytes for each core; more where a text has no place
-/// to cut, or a line is longer. `progress` is told how many bytes of the file are done.
+/// Writes the documents of a text file or of JSON lines, and counts them. Holds some megabytes for each core; more where a text
+/// has no place to cut, or a line is longer. `progress` gets the number of bytes of the file that are done.
 pub(crate) fn encode_documents(
     input: &Input,
     reading: &Reading,
     writer: &mut dyn TokenWriter,
     progress: &mut dyn FnMut(u64),
-) -> Result<(), DataError> {
+) -> Result<DocumentCount, DataError> {
     let mut documents = Documents::open(input, reading)?;
     let enough = rayon::current_num_threads() * PIECES_EACH * PIECE_BYTES;
-    let (mut at_end, mut begins) = (false, true);
+    let (mut at_end, mut begins, mut count) = (false, true, 0);
     while !at_end {
         let (mut batch, mut bytes) = (Vec::new(), 0);
         while bytes < enough {
@@ -78,24 +96,25 @@ pub(crate) fn encode_documents(
             writer.push(&tokens?)?;
             begins = piece.ends;
             if piece.ends {
+                count += 1;
                 writer.end_document()?;
             }
         }
         progress(documents.offset());
     }
     match documents.offset() {
-        found if found == input.bytes => Ok(()),
+        found if found == input.bytes => documents.counted(&input.path, count),
         found => Err(DataError::SourceChanged { path: input.path.clone(), expected: input.bytes, found }),
     }
 }
 
 /// Documents of a text file or of JSON lines, without their tokens.
-pub(crate) fn count_documents(input: &Input, reading: &Reading) -> Result<u64, DataError> {
+pub(crate) fn count_documents(input: &Input, reading: &Reading) -> Result<DocumentCount, DataError> {
     let (mut documents, mut count) = (Documents::open(input, reading)?, 0);
     while let Some(piece) = documents.next()? {
         count += u64::from(piece.ends);
     }
-    Ok(count)
+    documents.counted(&input.path, count)
 }
 
 /// The tokens of a piece of the file at `path`.

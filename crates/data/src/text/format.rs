@@ -98,19 +98,22 @@ impl Format {
             TextFormat::Text => Ok(Self::Text),
             TextFormat::JsonLines => Ok(Self::JsonLines),
             TextFormat::Auto if matches!(extension, "jsonl" | "ndjson") => Ok(Self::JsonLines),
-            TextFormat::Auto => Self::by_first_line(path, &start, rules.field),
+            TextFormat::Auto => Self::by_first_line(path, &start, rules),
         }
     }
 
     /// JSON lines under another name, or text; refuses what could be either.
-    fn by_first_line(path: &Path, start: &[u8], field: &str) -> Result<Self, DataError> {
+    fn by_first_line(path: &Path, start: &[u8], rules: TextRules) -> Result<Self, DataError> {
         let doubtful = |content: String, remedy| Err(DataError::Doubtful { path: path.to_path_buf(), content, remedy });
-        match FirstLine::read(path, start, field)? {
+        match FirstLine::read(path, start, rules.field)? {
             FirstLine::Document => Ok(Self::JsonLines),
             FirstLine::Text => Ok(Self::Text),
+            // A bad line like others: its file is refused if all are bad.
+            FirstLine::OtherJson(_) if rules.skip_bad_lines => Ok(Self::JsonLines),
             FirstLine::OtherJson(reason) => doubtful(
                 format!("its first line looks like JSON lines, but {reason}"),
-                "correct the line or name the field that holds the text with `data.text_field`",
+                "correct the line, name the field that holds the text with `data.text_field`, skip such lines with \
+                 `data.skip_bad_lines`",
             ),
             FirstLine::Array => doubtful(
                 "it looks like a JSON array, of which no text is taken".to_owned(),
@@ -200,7 +203,9 @@ mod tests {
         assert_eq!(of("b.txt", b"\xef\xbb\xbf{\"text\": \"x\"}\n").unwrap(), Format::JsonLines);
         doubtful("c.txt", b"{\"body\": \"x\", \"id\": 3}\n", &["no field `text`", "body, id", "`data.text_field`"]);
         doubtful("d.json", b"\n{\"text\": \"x\", \"score\": NaN}\n{\"text\": \"y\"}\n", &["expected value"]);
-        doubtful("e.txt", b"{\"text\": null}\n", &["null"]);
+        doubtful("e.txt", b"{\"text\": null}\n", &["null", "`data.skip_bad_lines`"]);
+        let skipping = TextRules { skip_bad_lines: true, ..TextRules::default() };
+        assert_eq!(Format::of(&folder.path().join("e.txt"), skipping).unwrap(), Format::JsonLines);
         doubtful("f.json", b"[\n  {\"text\": \"x\"}\n]\n", &["JSON array", "a line of its own"]);
         doubtful("g", b"[\"one\", \"two\"]", &["JSON array"]);
         doubtful("h.txt", b"version https://git-lfs.github.com/spec/v1\noid sha256:4d\nsize 9\n", &["Git LFS"]);

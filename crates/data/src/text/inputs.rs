@@ -94,12 +94,15 @@ impl Input {
     }
 }
 
-/// Identity of the tokens of text files: a hash of the token format, the tokenizer, the field that holds the text, and each
-/// file's format and content.
+/// Identity of the tokens of text files: a hash of the token format, the tokenizer, the field that holds the text, the rule for
+/// lines without one, and each file's format and content.
 pub(crate) fn corpus_key<'f>(reading: &Reading, files: impl IntoIterator<Item = &'f DataFile>) -> u128 {
     let vocabulary = reading.tokenizer.vocabulary();
     let named = format!("{} {} {:?} {}", quadrille::VERSION, vocabulary.name, vocabulary.end, reading.text_field);
     let mut text = named.into_bytes();
+    if reading.skip_bad_lines {
+        text.extend(b" skip bad lines");
+    }
     for file in files {
         text.push(u8::from(file.format == Format::JsonLines));
         text.extend(file.bytes.to_le_bytes());
@@ -158,7 +161,10 @@ mod tests {
 
     #[test]
     fn the_key_changes_with_the_tokenizer_and_with_each_content() {
-        let file = |name: &str, content: u128| DataFile { path: name.into(), format: Format::Text, bytes: 3, content };
+        let file = |name: &str, content: u128| {
+            let (path, format) = (name.into(), Format::Text);
+            DataFile { path, format, bytes: 3, content, skipped: None }
+        };
         let both = [file("a", 1), file("b", 2)];
         let bytes = Reading::new(Tokenizer::Bytes);
         let mut keys = vec![
@@ -167,6 +173,7 @@ mod tests {
             corpus_key(&bytes, &both[..1]),
             corpus_key(&bytes, &[both[1].clone(), both[0].clone()]),
             corpus_key(&Reading { text_field: "body".to_owned(), ..bytes.clone() }, &both),
+            corpus_key(&Reading { skip_bad_lines: true, ..bytes.clone() }, &both),
         ];
         let changes: [fn(&mut DataFile); 3] =
             [|file| file.bytes += 1, |file| file.content += 1, |file| file.format = Format::JsonLines];
@@ -175,7 +182,7 @@ mod tests {
             change(&mut changed[1]);
             keys.push(corpus_key(&bytes, &changed));
         }
-        assert_eq!(keys.iter().collect::<HashSet<_>>().len(), 8);
+        assert_eq!(keys.iter().collect::<HashSet<_>>().len(), 9);
         let moved = [file("elsewhere/c", 1), file("d", 2)];
         assert_eq!(keys[0], corpus_key(&Reading::new(Tokenizer::Gpt2), &moved));
     }

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::Piece;
+use super::bad_lines::BadLines;
+use super::{Piece, SkippedLines, TextRules};
 use crate::DataError;
 
 /// The mark that some programs write before UTF-8.
@@ -26,16 +27,24 @@ pub(super) struct Lines<R> {
     offset: u64,
     /// Number of the line read last, from 1 on.
     line: u64,
+    bad: BadLines,
 }
 
 impl<R: BufRead> Lines<R> {
-    pub fn new(path: &Path, input: R, field: &str) -> Self {
-        Self { path: path.to_path_buf(), input, field: field.to_owned(), offset: 0, line: 0 }
+    /// `path` is for messages.
+    pub fn new(path: &Path, input: R, rules: TextRules) -> Self {
+        let (path, field) = (path.to_path_buf(), rules.field.to_owned());
+        Self { path, input, field, offset: 0, line: 0, bad: BadLines::new(rules) }
     }
 
     /// Bytes read so far.
     pub fn offset(&self) -> u64 {
         self.offset
+    }
+
+    /// Lines that were skipped so far.
+    pub fn skipped(&self) -> Option<&SkippedLines> {
+        self.bad.skipped()
     }
 
     /// The next document.
@@ -54,7 +63,8 @@ impl<R: BufRead> Lines<R> {
                 line: self.line,
                 offset,
                 reason,
-                remedy: "correct or remove the line, or name the field that holds the text with `data.text_field`",
+                remedy: "correct or remove the line, name the field that holds the text with `data.text_field`, or skip such lines with \
+                         `data.skip_bad_lines`",
             };
             if read > LONGEST_LINE {
                 return Err(failed(format!("it is longer than {LONGEST_LINE} bytes")));
@@ -65,14 +75,12 @@ impl<R: BufRead> Lines<R> {
             if bytes.trim_ascii().is_empty() {
                 continue;
             }
-            let text = text_of(&bytes, &self.field).map_err(|error| failed(words(&error, &self.field)))?;
-            if !text.is_empty() {
-                return Ok(Some(Piece {
-                    context: Vec::new(),
-                    bytes: text.into_owned().into_bytes(),
-                    offset,
-                    ends: true,
-                }));
+            // Without its end: an incomplete object would end on the next line.
+            let line = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+            match text_of(line.strip_suffix(b"\r").unwrap_or(line), &self.field) {
+                Ok(text) if text.is_empty() => {}
+                Ok(text) => return Ok(Some(Piece::document(text.into_owned(), offset))),
+                Err(error) => self.bad.add(self.line, words(&error, &self.field), failed)?,
             }
         }
     }
@@ -144,14 +152,18 @@ mod tests {
     use super::*;
 
     fn read(content: &[u8]) -> Result<Vec<(u64, String)>, DataError> {
-        let mut lines = Lines::new(Path::new("a.jsonl"), content, "text");
+        read_by(content, TextRules::default()).map(|(found, _)| found)
+    }
+
+    fn read_by(content: &[u8], rules: TextRules) -> Result<(Vec<(u64, String)>, Option<SkippedLines>), DataError> {
+        let mut lines = Lines::new(Path::new("a.jsonl"), content, rules);
         let mut found = Vec::new();
         while let Some(piece) = lines.next()? {
             assert!(piece.ends);
             found.push((piece.offset, String::from_utf8(piece.bytes).unwrap()));
         }
         assert_eq!(lines.offset(), content.len() as u64);
-        Ok(found)
+        Ok((found, lines.skipped().cloned()))
     }
 
     #[test]
@@ -165,10 +177,12 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_line_is_named_with_the_remedy() {
+    fn a_bad_line_is_named_with_the_remedy_or_skipped_and_counted() {
         for (line, words) in [
             (&b"{\"body\": \"x\", \"id\": 3}"[..], &["no field `text`", "body, id"][..]),
             (b"{\"text\": 3}", &["invalid type: integer"]),
+            (b"{\"text\": null}", &["invalid type: null"]),
+            (b"no JSON", &["not a JSON object"]),
             (b"{\"text\": \"x\"", &["not a JSON object", "EOF"]),
             (b"{\"text\": \"x\"} 7", &["trailing characters"]),
             (b"{\"text\": \"x\", \"text\": \"y\"}", &["occurs twice"]),
@@ -178,7 +192,16 @@ mod tests {
             let content = [b"{\"text\": \"fine\"}\n", line].concat();
             let error = read(&content).unwrap_err().to_string();
             assert!(error.contains("a.jsonl, line 2 (byte 17)") && error.contains("`data.text_field`"), "{error}");
+            assert!(error.contains("`data.skip_bad_lines`"), "{error}");
             assert!(words.iter().all(|word| error.contains(word)), "{words:?}: {error}");
+            // The same line twice between good ones.
+            let content = [b"{\"text\": \"fine\"}\n", line, b"\n", line, b"\n{\"text\": \"last\"}"].concat();
+            let (found, skipped) =
+                read_by(&content, TextRules { skip_bad_lines: true, ..TextRules::default() }).unwrap();
+            let texts: Vec<&str> = found.iter().map(|(_, text)| text.as_str()).collect();
+            let skipped = skipped.unwrap();
+            assert_eq!((texts, skipped.count, skipped.first), (vec!["fine", "last"], 2, 2));
+            assert!(error.contains(&skipped.reason), "{skipped:?}: {error}");
         }
     }
 }

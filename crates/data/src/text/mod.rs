@@ -1,5 +1,6 @@
 //! Text files, folders of them, and JSON lines: found, read in pieces, and encoded in bounded memory.
 
+mod bad_lines;
 mod encode;
 mod first_line;
 mod format;
@@ -8,6 +9,8 @@ mod kind;
 mod lines;
 mod pieces;
 
+pub(crate) use bad_lines::DocumentCount;
+pub use bad_lines::SkippedLines;
 pub(crate) use encode::{count_documents, encode_documents};
 pub(crate) use format::kind_of;
 pub use format::{Format, TextFormat};
@@ -26,6 +29,8 @@ pub struct Reading {
     pub text_format: TextFormat,
     /// Whether files that are no text are read as if they were ([`Format::Binary`]).
     pub binary: bool,
+    /// True if lines of JSON lines without a text are skipped and counted; else they are errors.
+    pub skip_bad_lines: bool,
 }
 
 impl Reading {
@@ -45,22 +50,30 @@ impl Reading {
 
     /// The text of JSON lines is in the field `text`.
     pub fn new(tokenizer: Tokenizer) -> Self {
-        Self { tokenizer, text_field: TextRules::FIELD.to_owned(), text_format: TextFormat::Auto, binary: false }
+        Self {
+            tokenizer,
+            text_field: TextRules::FIELD.to_owned(),
+            text_format: TextFormat::Auto,
+            binary: false,
+            skip_bad_lines: false,
+        }
     }
 
-    /// Rules that find the format of files.
+    /// Rules that find the format of files and the documents in them.
     pub fn rules(&self) -> TextRules<'_> {
-        TextRules { field: &self.text_field, format: self.text_format }
+        TextRules { field: &self.text_field, format: self.text_format, skip_bad_lines: self.skip_bad_lines }
     }
 }
 
-/// Rules that find the format of files without tokens.
+/// Rules that find the format of files without tokens, and the documents in them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TextRules<'a> {
     /// The field of JSON lines that holds the text.
     pub field: &'a str,
     /// The format, if it is not to be found.
     pub format: TextFormat,
+    /// [`Reading::skip_bad_lines`].
+    pub skip_bad_lines: bool,
 }
 
 impl TextRules<'_> {
@@ -79,7 +92,7 @@ impl TextRules<'_> {
 
 impl Default for TextRules<'_> {
     fn default() -> Self {
-        Self { field: Self::FIELD, format: TextFormat::Auto }
+        Self { field: Self::FIELD, format: TextFormat::Auto, skip_bad_lines: false }
     }
 }
 
@@ -94,4 +107,11 @@ pub(crate) struct Piece {
     pub offset: u64,
     /// Whether it is the last part.
     pub ends: bool,
+}
+
+impl Piece {
+    /// A whole document.
+    fn document(text: String, offset: u64) -> Self {
+        Self { context: Vec::new(), bytes: text.into_bytes(), offset, ends: true }
+    }
 }

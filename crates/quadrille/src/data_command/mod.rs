@@ -49,6 +49,10 @@ pub struct InfoArguments {
     /// json-lines
     #[arg(long, value_name = "FORMAT", default_value = "auto")]
     pub text_format: TextFormat,
+    /// Skip the lines of JSON lines that are no JSON object with a text in the field, and report how many; without it the first is
+    /// an error
+    #[arg(long)]
+    pub skip_bad_lines: bool,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
@@ -56,6 +60,11 @@ pub struct InfoArguments {
 
 /// Prints a line, or an object, for every file.
 fn info(arguments: &InfoArguments) -> Result<(), Failure> {
-    let found = inspect(&arguments.files, TextRules { field: &arguments.text_field, format: arguments.text_format })?;
+    let rules = TextRules {
+        field: &arguments.text_field,
+        format: arguments.text_format,
+        skip_bad_lines: arguments.skip_bad_lines,
+    };
+    let found = inspect(&arguments.files, rules)?;
     if arguments.json { print_json(&contents::document(&found)) } else { print_text(contents::text(&found)) }
 }

@@ -51,6 +51,10 @@ pub struct PrepareArguments {
     /// Take the bytes of files that are no text, too: pictures, archives, checkpoints are refused else
     #[arg(long)]
     pub force_binary: bool,
+    /// Skip the lines of JSON lines that are no JSON object with a text in the field, and report how many; without it the first is
+    /// an error
+    #[arg(long)]
+    pub skip_bad_lines: bool,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
@@ -67,8 +71,12 @@ pub fn run(arguments: &PrepareArguments) -> Result<(), Failure> {
     };
     paths::check(&write, &named.chain(tokenizer).collect::<Vec<_>>())?;
     // Those in folders, and the other file of a pair.
-    let inputs =
-        files_read(&arguments.inputs, TextRules { field: &arguments.text_field, format: arguments.text_format })?;
+    let rules = TextRules {
+        field: &arguments.text_field,
+        format: arguments.text_format,
+        skip_bad_lines: arguments.skip_bad_lines,
+    };
+    let inputs = files_read(&arguments.inputs, rules)?;
     paths::check(&write, &inputs.iter().map(|path| ("the input", path.as_path())).collect::<Vec<_>>())?;
     let tokenizer = arguments.tokenizer.as_ref().map(TokenizerChoice::open).transpose()?;
     let named = tokenizer.is_some();
@@ -77,6 +85,7 @@ pub fn run(arguments: &PrepareArguments) -> Result<(), Failure> {
         text_field: arguments.text_field.clone(),
         text_format: arguments.text_format,
         binary: arguments.force_binary,
+        skip_bad_lines: arguments.skip_bad_lines,
     };
     let conversion =
         Conversion { reading: &reading, named, format: arguments.format, append_end: arguments.append_end };

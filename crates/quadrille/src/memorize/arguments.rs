@@ -113,6 +113,10 @@ pub struct TextArguments {
     /// Learn the bytes of files that are no text, too: pictures, archives, checkpoints are refused else
     #[arg(long)]
     pub force_binary: bool,
+    /// Skip the lines of JSON lines that are no JSON object with a text in the field, and report how many; without it the first is
+    /// an error
+    #[arg(long)]
+    pub skip_bad_lines: bool,
     /// Folder for tokenised text
     #[arg(long, value_name = "FOLDER", default_value = ".quadrille-cache")]
     pub cache: PathBuf,
@@ -127,6 +131,7 @@ impl TextArguments {
             text_field: self.text_field.clone(),
             text_format: self.text_format,
             binary: self.force_binary,
+            skip_bad_lines: self.skip_bad_lines,
             cache: self.cache.clone(),
         }
     }

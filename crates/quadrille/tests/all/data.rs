@@ -333,3 +333,97 @@ fn validation_reads_nothing_that_training_reads() {
         refused_in(path, &format!("{TRAIN} --data {data} --validation-data {held_out}"), &words);
     }
 }
+
+/// Lines without a text are errors that name the flag; with it they are skipped, counted and reported, and the rest is read as if
+/// they were not there.
+#[test]
+fn bad_lines_are_refused_or_skipped_and_reported() {
+    let folder = corpus();
+    let path = folder.path();
+    let lines = fs::read_to_string(path.join("wiki.jsonl")).unwrap();
+    let bad = ["{\"text\": null}", "{\"id\": 3}", "no JSON", "{\"text\": 7}"];
+    let mut mixed: Vec<&str> = lines.lines().collect();
+    for (line, at) in bad.into_iter().zip([10, 20, 30, 40]) {
+        mixed.insert(at, line);
+    }
+    fs::write(path.join("mixed.jsonl"), mixed.join("\n")).unwrap();
+    fs::write(path.join("first.txt"), format!("{}\n{lines}", bad[0])).unwrap();
+    fs::write(path.join("bad.jsonl"), bad.join("\n")).unwrap();
+    json_in(path, &format!("{TRAIN} --data wiki.jsonl --out run"));
+    for line in [
+        format!("{TRAIN} --data mixed.jsonl"),
+        "eval --from run --samples 4 --data mixed.jsonl".to_owned(),
+        "data prepare mixed.jsonl --tokenizer bytes --out x".to_owned(),
+        "data info mixed.jsonl".to_owned(),
+        "memorize --seq-len 16 --generate-tokens 4 --data mixed.jsonl".to_owned(),
+    ] {
+        refused_in(path, &line, &["mixed.jsonl, line 11", "null", "--skip-bad-lines"]);
+        refused_in(path, &line.replace("mixed.jsonl", "first.txt"), &["first.txt", "null", "--skip-bad-lines"]);
+        let only_bad = format!("{} --skip-bad-lines", line.replace("mixed.jsonl", "bad.jsonl"));
+        let words = ["bad.jsonl: none of its lines holds a text; 4 lines skipped, the first is line 1", "--text-field"];
+        refused_in(path, &only_bad, &words);
+    }
+    // What a training run prints and holds, when it reads the texts and when it reads their tokens again.
+    let said = "skipped mixed.jsonl: 4 lines without a text, the first is line 11: invalid type: null";
+    let losses = json_in(path, &format!("{TRAIN} --data wiki.jsonl"))["losses"].clone();
+    let line = format!("{TRAIN} --data mixed.jsonl --skip-bad-lines");
+    for cache in ["", "", " --cache elsewhere"] {
+        let text = String::from_utf8(run(path, &format!("{line}{cache}")).stderr).unwrap();
+        assert!(text.contains(said) && text.contains("60 documents"), "{text}");
+    }
+    fs::remove_dir_all(path.join("elsewhere")).unwrap();
+    let document = json_in(path, &line);
+    assert_eq!(document["losses"], losses);
+    let source = &document["data"]["sources"][0];
+    assert_eq!((&source["skipped_lines"], &source["files"][0]["skipped_lines"]["first"]), (&json!(4), &json!(11)));
+    let text = String::from_utf8(run(path, "eval --from run --data mixed.jsonl --skip-bad-lines").stderr).unwrap();
+    assert!(text.contains(said), "{text}");
+    // A record of the lines that is lost is made again of the text.
+    let records = || {
+        let entries = fs::read_dir(path.join(".quadrille-cache")).unwrap().map(|entry| entry.unwrap().path());
+        entries.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with(".skipped-")).collect::<Vec<_>>()
+    };
+    assert_eq!(records().len(), 1);
+    fs::remove_file(&records()[0]).unwrap();
+    assert_eq!(json_in(path, &line)["data"]["sources"][0]["skipped_lines"], 4);
+    // Preparation, description.
+    json_in(path, "data prepare wiki.jsonl --tokenizer bytes --out plain");
+    let prepared = json_in(path, "data prepare mixed.jsonl first.txt --tokenizer bytes --out both --skip-bad-lines");
+    let [mixed, first] = [&prepared["skipped_lines"][0], &prepared["skipped_lines"][1]];
+    assert_eq!((&prepared["documents"], &mixed["count"], &mixed["first"]), (&json!(120), &json!(4), &json!(11)));
+    assert!(
+        mixed["path"].as_str().unwrap().ends_with("mixed.jsonl") && mixed["reason"].as_str().unwrap().contains("null")
+    );
+    assert_eq!((&first["count"], &first["first"]), (&json!(1), &json!(1)));
+    let text = String::from_utf8(
+        run(path, "data prepare mixed.jsonl --tokenizer bytes --out skipped --skip-bad-lines").stdout,
+    );
+    assert!(text.unwrap().contains("mixed.jsonl: 4 lines without a text"));
+    assert!(fs::read(path.join("plain.tokens")).unwrap() == fs::read(path.join("skipped.tokens")).unwrap());
+    let info = json_in(path, "data info mixed.jsonl --skip-bad-lines");
+    assert_eq!((&info["files"][0]["documents"], &info["files"][0]["skipped_lines"]["count"]), (&json!(60), &json!(4)));
+}
+
+/// The rule for bad lines is part of what decides a run: it resumes by the same one.
+#[test]
+fn a_run_that_skips_bad_lines_resumes_with_the_same_tokens() {
+    let folder = corpus();
+    let path = folder.path();
+    let lines = fs::read_to_string(path.join("wiki.jsonl")).unwrap();
+    fs::write(path.join("mixed.jsonl"), format!("{lines}{{\"text\": null}}\n")).unwrap();
+    json_in(path, &format!("{TRAIN} --data mixed.jsonl --skip-bad-lines --out run"));
+    let resumed = json_in(path, "train --resume run --steps 5");
+    assert_eq!(resumed["data"]["sources"][0]["skipped_lines"], 1);
+    let whole = json_in(path, &format!("{TRAIN} --data wiki.jsonl --out whole"));
+    let losses = |document: &Value| document["losses"].as_array().unwrap().clone();
+    assert_eq!(losses(&json_in(path, "train --resume whole --steps 5")), losses(&resumed));
+    assert_eq!(losses(&whole).len(), 3);
+    // Another bad line changes no token; without the rule it is an error, and a good line that becomes a bad one is missing.
+    fs::write(path.join("mixed.jsonl"), format!("{lines}{{\"text\": null}}\n{{\"text\": 7}}\n")).unwrap();
+    assert_eq!(json_in(path, "train --resume run --steps 6")["data"]["sources"][0]["skipped_lines"], 2);
+    let (first, rest) = lines.split_once('\n').unwrap();
+    fs::write(path.join("mixed.jsonl"), format!("{{\"text\": null}}\n{rest}{first}\n")).unwrap();
+    let output = run(path, "train --resume run --steps 7");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(2) && message.contains("mixed.jsonl has other content"), "{message}");
+}

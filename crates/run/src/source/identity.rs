@@ -36,12 +36,21 @@ impl SourceIdentity {
         digits(self.content)
     }
 
+    /// Number of lines of all files that were skipped.
+    pub fn skipped_lines(&self) -> u64 {
+        self.files.iter().filter_map(|file| file.skipped.as_ref()).map(|skipped| skipped.count).sum()
+    }
+
     /// The files with the hashes of their contents, for documents: of many files the first ones.
     pub fn files(&self) -> Value {
-        let listed = self.files.iter().take(LISTED);
-        listed
-            .map(|DataFile { path, bytes, content, .. }| json!({ "path": path, "bytes": bytes, "content": digits(*content) }))
-            .collect()
+        let entry = |DataFile { path, bytes, content, skipped, .. }: &DataFile| {
+            let mut entry = json!({ "path": path, "bytes": bytes, "content": digits(*content) });
+            if let Some(skipped) = skipped {
+                entry["skipped_lines"] = json!(skipped);
+            }
+            entry
+        };
+        self.files.iter().take(LISTED).map(entry).collect()
     }
 }
 

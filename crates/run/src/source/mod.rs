@@ -266,6 +266,7 @@ fn source_about(windows: &Windows, share: f64, identity: &SourceIdentity) -> Val
         "end": range.end,
         "samples": windows.len(),
         "vocabulary": source.vocabulary().map(|vocabulary| vocabulary.name.to_string()),
+        "skipped_lines": identity.skipped_lines(),
         "content": identity.content(),
         "files": identity.files(),
     })

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use quadrille_data::{
-    DataError, DataSource, DemoCorpus, Documents, Mixture, Opening, Reading, SampleShape, TextRules, TokenSource,
-    Tokenizer, Waves, Windows, open, split,
+    DataError, DataSource, DemoCorpus, Documents, Mixture, Opening, SampleShape, TokenSource, Tokenizer, Waves,
+    Windows, open, split,
 };
 use quadrille_spec::Model;
 
@@ -66,11 +66,9 @@ pub(super) fn files(
     on_preparation: OnPreparation,
 ) -> Result<KindOfText, RunError> {
     check_apart(spec)?;
-    let rules = TextRules { field: &spec.text_field, format: spec.text_format };
     let named: Vec<PathBuf> = spec.paths.iter().chain(spec.held_out_files()).map(|data| data.path.clone()).collect();
-    let (tokenizer, origin) = rule.tokenizer_for(&named, rules)?;
-    let reading =
-        Reading { tokenizer, text_field: spec.text_field.clone(), text_format: spec.text_format, binary: spec.binary };
+    let (tokenizer, origin) = rule.tokenizer_for(&named, spec.rules())?;
+    let reading = spec.reading(tokenizer);
     let opening = Opening { reading: &reading, named: spec.tokenizer.is_some(), cache: &spec.cache };
     let shape = SampleShape { seq_len, documents: spec.documents, vocab: rule.model.vocab };
     let (mut training, mut validation) = (Vec::new(), Vec::new());

@@ -1,8 +1,6 @@
 //! An overview of what a run reads, for people.
 
-use std::ffi::OsStr;
-
-use quadrille_data::{Format, Mixture, TokenSource, Windows};
+use quadrille_data::{DataFile, Format, Mixture, SkippedLines, TokenSource, Windows};
 
 use super::identity::SourceIdentity;
 use super::{Kind, Source};
@@ -23,6 +21,8 @@ pub struct SourceOverview {
     pub documents: Option<usize>,
     /// Tokens.
     pub tokens: usize,
+    /// Files with lines that were skipped.
+    pub skipped: Vec<(String, SkippedLines)>,
     /// Share of the samples that are from this source.
     pub share: f64,
     /// Samples before any is read again.
@@ -78,14 +78,16 @@ fn overview(windows: &Windows, share: f64, identity: &SourceIdentity, is_held_ou
             None => formats.push((file.format, 1)),
         }
     }
-    let name = |name: &OsStr| name.to_string_lossy().into_owned();
+    let name = |file: &DataFile| file.path.file_name().map(|name| name.to_string_lossy().into_owned());
+    let skipped = |file: &DataFile| Some((name(file)?, file.skipped.clone()?));
     SourceOverview {
         is_held_out,
-        names: identity.files.iter().filter_map(|file| file.path.file_name().map(name)).collect(),
+        names: identity.files.iter().filter_map(name).collect(),
         formats,
         bytes: identity.files.iter().map(|file| file.bytes).sum(),
         documents: documents(source, identity),
         tokens: source.len(),
+        skipped: identity.files.iter().filter_map(skipped).collect(),
         share,
         samples: windows.len(),
     }

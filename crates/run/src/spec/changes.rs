@@ -77,6 +77,8 @@ pub struct DataChanges {
     pub text_format: Option<TextFormat>,
     /// [`DataSpec::binary`].
     pub binary: Option<bool>,
+    /// [`DataSpec::skip_bad_lines`].
+    pub skip_bad_lines: Option<bool>,
     /// [`DataSpec::documents`].
     pub documents: Option<Documents>,
     /// [`DataSpec::held_out`].
@@ -96,6 +98,7 @@ impl DataChanges {
             || self.tokenizer.is_some()
             || self.text_field.is_some()
             || self.text_format.is_some()
+            || self.skip_bad_lines.is_some()
     }
 
     /// What is read from now on.
@@ -107,6 +110,7 @@ impl DataChanges {
             text_field: self.text_field.unwrap_or(before.text_field),
             text_format: self.text_format.unwrap_or(before.text_format),
             binary: self.binary.unwrap_or(before.binary),
+            skip_bad_lines: self.skip_bad_lines.unwrap_or(before.skip_bad_lines),
             documents: self.documents.unwrap_or(before.documents),
             held_out: self.held_out.unwrap_or(before.held_out),
             goldfish: self.goldfish.or(before.goldfish),

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use quadrille_data::{Documents, Goldfish, TextFormat, TextRules, TokenizerChoice};
+use quadrille_data::{Documents, Goldfish, Reading, TextFormat, TextRules, Tokenizer, TokenizerChoice};
 use serde::{Deserialize, Serialize};
 
 use crate::refusal::{Refusal, Setting};
@@ -26,6 +26,9 @@ pub struct DataSpec {
     /// Whether files that are no text are read all the same.
     #[serde(default)]
     pub binary: bool,
+    /// True if lines of JSON lines without a text are skipped and counted; else they are errors.
+    #[serde(default)]
+    pub skip_bad_lines: bool,
     /// Whether a sample may hold parts of several documents.
     pub documents: Documents,
     /// What validation reads.
@@ -94,6 +97,22 @@ fn exists(path: &Path) -> bool {
 }
 
 impl DataSpec {
+    /// Rules that find the format of files and the documents in them.
+    pub fn rules(&self) -> TextRules<'_> {
+        TextRules { field: &self.text_field, format: self.text_format, skip_bad_lines: self.skip_bad_lines }
+    }
+
+    /// How text is read by a tokenizer.
+    pub(crate) fn reading(&self, tokenizer: Tokenizer) -> Reading {
+        Reading {
+            tokenizer,
+            text_field: self.text_field.clone(),
+            text_format: self.text_format,
+            binary: self.binary,
+            skip_bad_lines: self.skip_bad_lines,
+        }
+    }
+
     /// The folder for tokenised text where nobody names one.
     pub const CACHE: &str = ".quadrille-cache";
     /// The field of JSON lines where nobody names one.
@@ -123,6 +142,7 @@ impl DataSpec {
             (self.text_field != Self::TEXT_FIELD, Setting::TextField),
             (self.text_format != TextFormat::Auto, Setting::TextFormat),
             (self.binary, Setting::Binary),
+            (self.skip_bad_lines, Setting::SkipBadLines),
             (self.documents != Documents::default(), Setting::Documents),
             (self.goldfish.is_some(), Setting::Goldfish),
         ];
@@ -154,6 +174,7 @@ impl Default for DataSpec {
             text_field: Self::TEXT_FIELD.to_owned(),
             text_format: TextFormat::Auto,
             binary: false,
+            skip_bad_lines: false,
             documents: Documents::default(),
             held_out: HeldOut::default(),
             goldfish: None,

@@ -58,6 +58,7 @@ fn data() -> impl Strategy<Value = DataSpec> {
         text_field,
         text_format: if goldfish.is_some() { TextFormat::JsonLines } else { TextFormat::Auto },
         binary: goldfish.is_some(),
+        skip_bad_lines: goldfish.is_some(),
         documents,
         held_out,
         goldfish,
