@@ -11,7 +11,7 @@ use crate::text::{Format, Input, Reading, TextRules, collect, encode_documents};
 use crate::tokens::llm_c::LlmCWriter;
 use crate::tokens::megatron::{MegatronWriter, pair};
 use crate::tokens::quadrille::QuadrilleWriter;
-use crate::{DataError, Progress, SkippedLines, Vocabulary};
+use crate::{DataError, FileSurvey, Progress, SkippedLines, Vocabulary};
 
 /// Formats that are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,32 +103,67 @@ pub fn convert(
     out: &Path,
     progress: &mut Progress,
 ) -> Result<Converted, DataError> {
-    let Conversion { reading, named, format, append_end } = *conversion;
-    let inputs = collect(paths, reading.rules())?;
-    reading.check(&inputs)?;
-    reading.rules().check(inputs.iter().map(|input| input.format))?;
-    let vocabulary = vocabulary(&inputs, reading, named)?;
-    let path = &files(out, format)[0];
-    let mut writer: Box<dyn TokenWriter> = match format {
-        TokenFormat::Quadrille => Box::new(QuadrilleWriter::create(path, vocabulary, 0)?),
-        TokenFormat::Megatron => Box::new(MegatronWriter::create(path, vocabulary)?),
-        TokenFormat::LlmC => Box::new(LlmCWriter::create(path, vocabulary)?),
-    };
-    let total = inputs.iter().map(|input| input.bytes).sum();
-    let (mut before, mut ends, mut skipped) = (0, Ends::default(), Vec::new());
-    for input in &inputs {
-        let mut told = |done| progress(before + done, total);
-        match input.format.is_tokens() {
-            true => ends += copy_documents(input, vocabulary, append_end, writer.as_mut(), &mut told)?,
-            false => {
+    OpenConversion::new(paths, conversion, out)?.run(progress)
+}
+
+/// A conversion of files whose formats and tokenizers are known to fit the format that is written; nothing is written yet.
+pub struct OpenConversion<'a> {
+    inputs: Vec<Input>,
+    conversion: Conversion<'a>,
+    vocabulary: Vocabulary,
+    writer: Box<dyn TokenWriter>,
+}
+
+impl<'a> OpenConversion<'a> {
+    /// Opens the files and folders `paths` for the first part of [`convert`].
+    ///
+    /// # Errors
+    /// Those of [`convert`] that need no text or tokens to be read.
+    pub fn new(paths: &[PathBuf], conversion: &Conversion<'a>, out: &Path) -> Result<Self, DataError> {
+        let Conversion { reading, named, format, .. } = *conversion;
+        let inputs = collect(paths, reading.rules())?;
+        reading.check(&inputs)?;
+        reading.rules().check(inputs.iter().map(|input| input.format))?;
+        let vocabulary = vocabulary(&inputs, reading, named)?;
+        let path = &files(out, format)[0];
+        let writer: Box<dyn TokenWriter> = match format {
+            TokenFormat::Quadrille => Box::new(QuadrilleWriter::create(path, vocabulary, 0)?),
+            TokenFormat::Megatron => Box::new(MegatronWriter::create(path, vocabulary)?),
+            TokenFormat::LlmC => Box::new(LlmCWriter::create(path, vocabulary)?),
+        };
+        Ok(Self { inputs, conversion: conversion.clone(), vocabulary, writer })
+    }
+
+    /// Formats, documents and skipped lines of the files, some of which are read for it.
+    ///
+    /// # Errors
+    /// Files that cannot be read; lines without a text.
+    pub fn survey(&self) -> Result<Vec<FileSurvey>, DataError> {
+        self.inputs.iter().map(|input| FileSurvey::new(input, self.conversion.reading)).collect()
+    }
+
+    /// Writes the documents.
+    ///
+    /// # Errors
+    /// Those of [`convert`].
+    pub fn run(self, progress: &mut Progress) -> Result<Converted, DataError> {
+        let Self { inputs, conversion, vocabulary, mut writer } = self;
+        let Conversion { reading, append_end, .. } = conversion;
+        let total = inputs.iter().map(|input| input.bytes).sum();
+        let (mut before, mut ends, mut skipped) = (0, Ends::default(), Vec::new());
+        for input in &inputs {
+            let mut told = |done| progress(before + done, total);
+            if input.format.is_tokens() {
+                ends += copy_documents(input, vocabulary, append_end, writer.as_mut(), &mut told)?;
+            } else {
                 let counted = encode_documents(input, reading, writer.as_mut(), &mut told)?;
                 skipped.extend(counted.skipped.map(|lines| (input.path.clone(), lines)));
             }
+            before += input.bytes;
         }
-        before += input.bytes;
+        let (tokens, documents) = (writer.tokens(), writer.documents());
+        Ok(Converted { files: writer.finish()?, tokens, documents, ends, vocabulary, bytes_read: total, skipped })
     }
-    let (tokens, documents) = (writer.tokens(), writer.documents());
-    Ok(Converted { files: writer.finish()?, tokens, documents, ends, vocabulary, bytes_read: total, skipped })
 }
 
 /// Whose tokens will be written: the named tokenizer's, else those of the files of tokens, else those that text becomes.

@@ -3,7 +3,7 @@
 use clap::Args;
 use quadrille_engine::EvaluateOutcome;
 use quadrille_report::evaluation::EvaluationReport;
-use quadrille_report::summary;
+use quadrille_report::sources;
 use quadrille_run::{DataSpec, Evaluation};
 
 use crate::data_arguments::DataArguments;
@@ -66,7 +66,8 @@ pub fn run(arguments: &EvalArguments, launch: &Launch) -> Result<(), Failure> {
     let evaluation =
         bars::preparing(|on_preparation| Evaluation::prepare(forward, &data, arguments.seed, launch, on_preparation))?;
     if launch.is_first() && !arguments.json {
-        output::tell(&summary::data(evaluation.source()));
+        let source = evaluation.source();
+        output::tell(&sources::text(&source.overviews(), source.tokenizer().as_deref()));
     }
     let samples = evaluation.samples(arguments.wanted(global_batch));
     let bar = bars::counted(launch, samples.div_ceil(global_batch) as usize);

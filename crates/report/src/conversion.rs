@@ -1,14 +1,16 @@
 //! Models and texts that were converted.
 
 use std::path::Path;
+use std::slice;
 
 use quadrille_data::{Converted, Ends, TokenFormat};
 use quadrille_hugging_face::{Exported, Imported};
+use quadrille_run::SourceOverview;
 use quadrille_run::units::{bytes, decimal};
 use quadrille_spec::Model;
 use serde_json::{Value, json};
 
-use crate::skipped;
+use crate::sources;
 
 /// For people: a model of the transformers library that has become a checkpoint.
 pub fn imported_text(folder: &Path, model: &Model, done: &Imported) -> String {
@@ -51,6 +53,10 @@ fn copied(names: &[&str]) -> String {
 
 /// Text or tokens that have become a file of tokens, in so many seconds.
 pub struct TokensReport<'a> {
+    /// What is read, before it is tokenized.
+    pub read: &'a SourceOverview,
+    /// The tokenizer and the reason for it.
+    pub tokenizer: &'a str,
     /// What was written.
     pub converted: &'a Converted,
     /// The format of the file.
@@ -62,8 +68,9 @@ pub struct TokensReport<'a> {
 impl TokensReport<'_> {
     /// All of it, as `data prepare --json` prints it.
     pub fn document(&self) -> Value {
-        let Self { converted, format, seconds } = self;
+        let Self { read, tokenizer, converted, format, seconds } = self;
         json!({
+            "read": sources::document(slice::from_ref(read), Some(tokenizer)),
             "files": converted.files,
             "format": format.to_string(),
             "tokens": converted.tokens,
@@ -72,7 +79,7 @@ impl TokensReport<'_> {
             "ends_appended": converted.ends.appended,
             "tokenizer": converted.vocabulary.name.to_string(),
             "vocabulary": converted.vocabulary.size,
-            "skipped_lines": skipped::document(converted.skipped.iter().map(|(path, lines)| (path.as_path(), lines))),
+            "skipped_lines": sources::skipped_document(converted.skipped.iter().map(|(path, lines)| (path.as_path(), lines))),
             "bytes_read": converted.bytes_read,
             "seconds": seconds,
         })
@@ -90,7 +97,8 @@ impl TokensReport<'_> {
             }
             _ => String::new(),
         };
-        let skipped = converted.skipped.iter().map(|(path, lines)| skipped::text(&path.display().to_string(), lines));
+        let skipped =
+            converted.skipped.iter().map(|(path, lines)| sources::skipped(&path.display().to_string(), lines));
         let skipped: String = skipped.collect();
         format!(
             "{}: {} tokens of {} in {} documents; {seconds:.1} s, {}, {}\n{ends}{skipped}",

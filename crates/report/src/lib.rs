@@ -61,7 +61,7 @@ pub mod published;
 pub mod recomputation;
 pub mod run;
 pub mod simulation;
-mod skipped;
+pub mod sources;
 mod style;
 pub mod summary;
 pub mod sweep;

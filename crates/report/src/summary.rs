@@ -1,8 +1,8 @@
 //! Models and layouts in a few lines.
 
 use quadrille_cost::native::Framework;
-use quadrille_run::units::{bytes, decimal, percent};
-use quadrille_run::{Prepared, Source, SourceOverview};
+use quadrille_run::Prepared;
+use quadrille_run::units::decimal;
 use quadrille_spec::{
     Activation, Axis, AxisOrder, Block, Dispatch, Experts, FeedForward, Grid, KeepWeights, Layout, Linear, Model, Norm,
     NormPlace, NormedOver, Offload, Recompute, ResidualOrder, RotaryScaling, Schedule, Zero, counted,
@@ -10,10 +10,7 @@ use quadrille_spec::{
 use quadrille_step::{Parameter, StageProgram, StepProgram};
 
 use crate::candidate::layout_notation;
-use crate::skipped;
-
-/// Number of files of a source that are named.
-const NAMED: usize = 4;
+use crate::sources;
 
 /// What a run that is ready to begin will train, on what, and from where.
 pub fn announcement(run: &Prepared) -> String {
@@ -22,7 +19,7 @@ pub fn announcement(run: &Prepared) -> String {
     if let Some(device) = run.device() {
         text += &format!("{:<8}{device}\n", "device");
     }
-    text += &data(source);
+    text += &sources::text(&source.overviews(), source.tokenizer().as_deref());
     let epochs = source.epochs(run.spec().steps * run.program.layout.global_batch as u64);
     if !epochs.is_empty() {
         let each: Vec<String> = epochs.iter().map(|epochs| format!("{epochs:.2}")).collect();
@@ -39,34 +36,6 @@ pub fn announcement(run: &Prepared) -> String {
         text += &format!("{:<8}{}\n", "from", checkpoint.path().display());
     }
     text
-}
-
-/// The files, documents and tokens that are read, lines that were skipped, and the tokenizer with the reason for it.
-pub fn data(source: &Source) -> String {
-    let mut text = String::new();
-    for overview in source.overviews() {
-        let name = if overview.is_held_out { "eval" } else { "data" };
-        text += &format!("{name:<8}{}\n", one_source(&overview));
-        text.extend(overview.skipped.iter().map(|(file, lines)| skipped::text(file, lines)));
-    }
-    let tokenizer = source.tokenizer().map(|tokenizer| format!("tokenizer {tokenizer}\n"));
-    text + &tokenizer.unwrap_or_default()
-}
-
-fn one_source(source: &SourceOverview) -> String {
-    let (shown, rest) = source.names.split_at(source.names.len().min(NAMED));
-    let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
-    let formats: Vec<String> = source.formats.iter().map(|(format, count)| format!("{count} of {format}")).collect();
-    let documents = source.documents.map_or(String::new(), |documents| format!("{}, ", counted(documents, "document")));
-    let share = if source.share < 1.0 { format!(", {} of the samples", percent(source.share)) } else { String::new() };
-    format!(
-        "{}{more}: {}, {} ({}), {documents}{}{share}",
-        shown.join(", "),
-        counted(source.names.len(), "file"),
-        formats.join(", "),
-        bytes(source.bytes),
-        counted(source.tokens, "token")
-    )
 }
 
 /// Model and layout in a few lines, as this program's engine runs it.

@@ -29,6 +29,29 @@ pub enum TokenizerOrigin {
     Recorded,
     /// The model's vocabulary has all of its tokens, and nothing says more.
     Usual,
+    /// Text is tokenized without a model, and nothing says more.
+    WithoutModel,
+}
+
+impl TokenizerOrigin {
+    /// The tokenizer of files of tokens alone, in words.
+    pub fn of_tokens(vocabulary: Option<Vocabulary>) -> String {
+        match vocabulary {
+            Some(vocabulary) => format!("{}, as the files of tokens say", vocabulary.name),
+            None => "of an unknown tokenizer: the files of tokens do not say it".to_owned(),
+        }
+    }
+
+    /// The reason in words, to be put after the tokenizer's name.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Named => "as named",
+            Self::Beside(_) => "beside the checkpoint",
+            Self::Recorded => "as the run of the checkpoint",
+            Self::Usual => "by default for the model's vocabulary",
+            Self::WithoutModel => "by default for text",
+        }
+    }
 }
 
 /// What decides on the tokenizer.

@@ -59,6 +59,11 @@ impl Format {
         !matches!(self, Self::Text | Self::Binary | Self::JsonLines)
     }
 
+    /// True if the places of documents need not be found by reading all tokens.
+    pub fn lists_documents(self) -> bool {
+        self != Self::LlmC
+    }
+
     /// What the file, or the pair of files, at `path` holds. Where content leaves a choice, the extension counts: what is
     /// called `.tokens`, `.idx` or `.bin` is no text unless it looks like it.
     ///

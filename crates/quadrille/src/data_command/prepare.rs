@@ -1,16 +1,20 @@
 //! `quadrille data prepare`: text and tokens into a file of tokens.
 
 use std::path::{Path, PathBuf};
+use std::slice;
 use std::time::Instant;
 
 use clap::Args;
 use quadrille_data::{
-    Conversion, Reading, TextFormat, TextRules, TokenFormat, Tokenizer, TokenizerChoice, convert, files, files_read,
+    Conversion, FileSurvey, OpenConversion, Reading, TextFormat, TextRules, TokenFormat, Tokenizer, TokenizerChoice,
+    files, files_read,
 };
 use quadrille_report::conversion::TokensReport;
+use quadrille_report::sources;
+use quadrille_run::{SourceOverview, TokenizerOrigin};
 
 use crate::failure::Failure;
-use crate::output::{print_json, print_text};
+use crate::output::{print_json, print_text, tell};
 use crate::{bars, flags, paths};
 
 const EXAMPLES: &str = "Examples:
@@ -89,11 +93,26 @@ pub fn run(arguments: &PrepareArguments) -> Result<(), Failure> {
     };
     let conversion =
         Conversion { reading: &reading, named, format: arguments.format, append_end: arguments.append_end };
+    let open = OpenConversion::new(&arguments.inputs, &conversion, &arguments.out)?;
+    let files = bars::waiting("counting documents", || open.survey())?;
+    let read = SourceOverview::of_files(&files);
+    let tokenizer = tokenizer_and_reason(&files, &reading, named);
+    if !arguments.json {
+        tell(&sources::text(slice::from_ref(&read), Some(&tokenizer)));
+    }
     let start = Instant::now();
-    let converted = bars::preparing(|told| {
-        convert(&arguments.inputs, &conversion, &arguments.out, &mut |done, total| told(done, total))
-    })?;
+    let converted = bars::preparing(|told| open.run(&mut |done, total| told(done, total)))?;
     let seconds = start.elapsed().as_secs_f64();
-    let report = TokensReport { converted: &converted, format: arguments.format, seconds };
+    let report =
+        TokensReport { read: &read, tokenizer: &tokenizer, converted: &converted, format: arguments.format, seconds };
     if arguments.json { print_json(&report.document()) } else { print_text(flags::spelled(&report.text())) }
+}
+
+/// The tokenizer of what is written, and the reason for it.
+fn tokenizer_and_reason(files: &[FileSurvey], reading: &Reading, named: bool) -> String {
+    if named || files.iter().any(|file| !file.format.is_tokens()) {
+        let origin = if named { TokenizerOrigin::Named } else { TokenizerOrigin::WithoutModel };
+        return format!("{}, {}", reading.tokenizer, origin.reason());
+    }
+    TokenizerOrigin::of_tokens(files.iter().find_map(|file| file.vocabulary))
 }

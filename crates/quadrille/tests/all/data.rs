@@ -78,7 +78,7 @@ fn end_tokens_are_appended_only_where_they_are_asked_for() {
         assert_eq!(counts(&prepare(&format!("{input} --tokenizer gpt2 --out again"))), [4, 2, 1, 0]);
         // The first document of a file of llm.c's may lack it, no other.
         let words = ["document 2 has no end token", "--append-end"];
-        refused_in(path, &format!("data prepare c.bin {input} --tokenizer gpt2 --out x --format llm.c"), &words);
+        refused_in(path, &format!("data prepare c.bin {input} --tokenizer gpt2 --out x --format llm.c --json"), &words);
         let appended = prepare(&format!("{input} --tokenizer gpt2 --out once --append-end"));
         assert_eq!(counts(&appended), [5, 2, 0, 1]);
         assert_eq!(counts(&prepare("once.tokens --out twice --append-end")), [5, 2, 0, 0]);
@@ -426,4 +426,45 @@ fn a_run_that_skips_bad_lines_resumes_with_the_same_tokens() {
     let output = run(path, "train --resume run --steps 7");
     let message = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.code() == Some(2) && message.contains("mixed.jsonl has other content"), "{message}");
+}
+
+/// `data prepare` prints what it reads as `train` does, before it tokenizes: also where that fails.
+#[test]
+fn preparation_prints_what_it_reads_before_it_begins() {
+    let folder = corpus();
+    let path = folder.path();
+    fs::write(path.join("latin.txt"), b"caf\xe9").unwrap();
+    for (line, is_done, said) in [
+        (
+            "wiki.jsonl book.txt --out a",
+            true,
+            &[
+                "data    wiki.jsonl, book.txt: 2 files, 1 of json-lines, 1 of text (",
+                "), 61 documents\n",
+                "tokenizer gpt2, by default for text\n",
+            ][..],
+        ),
+        ("wiki.jsonl --tokenizer bytes --out b", true, &["60 documents", "tokenizer bytes, as named\n"]),
+        (
+            "a.tokens --out c",
+            true,
+            &["1 of quadrille", "61 documents, ", " tokens\n", "tokenizer gpt2, as the files of tokens say\n"],
+        ),
+        ("latin.txt --out d", false, &["data    latin.txt: 1 file, 1 of text (4 B), 1 document\n", "is not UTF-8"]),
+    ] {
+        let output = run(path, &format!("data prepare {line}"));
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success() == is_done && said.iter().all(|words| text.contains(words)), "{line}: {text}");
+    }
+    let read = &json_in(path, "data prepare wiki.jsonl book.txt --out a")["read"];
+    let source = &read["sources"][0];
+    assert_eq!(source["files"], json!(["wiki.jsonl", "book.txt"]));
+    assert_eq!((&source["formats"], &source["documents"]), (&json!({ "json-lines": 1, "text": 1 }), &json!(61)));
+    assert_eq!((&source["tokens"], &read["tokenizer"]), (&Value::Null, &json!("gpt2, by default for text")));
+    // The same words as before a run.
+    let prepared = String::from_utf8(run(path, "data prepare wiki.jsonl --tokenizer bytes --out b").stderr).unwrap();
+    let trained = String::from_utf8(run(path, &format!("{TRAIN} --data wiki.jsonl")).stderr).unwrap();
+    for line in prepared.lines() {
+        assert!(trained.contains(line), "'{line}' is not in: {trained}");
+    }
 }

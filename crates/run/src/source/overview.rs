@@ -1,12 +1,14 @@
-//! An overview of what a run reads, for people.
+//! An overview of what is read, for people.
 
-use quadrille_data::{DataFile, Format, Mixture, SkippedLines, TokenSource, Windows};
+use std::path::Path;
+
+use quadrille_data::{FileSurvey, Format, Mixture, SkippedLines, TokenSource, Windows};
 
 use super::identity::SourceIdentity;
 use super::{Kind, Source};
 use crate::tokenizer_rule::TokenizerOrigin;
 
-/// One source of a run.
+/// A source of a run, or of a preparation of tokens.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SourceOverview {
     /// True if it is read for validation alone.
@@ -19,8 +21,8 @@ pub struct SourceOverview {
     pub bytes: u64,
     /// Documents; `None` where counting them would read everything.
     pub documents: Option<usize>,
-    /// Tokens.
-    pub tokens: usize,
+    /// Tokens; `None` before text is tokenized.
+    pub tokens: Option<usize>,
     /// Files with lines that were skipped.
     pub skipped: Vec<(String, SkippedLines)>,
     /// Share of the samples that are from this source.
@@ -49,19 +51,54 @@ impl Source {
     pub fn tokenizer(&self) -> Option<String> {
         let Some((name, origin)) = &self.tokenizer else {
             let Kind::Files { .. } = self.kind else { return None };
-            let known =
-                self.kind.vocabulary().map(|vocabulary| format!("{}, as the files of tokens say", vocabulary.name));
-            return Some(
-                known.unwrap_or_else(|| "of an unknown tokenizer: the files of tokens do not say it".to_owned()),
-            );
+            return Some(TokenizerOrigin::of_tokens(self.kind.vocabulary()));
         };
-        Some(match origin {
-            TokenizerOrigin::Named => format!("{name}, as named"),
-            TokenizerOrigin::Beside(_) => format!("{name}, beside the checkpoint"),
-            TokenizerOrigin::Recorded => format!("{name}, as the run of the checkpoint"),
-            TokenizerOrigin::Usual => format!("{name}, by default for the model's vocabulary"),
-        })
+        Some(format!("{name}, {}", origin.reason()))
     }
+}
+
+impl SourceOverview {
+    /// The overview of files before their text is tokenized.
+    pub fn of_files(files: &[FileSurvey]) -> Self {
+        let sum = |count: fn(&FileSurvey) -> Option<u64>| -> Option<usize> {
+            files.iter().map(count).sum::<Option<u64>>().map(|sum| sum as usize)
+        };
+        let listed = files.iter().map(|file| ListedFile {
+            path: &file.path,
+            format: file.format,
+            bytes: file.bytes,
+            skipped: file.skipped.as_ref(),
+        });
+        let (documents, tokens) = (sum(|file| file.documents), sum(|file| file.tokens));
+        Self { documents, tokens, ..Self::of(listed) }
+    }
+
+    /// Names, formats, sizes and skipped lines of files.
+    fn of<'f>(files: impl Iterator<Item = ListedFile<'f>>) -> Self {
+        let (names, formats, skipped) = (Vec::new(), Vec::new(), Vec::new());
+        let (bytes, documents, tokens) = (0, None, None);
+        let (is_held_out, share, samples) = (false, 1.0, 0);
+        let mut all = Self { is_held_out, names, formats, bytes, documents, tokens, skipped, share, samples };
+        for file in files {
+            let name = file.path.file_name().unwrap_or(file.path.as_os_str()).to_string_lossy().into_owned();
+            all.skipped.extend(file.skipped.map(|lines| (name.clone(), lines.clone())));
+            all.names.push(name);
+            all.bytes += file.bytes;
+            match all.formats.iter_mut().find(|(format, _)| *format == file.format) {
+                Some((_, count)) => *count += 1,
+                None => all.formats.push((file.format, 1)),
+            }
+        }
+        all
+    }
+}
+
+/// A file of an overview.
+struct ListedFile<'f> {
+    path: &'f Path,
+    format: Format,
+    bytes: u64,
+    skipped: Option<&'f SkippedLines>,
 }
 
 fn overviews(mixture: &Mixture, identities: &[SourceIdentity], is_held_out: bool) -> Vec<SourceOverview> {
@@ -71,30 +108,18 @@ fn overviews(mixture: &Mixture, identities: &[SourceIdentity], is_held_out: bool
 
 fn overview(windows: &Windows, share: f64, identity: &SourceIdentity, is_held_out: bool) -> SourceOverview {
     let source = windows.source();
-    let mut formats: Vec<(Format, usize)> = Vec::new();
-    for file in &identity.files {
-        match formats.iter_mut().find(|(format, _)| *format == file.format) {
-            Some((_, count)) => *count += 1,
-            None => formats.push((file.format, 1)),
-        }
-    }
-    let name = |file: &DataFile| file.path.file_name().map(|name| name.to_string_lossy().into_owned());
-    let skipped = |file: &DataFile| Some((name(file)?, file.skipped.clone()?));
-    SourceOverview {
-        is_held_out,
-        names: identity.files.iter().filter_map(name).collect(),
-        formats,
-        bytes: identity.files.iter().map(|file| file.bytes).sum(),
-        documents: documents(source, identity),
-        tokens: source.len(),
-        skipped: identity.files.iter().filter_map(skipped).collect(),
-        share,
-        samples: windows.len(),
-    }
+    let listed = identity.files.iter().map(|file| ListedFile {
+        path: &file.path,
+        format: file.format,
+        bytes: file.bytes,
+        skipped: file.skipped.as_ref(),
+    });
+    let (documents, tokens) = (documents(source, identity), Some(source.len()));
+    SourceOverview { is_held_out, documents, tokens, share, samples: windows.len(), ..SourceOverview::of(listed) }
 }
 
 /// Documents of a source; those of llm.c's files are found by reading all tokens.
 fn documents(source: &TokenSource, identity: &SourceIdentity) -> Option<usize> {
-    let is_counted = identity.files.iter().all(|file| file.format != Format::LlmC);
+    let is_counted = identity.files.iter().all(|file| file.format.lists_documents());
     if is_counted { source.documents().ok() } else { None }
 }

@@ -1,0 +1,72 @@
+//! The files that a run, an evaluation or a preparation reads.
+
+use std::path::Path;
+
+use quadrille_data::SkippedLines;
+use quadrille_run::SourceOverview;
+use quadrille_run::units::{bytes, percent};
+use quadrille_spec::counted;
+use serde_json::{Map, Value, json};
+
+/// Number of files of a source that are named.
+const NAMED: usize = 4;
+
+/// The files, documents and tokens that are read, lines that are skipped, and the tokenizer with the reason for it.
+pub fn text(sources: &[SourceOverview], tokenizer: Option<&str>) -> String {
+    let mut text = String::new();
+    for source in sources {
+        let name = if source.is_held_out { "eval" } else { "data" };
+        text += &format!("{name:<8}{}\n", one_source(source));
+        text.extend(source.skipped.iter().map(|(file, lines)| skipped(file, lines)));
+    }
+    let tokenizer = tokenizer.map(|tokenizer| format!("tokenizer {tokenizer}\n"));
+    text + &tokenizer.unwrap_or_default()
+}
+
+/// The same as a document.
+pub fn document(sources: &[SourceOverview], tokenizer: Option<&str>) -> Value {
+    let entry = |source: &SourceOverview| {
+        let formats = source.formats.iter().map(|(format, count)| (format.to_string(), json!(count)));
+        json!({
+            "files": source.names,
+            "formats": formats.collect::<Map<_, _>>(),
+            "bytes": source.bytes,
+            "documents": source.documents,
+            "tokens": source.tokens,
+            "skipped_lines": skipped_document(source.skipped.iter().map(|(name, lines)| (Path::new(name), lines))),
+        })
+    };
+    json!({ "sources": sources.iter().map(entry).collect::<Vec<_>>(), "tokenizer": tokenizer })
+}
+
+fn one_source(source: &SourceOverview) -> String {
+    let (shown, rest) = source.names.split_at(source.names.len().min(NAMED));
+    let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+    let formats: Vec<String> = source.formats.iter().map(|(format, count)| format!("{count} of {format}")).collect();
+    let counts = [(source.documents, "document"), (source.tokens, "token")];
+    let counts = counts.into_iter().filter_map(|(count, name)| Some(format!(", {}", counted(count?, name))));
+    let share = if source.share < 1.0 { format!(", {} of the samples", percent(source.share)) } else { String::new() };
+    format!(
+        "{}{more}: {}, {} ({}){}{share}",
+        shown.join(", "),
+        counted(source.names.len(), "file"),
+        formats.join(", "),
+        bytes(source.bytes),
+        counts.collect::<String>(),
+    )
+}
+
+/// A line of text for a file with lines that are skipped.
+pub(crate) fn skipped(file: &str, skipped: &SkippedLines) -> String {
+    let SkippedLines { count, first, reason } = skipped;
+    format!(
+        "skipped {file}: {} without a text, the first is line {first}: {reason}\n",
+        counted(*count as usize, "line")
+    )
+}
+
+/// An entry of a document for each file with lines that are skipped.
+pub(crate) fn skipped_document<'a>(files: impl IntoIterator<Item = (&'a Path, &'a SkippedLines)>) -> Value {
+    let entry = |(path, skipped): (&Path, &SkippedLines)| json!({ "path": path, "count": skipped.count, "first": skipped.first, "reason": skipped.reason });
+    files.into_iter().map(entry).collect()
+}
