@@ -102,7 +102,7 @@ pub enum DataError {
     /// A file that is no text, and not said to be read all the same.
     #[error(
         "{} is no text: its beginning holds the byte 0, as pictures, archives and checkpoints do; leave it out, convert it if it is \
-         text in UTF-16, or say `data.binary` to learn its bytes", .0.display()
+         text in UTF-16, say `data.format` raw-u16 if it holds token ids of 2 bytes, or `data.binary` to learn its bytes", .0.display()
     )]
     Binary(PathBuf),
 
@@ -119,14 +119,14 @@ pub enum DataError {
 
     /// A pointer in place of a file.
     #[error(
-        "{} is a pointer of Git LFS, not the file that it stands for; fetch that with `git lfs pull`, or say `data.text_format` text \
+        "{} is a pointer of Git LFS, not the file that it stands for; fetch that with `git lfs pull`, or say `data.format` text \
          to learn the pointer", .0.display()
     )]
     LfsPointer(PathBuf),
 
     /// A file that may be text or a data set.
     #[error(
-        "{}: {content}; {remedy}, or say `data.text_format` text to learn it as text", path.display()
+        "{}: {content}; {remedy}, or say `data.format` text to learn it as text", path.display()
     )]
     Doubtful {
         /// The file or folder.
@@ -140,13 +140,13 @@ pub enum DataError {
     /// A field that no file has.
     #[error(
         "`data.text_field` {0}: none of the files is read as JSON lines, the only ones with fields; leave it out, or say \
-         `data.text_format` json-lines"
+         `data.format` json-lines"
     )]
     UnusedField(String),
 
-    /// The name of a format of text that does not exist.
-    #[error("unknown format of text `{0}`: use `auto`, `text` or `json-lines`")]
-    UnknownTextFormat(String),
+    /// The name of a format of files that does not exist.
+    #[error("unknown format `{0}` of files that are read: use `auto`, `text`, `json-lines`, `raw-u16` or `raw-u32`")]
+    UnknownInputFormat(String),
 
     /// Text for a tokenizer of text is not UTF-8.
     #[error(
@@ -209,7 +209,8 @@ pub enum DataError {
     /// A `.bin` in no format that is read.
     #[error(
         "{} is neither text nor tokens in a known format: `.bin` files are read of llm.c (magic number 20240520 or 20240801), \
-         and of Megatron-LM with their `.idx` beside them; rename it if it is text",
+         of Megatron-LM with their `.idx` beside them, and token ids without a header, as nanoGPT writes them, with `data.format` \
+         raw-u16 or raw-u32; rename it if it is text",
         .0.display()
     )]
     Unrecognised(PathBuf),

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use crate::content::{ContentHashes, joined};
 use crate::prepare::prepare_inputs;
 use crate::text::{Format, Input, Reading, TextRules, collect};
-use crate::tokens::{Joined, megatron};
-use crate::{DataError, DataFile, LlmCFile, MegatronFile, Progress, TokenFile, TokenSource, Vocabulary};
+use crate::tokens::{Element, Joined, megatron};
+use crate::{DataError, DataFile, LlmCFile, MegatronFile, Progress, RawFile, TokenFile, TokenSource, Vocabulary};
 
 /// How sources are opened.
 #[derive(Debug, Clone)]
@@ -127,6 +127,8 @@ pub(crate) fn open_tokens(input: &Input, vocabulary: Option<Vocabulary>) -> Resu
     let source = match input.format {
         Format::Megatron => TokenSource::Megatron(MegatronFile::open(&input.path, vocabulary)?),
         Format::LlmC => TokenSource::LlmC(LlmCFile::open(&input.path, vocabulary)?),
+        Format::RawU16 => TokenSource::Raw(RawFile::open(&input.path, Element::U16, vocabulary)?),
+        Format::RawU32 => TokenSource::Raw(RawFile::open(&input.path, Element::U32, vocabulary)?),
         _ => TokenSource::File(TokenFile::open(&input.path)?),
     };
     match (source.vocabulary(), vocabulary) {

@@ -195,7 +195,7 @@ class TrainOptions(ModelOptions, LayoutOptions, RunOptions, total=False):
     data: FilePath | Sequence[FilePath] | None
     tokenizer: FilePath | None
     text_field: str | None
-    text_format: str | None
+    format: str | None
     force_binary: bool | None
     skip_bad_lines: bool | None
     documents: str | None

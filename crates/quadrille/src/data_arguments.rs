@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::parse::real;
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use quadrille_data::{Documents, Goldfish, TextFormat, TokenizerChoice};
+use quadrille_data::{Documents, Goldfish, InputFormat, TokenizerChoice};
 use quadrille_run::{DataChanges, DataPath, HeldOut};
 
 /// What samples are read from.
@@ -24,10 +24,10 @@ pub struct DataArguments {
     /// The field of JSON lines that holds the text [default: text]
     #[arg(long, value_name = "FIELD")]
     pub text_field: Option<String>,
-    /// Format of files without tokens: auto (JSON lines by name or first line, else text; what is doubtful is refused), text, or
-    /// json-lines [default: auto]
-    #[arg(long, value_name = "FORMAT")]
-    pub text_format: Option<TextFormat>,
+    /// Format of files that do not show theirs: auto (JSON lines by name or first line, else text; what is doubtful is refused),
+    /// text, json-lines, or raw-u16 or raw-u32 (token ids without a header, as nanoGPT writes them) [default: auto]
+    #[arg(long, alias = "text-format", value_name = "FORMAT")]
+    pub format: Option<InputFormat>,
     /// Learn the bytes of files that are no text, too: pictures, archives, checkpoints are refused else
     #[arg(long)]
     pub force_binary: bool,
@@ -61,7 +61,7 @@ impl DataArguments {
             paths: (!self.data.is_empty()).then(|| self.data.clone()),
             tokenizer: self.tokenizer.clone(),
             text_field: self.text_field.clone(),
-            text_format: self.text_format,
+            format: self.format,
             binary: self.force_binary.then_some(true),
             skip_bad_lines: self.skip_bad_lines.then_some(true),
             documents: self.documents,

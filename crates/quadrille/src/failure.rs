@@ -13,7 +13,7 @@ use quadrille_plan::NoGrid;
 use quadrille_plan::native::Nothing;
 use quadrille_report::{ReportError, Role, plain};
 use quadrille_run::{Refusal, RunError};
-use quadrille_spec::{Blame, LedgerDifference, SpecError};
+use quadrille_spec::{Blame, LedgerDifference, SpecError, keys};
 use quadrille_step::StepError;
 use quadrille_study::StudyError;
 
@@ -71,6 +71,18 @@ impl Failure {
         match self {
             Self::Usage(error) => Self::Usage(error.context(said)),
             Self::Run(error) => Self::Run(error.context(said)),
+            stopped @ Self::Stopped(_) => stopped,
+        }
+    }
+
+    /// The same, with a choice called by another name than commands usually do.
+    pub(crate) fn renamed(self, key: &str, name: &str) -> Self {
+        let message = |error: anyhow::Error| {
+            keys::renamed(&format!("{error:#}"), |found| (found == key).then(|| name.to_owned()))
+        };
+        match self {
+            Self::Usage(error) => Self::usage(message(error)),
+            Self::Run(error) => Self::run(message(error)),
             stopped @ Self::Stopped(_) => stopped,
         }
     }

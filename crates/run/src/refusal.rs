@@ -36,8 +36,8 @@ pub enum Setting {
     Tokenizer,
     /// [`crate::DataSpec::text_field`].
     TextField,
-    /// [`crate::DataSpec::text_format`].
-    TextFormat,
+    /// [`crate::DataSpec::format`].
+    Format,
     /// [`crate::DataSpec::binary`].
     Binary,
     /// [`crate::DataSpec::skip_bad_lines`].
@@ -103,7 +103,7 @@ impl Named for Setting {
             Self::Data => "data.paths",
             Self::Tokenizer => "data.tokenizer",
             Self::TextField => "data.text_field",
-            Self::TextFormat => "data.text_format",
+            Self::Format => "data.format",
             Self::Binary => "data.binary",
             Self::SkipBadLines => "data.skip_bad_lines",
             Self::Documents => "data.documents",

@@ -54,16 +54,11 @@ impl Corpus {
         let source = match text.paths.as_slice() {
             [] => demo(rule.tokenizer()?.0, rule, seed, wanted)?,
             paths => {
-                let (field, format, skip_bad_lines) = (&text.text_field, text.text_format, text.skip_bad_lines);
+                let (field, format, skip_bad_lines) = (&text.text_field, text.format, text.skip_bad_lines);
                 let rules = TextRules { field, format, skip_bad_lines };
                 let (tokenizer, _) = rule.tokenizer_for(paths, rules)?;
-                let reading = Reading {
-                    tokenizer,
-                    text_field: field.clone(),
-                    text_format: format,
-                    binary: text.binary,
-                    skip_bad_lines,
-                };
+                let reading =
+                    Reading { tokenizer, text_field: field.clone(), format, binary: text.binary, skip_bad_lines };
                 let opening = Opening { reading: &reading, named: text.tokenizer.is_some(), cache: &text.cache };
                 open_files(paths, &opening, rule, on_preparation)?.tokens
             }

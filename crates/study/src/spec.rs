@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use quadrille_checkpoint::Checkpoint;
-use quadrille_data::{Goldfish, TextFormat, TokenizerChoice};
+use quadrille_data::{Goldfish, InputFormat, TokenizerChoice};
 use quadrille_engine::Hyper;
 use quadrille_run::{CollectivesSpec, DataSpec, OptimizerSpec, RunSpec};
 use quadrille_spec::{Layout, Model};
@@ -64,7 +64,7 @@ pub struct TextSpec {
     /// The field of JSON lines that holds the text.
     pub text_field: String,
     /// Format of files without tokens.
-    pub text_format: TextFormat,
+    pub format: InputFormat,
     /// Whether files that are no text are read all the same.
     pub binary: bool,
     /// True if lines of JSON lines without a text are skipped.
@@ -80,7 +80,7 @@ impl Default for TextSpec {
             paths: Vec::new(),
             tokenizer: None,
             text_field,
-            text_format: TextFormat::Auto,
+            format: InputFormat::Auto,
             binary: false,
             skip_bad_lines: false,
             cache,

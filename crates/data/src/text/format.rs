@@ -33,12 +33,16 @@ pub enum Format {
     Megatron,
     /// Tokens in llm.c's format.
     LlmC,
+    /// Tokens of 2 bytes without a header, as nanoGPT writes them.
+    RawU16,
+    /// Tokens of 4 bytes without a header.
+    RawU32,
 }
 
-/// Formats that files without tokens are read in.
+/// Formats in which files are read that do not show theirs, as tokens with a header do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum TextFormat {
+pub enum InputFormat {
     /// By name and first line; a doubtful file is refused.
     #[default]
     Auto,
@@ -46,11 +50,20 @@ pub enum TextFormat {
     Text,
     /// Each line is a JSON object.
     JsonLines,
+    /// Token ids of 2 bytes without a header.
+    RawU16,
+    /// Token ids of 4 bytes without a header.
+    RawU32,
 }
 
-impl TextFormat {
+impl InputFormat {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Auto, Self::Text, Self::JsonLines];
+    pub const ALL: [Self; 5] = [Self::Auto, Self::Text, Self::JsonLines, Self::RawU16, Self::RawU32];
+
+    /// True if a file of text is read in it.
+    fn is_text(self) -> bool {
+        matches!(self, Self::Text | Self::JsonLines)
+    }
 }
 
 impl Format {
@@ -59,9 +72,14 @@ impl Format {
         !matches!(self, Self::Text | Self::Binary | Self::JsonLines)
     }
 
+    /// True if it holds tokens without a header.
+    pub fn is_raw(self) -> bool {
+        matches!(self, Self::RawU16 | Self::RawU32)
+    }
+
     /// True if the places of documents need not be found by reading all tokens.
     pub fn lists_documents(self) -> bool {
-        self != Self::LlmC
+        !matches!(self, Self::LlmC) && !self.is_raw()
     }
 
     /// What the file, or the pair of files, at `path` holds. Where content leaves a choice, the extension counts: what is
@@ -81,7 +99,7 @@ impl Format {
             return Err(DataError::NotAFile(path.to_path_buf()));
         }
         let start = first_bytes(path)?;
-        if is_lfs_pointer(&start) && rules.format == TextFormat::Auto {
+        if is_lfs_pointer(&start) && !rules.format.is_text() {
             return Err(DataError::LfsPointer(path.to_path_buf()));
         }
         if start.starts_with(quadrille::MAGIC) || extension == "tokens" {
@@ -93,6 +111,11 @@ impl Format {
         if llm_c::is_llm_c(&start) {
             return Ok(Self::LlmC);
         }
+        match rules.format {
+            InputFormat::RawU16 => return Ok(Self::RawU16),
+            InputFormat::RawU32 => return Ok(Self::RawU32),
+            InputFormat::Auto | InputFormat::Text | InputFormat::JsonLines => {}
+        }
         if extension == "bin" && !looks_like_text(&start) && known_kind(&start).is_none() {
             return Err(DataError::Unrecognised(path.to_path_buf()));
         }
@@ -100,10 +123,10 @@ impl Format {
             return Ok(Self::Binary);
         }
         match rules.format {
-            TextFormat::Text => Ok(Self::Text),
-            TextFormat::JsonLines => Ok(Self::JsonLines),
-            TextFormat::Auto if matches!(extension, "jsonl" | "ndjson") => Ok(Self::JsonLines),
-            TextFormat::Auto => Self::by_first_line(path, &start, rules),
+            InputFormat::Text => Ok(Self::Text),
+            InputFormat::JsonLines => Ok(Self::JsonLines),
+            _ if matches!(extension, "jsonl" | "ndjson") => Ok(Self::JsonLines),
+            _ => Self::by_first_line(path, &start, rules),
         }
     }
 
@@ -133,22 +156,24 @@ pub(crate) fn kind_of(path: &Path) -> Option<(&'static str, &'static str)> {
     known_kind(&first_bytes(path).ok()?)
 }
 
-impl fmt::Display for TextFormat {
+impl fmt::Display for InputFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Auto => "auto",
             Self::Text => "text",
             Self::JsonLines => "json-lines",
+            Self::RawU16 => "raw-u16",
+            Self::RawU32 => "raw-u32",
         })
     }
 }
 
-impl FromStr for TextFormat {
+impl FromStr for InputFormat {
     type Err = DataError;
 
     fn from_str(name: &str) -> Result<Self, DataError> {
         let found = Self::ALL.into_iter().find(|format| format.to_string() == name);
-        found.ok_or_else(|| DataError::UnknownTextFormat(name.to_owned()))
+        found.ok_or_else(|| DataError::UnknownInputFormat(name.to_owned()))
     }
 }
 
@@ -161,6 +186,8 @@ impl fmt::Display for Format {
             Self::Quadrille => "quadrille",
             Self::Megatron => "megatron",
             Self::LlmC => "llm.c",
+            Self::RawU16 => "raw-u16",
+            Self::RawU32 => "raw-u32",
         })
     }
 }
@@ -195,8 +222,8 @@ mod tests {
         let doubtful = |name: &str, content: &[u8], words: &[&str]| {
             let error = of(name, content).unwrap_err().to_string();
             assert!(words.iter().all(|word| error.contains(word)), "{words:?}: {error}");
-            assert!(error.contains(name) && error.contains("`data.text_format`"), "{error}");
-            for (format, expected) in [(TextFormat::Text, Format::Text), (TextFormat::JsonLines, Format::JsonLines)] {
+            assert!(error.contains(name) && error.contains("`data.format`"), "{error}");
+            for (format, expected) in [(InputFormat::Text, Format::Text), (InputFormat::JsonLines, Format::JsonLines)] {
                 let rules = TextRules { format, ..TextRules::default() };
                 assert_eq!(Format::of(&folder.path().join(name), rules).unwrap(), expected, "{name}");
             }
@@ -227,7 +254,15 @@ mod tests {
         assert_eq!(of("a.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR").unwrap(), Format::Binary);
         assert_eq!(of("a.safetensors", b"\x40\0\0\0\0\0\0\0{\"a\"").unwrap(), Format::Binary);
         assert_eq!(of("latin-1.txt", b"caf\xe9").unwrap(), Format::Text);
-        assert!(matches!(of("d.bin", &[1, 0, 2, 0]), Err(DataError::Unrecognised(_))));
+        let error = of("d.bin", &[1, 0, 2, 0]).unwrap_err();
+        assert!(matches!(error, DataError::Unrecognised(_)) && error.to_string().contains("`data.format` raw-u16"));
+        for (format, expected) in [(InputFormat::RawU16, Format::RawU16), (InputFormat::RawU32, Format::RawU32)] {
+            let raw = |name: &str| Format::of(&folder.path().join(name), TextRules { format, ..TextRules::default() });
+            assert_eq!(raw("d.bin").unwrap(), expected);
+            // Known headers count for more; a pointer is no file of tokens.
+            assert_eq!((raw("a.x").unwrap(), raw("a.dat").unwrap()), (Format::LlmC, Format::Quadrille));
+            assert!(matches!(raw("h.txt"), Err(DataError::LfsPointer(_))));
+        }
         assert_eq!(of("e.idx", b"what").unwrap(), Format::Megatron);
         assert_eq!(of("e.bin", &[1, 0, 2, 0]).unwrap(), Format::Megatron);
         assert_eq!(Format::of(&folder.path().join("e"), TextRules::default()).unwrap(), Format::Megatron);

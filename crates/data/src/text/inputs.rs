@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::{Format, Reading, TextFormat, TextRules};
+use super::{Format, InputFormat, Reading, TextRules};
 use crate::tokens::{megatron, quadrille};
 use crate::{DataError, DataFile};
 
@@ -54,7 +54,7 @@ fn collect_folder(folder: &Path, rules: TextRules, inputs: &mut Vec<Input>) -> R
     let mut entries = fs::read_dir(folder).and_then(|entries| entries.collect::<Result<Vec<_>, _>>()).map_err(read)?;
     entries.sort_by_key(|entry| entry.file_name());
     let is_marker = |entry: &&fs::DirEntry| DATA_SET_MARKERS.iter().any(|name| entry.file_name() == *name);
-    if let Some(marker) = entries.iter().find(is_marker).filter(|_| rules.format == TextFormat::Auto) {
+    if let Some(marker) = entries.iter().find(is_marker).filter(|_| rules.format == InputFormat::Auto) {
         let content = format!("it is the folder of a data set: it holds {}", marker.file_name().display());
         let remedy = "name the files of text in it, as JSON lines";
         return Err(DataError::Doubtful { path: folder.to_path_buf(), content, remedy });
@@ -150,8 +150,8 @@ mod tests {
         write(root, "train/data.jsonl", "{\"text\": \"x\"}\n");
         let error = collect(&[root.to_path_buf()], TextRules::default()).unwrap_err().to_string();
         assert!(error.contains("folder of a data set: it holds dataset_info.json"), "{error}");
-        assert!(error.contains("train: ") && error.contains("`data.text_format`"), "{error}");
-        let rules = TextRules { format: TextFormat::Text, ..TextRules::default() };
+        assert!(error.contains("train: ") && error.contains("`data.format`"), "{error}");
+        let rules = TextRules { format: InputFormat::Text, ..TextRules::default() };
         assert_eq!(
             names(root, &collect(&[root.to_path_buf()], rules).unwrap()),
             ["train/data.jsonl", "train/dataset_info.json"]

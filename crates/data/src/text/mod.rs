@@ -13,7 +13,7 @@ pub(crate) use bad_lines::DocumentCount;
 pub use bad_lines::SkippedLines;
 pub(crate) use encode::{count_documents, encode_documents};
 pub(crate) use format::kind_of;
-pub use format::{Format, TextFormat};
+pub use format::{Format, InputFormat};
 pub(crate) use inputs::{Input, collect, corpus_key};
 
 use crate::{DataError, Tokenizer};
@@ -25,8 +25,8 @@ pub struct Reading {
     pub tokenizer: Tokenizer,
     /// The field of JSON lines that holds the text.
     pub text_field: String,
-    /// Format of files without tokens.
-    pub text_format: TextFormat,
+    /// Format of files that do not show theirs.
+    pub format: InputFormat,
     /// Whether files that are no text are read as if they were ([`Format::Binary`]).
     pub binary: bool,
     /// True if lines of JSON lines without a text are skipped and counted; else they are errors.
@@ -53,7 +53,7 @@ impl Reading {
         Self {
             tokenizer,
             text_field: TextRules::FIELD.to_owned(),
-            text_format: TextFormat::Auto,
+            format: InputFormat::Auto,
             binary: false,
             skip_bad_lines: false,
         }
@@ -61,7 +61,7 @@ impl Reading {
 
     /// Rules that find the format of files and the documents in them.
     pub fn rules(&self) -> TextRules<'_> {
-        TextRules { field: &self.text_field, format: self.text_format, skip_bad_lines: self.skip_bad_lines }
+        TextRules { field: &self.text_field, format: self.format, skip_bad_lines: self.skip_bad_lines }
     }
 }
 
@@ -71,7 +71,7 @@ pub struct TextRules<'a> {
     /// The field of JSON lines that holds the text.
     pub field: &'a str,
     /// The format, if it is not to be found.
-    pub format: TextFormat,
+    pub format: InputFormat,
     /// [`Reading::skip_bad_lines`].
     pub skip_bad_lines: bool,
 }
@@ -92,7 +92,7 @@ impl TextRules<'_> {
 
 impl Default for TextRules<'_> {
     fn default() -> Self {
-        Self { field: Self::FIELD, format: TextFormat::Auto, skip_bad_lines: false }
+        Self { field: Self::FIELD, format: InputFormat::Auto, skip_bad_lines: false }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Files of tokens: this program's own, Megatron-LM's and llm.c's.
+//! Files of tokens: this program's own, Megatron-LM's and llm.c's, and those without a header.
 
 mod documents;
 mod element;
@@ -6,6 +6,7 @@ mod joined;
 pub(crate) mod llm_c;
 pub(crate) mod megatron;
 pub(crate) mod quadrille;
+mod raw;
 mod source;
 mod stored;
 
@@ -18,6 +19,7 @@ pub use joined::Joined;
 pub use llm_c::LlmCFile;
 pub use megatron::MegatronFile;
 pub use quadrille::TokenFile;
+pub use raw::RawFile;
 pub use source::TokenSource;
 pub(crate) use stored::{StoredFile, Table, u32_at, u64_at};
 

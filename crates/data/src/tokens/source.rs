@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use super::{Joined, LlmCFile, MegatronFile, TokenFile, Tokens};
+use super::{Joined, LlmCFile, MegatronFile, RawFile, TokenFile, Tokens};
 use crate::{DataError, DemoCorpus, Vocabulary};
 
 /// The tokens of a corpus; ranks of a process may share one.
@@ -15,6 +15,8 @@ pub enum TokenSource {
     Megatron(MegatronFile),
     /// A token file of llm.c.
     LlmC(LlmCFile),
+    /// Tokens without a header.
+    Raw(RawFile),
     /// Several, one after the other.
     Joined(Joined),
     /// The built-in demo corpus, in memory.
@@ -40,6 +42,7 @@ impl TokenSource {
             Self::File(file) => file,
             Self::Megatron(file) => file,
             Self::LlmC(file) => file,
+            Self::Raw(file) => file,
             Self::Joined(joined) => joined,
             Self::Demo(demo) => demo,
         }
@@ -63,7 +66,7 @@ impl TokenSource {
     /// Number of documents; every token belongs to one.
     ///
     /// # Errors
-    /// Of llm.c's files, which are read for it: those of [`Self::window`].
+    /// Of llm.c's files and those without a header, which are read for it: those of [`Self::window`].
     pub fn documents(&self) -> Result<usize, DataError> {
         self.tokens().documents()
     }
@@ -136,6 +139,19 @@ impl TokenSource {
         self.tokens().verify()
     }
 
+    /// Checks that all tokens of files without a header are below `vocab`: nothing else shows a wrong type or tokenizer. Tokens
+    /// of other files are checked as they are read.
+    ///
+    /// # Errors
+    /// [`DataError::BeyondVocabulary`] with the position in the file; those of [`Self::window`].
+    pub fn check_raw(&self, vocab: usize) -> Result<(), DataError> {
+        match self {
+            Self::Raw(file) => file.check_below(vocab),
+            Self::Joined(joined) => joined.parts().iter().try_for_each(|part| part.check_raw(vocab)),
+            Self::File(_) | Self::Megatron(_) | Self::LlmC(_) | Self::Demo(_) => Ok(()),
+        }
+    }
+
     /// The file of the first token, of several the first one.
     pub fn path(&self) -> &Path {
         self.path_at(0)
@@ -147,6 +163,7 @@ impl TokenSource {
             Self::File(file) => file.path(),
             Self::Megatron(file) => file.path(),
             Self::LlmC(file) => file.path(),
+            Self::Raw(file) => file.path(),
             Self::Joined(joined) => {
                 let mut before = 0;
                 let holds = |part: &&TokenSource| {

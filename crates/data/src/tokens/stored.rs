@@ -84,6 +84,20 @@ impl StoredFile {
         Ok(())
     }
 
+    /// Positions of a token among those that lie from the byte `start` on.
+    pub fn positions_of(&self, token: u32, element: Element, start: usize) -> Result<Vec<usize>, DataError> {
+        let width = element.width();
+        let bytes = &token.to_le_bytes()[..width.min(4)];
+        let (mut positions, mut before) = (Vec::new(), 0);
+        self.pieces(start, self.len, |piece| {
+            let tokens = piece.chunks_exact(width).zip(before..);
+            positions.extend(tokens.filter(|(found, _)| *found == bytes).map(|(_, at)| at));
+            before += piece.len() / width;
+            Ok(())
+        })?;
+        Ok(positions)
+    }
+
     /// Copies the tokens that lie from the byte `start` on into `out`; `invalid` makes the error of a place in `out` and
     /// what it holds in place of a token.
     pub fn tokens(

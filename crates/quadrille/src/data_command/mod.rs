@@ -5,7 +5,7 @@ mod prepare;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use quadrille_data::{TextFormat, TextRules, inspect};
+use quadrille_data::{InputFormat, TextRules, inspect};
 use quadrille_report::contents;
 
 use self::prepare::PrepareArguments;
@@ -45,10 +45,10 @@ pub struct InfoArguments {
     /// The field of JSON lines that holds the text
     #[arg(long, value_name = "FIELD", default_value = "text")]
     pub text_field: String,
-    /// Format of files without tokens: auto (JSON lines by name or first line, else text; what is doubtful is refused), text, or
-    /// json-lines
-    #[arg(long, value_name = "FORMAT", default_value = "auto")]
-    pub text_format: TextFormat,
+    /// Format of files that do not show theirs: auto (JSON lines by name or first line, else text; what is doubtful is refused),
+    /// text, json-lines, or raw-u16 or raw-u32 (token ids without a header, as nanoGPT writes them)
+    #[arg(long, alias = "text-format", value_name = "FORMAT", default_value = "auto")]
+    pub format: InputFormat,
     /// Skip the lines of JSON lines that are no JSON object with a text in the field, and report how many; without it the first is
     /// an error
     #[arg(long)]
@@ -60,11 +60,8 @@ pub struct InfoArguments {
 
 /// Prints a line, or an object, for every file.
 fn info(arguments: &InfoArguments) -> Result<(), Failure> {
-    let rules = TextRules {
-        field: &arguments.text_field,
-        format: arguments.text_format,
-        skip_bad_lines: arguments.skip_bad_lines,
-    };
+    let rules =
+        TextRules { field: &arguments.text_field, format: arguments.format, skip_bad_lines: arguments.skip_bad_lines };
     let found = inspect(&arguments.files, rules)?;
     if arguments.json { print_json(&contents::document(&found)) } else { print_text(contents::text(&found)) }
 }

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use clap::Args;
 use quadrille_data::{
-    Conversion, FileSurvey, OpenConversion, Reading, TextFormat, TextRules, TokenFormat, Tokenizer, TokenizerChoice,
-    files, files_read,
+    Conversion, DataError, FileSurvey, InputFormat, OpenConversion, Reading, TextRules, TokenFormat, Tokenizer,
+    TokenizerChoice, files, files_read,
 };
 use quadrille_report::conversion::TokensReport;
 use quadrille_report::sources;
@@ -21,6 +21,7 @@ const EXAMPLES: &str = "Examples:
   quadrille data prepare books/ --out books                                          books.tokens, of GPT-2's byte pairs
   quadrille data prepare wiki.jsonl --text-field body --out wiki --tokenizer llama/tokenizer.json
   quadrille data prepare books.tokens --out books --format megatron                  books.bin and books.idx
+  quadrille data prepare train.bin --input-format raw-u16 --tokenizer gpt2 --out train
   quadrille data prepare my_corpus.idx --tokenizer gpt2 --out my_corpus-llmc --format llm.c
 
 A text file is a document, and so is a line of JSON lines; each gets the tokenizer's end token, which in llm.c's files stands
@@ -29,7 +30,8 @@ before it. Files of tokens keep their documents and their tokens, with the end t
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct PrepareArguments {
-    /// Text, JSON lines, or tokens (this program's, Megatron-LM's, llm.c's); files or folders, told apart by their content
+    /// Text, JSON lines, or tokens (this program's, Megatron-LM's, llm.c's); files or folders, told apart by their content, or by
+    /// --input-format
     #[arg(value_name = "IN", required = true)]
     pub inputs: Vec<PathBuf>,
     /// What the files begin with: PREFIX.tokens, PREFIX.bin and .idx for megatron, PREFIX.bin for llm.c; in place of what
@@ -37,7 +39,7 @@ pub struct PrepareArguments {
     #[arg(long, value_name = "PREFIX")]
     pub out: PathBuf,
     /// quadrille (with checksums and the tokenizer's identity), megatron, or llm.c (GPT-2's tokens only)
-    #[arg(long, value_name = "FORMAT", default_value = "quadrille")]
+    #[arg(long, value_name = "FORMAT", default_value = "quadrille", value_parser = written_format)]
     pub format: TokenFormat,
     /// gpt2, bytes, or a tokenizer.json [default: that of the files of tokens; for text gpt2]
     #[arg(long, value_name = "NAME|FILE.json")]
@@ -48,10 +50,10 @@ pub struct PrepareArguments {
     /// The field of JSON lines that holds the text
     #[arg(long, value_name = "FIELD", default_value = "text")]
     pub text_field: String,
-    /// Format of files without tokens: auto (JSON lines by name or first line, else text; what is doubtful is refused), text, or
-    /// json-lines
-    #[arg(long, value_name = "FORMAT", default_value = "auto")]
-    pub text_format: TextFormat,
+    /// Format of files that do not show theirs: auto (JSON lines by name or first line, else text; what is doubtful is refused),
+    /// text, json-lines, or raw-u16 or raw-u32 (token ids without a header, as nanoGPT writes them)
+    #[arg(long, alias = "text-format", value_name = "FORMAT", default_value = "auto")]
+    pub input_format: InputFormat,
     /// Take the bytes of files that are no text, too: pictures, archives, checkpoints are refused else
     #[arg(long)]
     pub force_binary: bool,
@@ -64,8 +66,21 @@ pub struct PrepareArguments {
     pub json: bool,
 }
 
+/// Reads a format that is written; one that is only read belongs to another flag.
+fn written_format(name: &str) -> Result<TokenFormat, String> {
+    name.parse().map_err(|error: DataError| match name.parse::<InputFormat>() {
+        Ok(_) => format!("{error}; the format of the files that are read is --input-format {name}"),
+        Err(_) => error.to_string(),
+    })
+}
+
 /// Writes the files and says what is in them.
 pub fn run(arguments: &PrepareArguments) -> Result<(), Failure> {
+    // Here `--format` is that of what is written.
+    prepare(arguments).map_err(|failure| failure.renamed("data.format", "--input-format"))
+}
+
+fn prepare(arguments: &PrepareArguments) -> Result<(), Failure> {
     let written = files(&arguments.out, arguments.format);
     let write: Vec<(&'static str, &Path)> = written.iter().map(|path| ("--out", path.as_path())).collect();
     let named = arguments.inputs.iter().filter(|path| path.is_file()).map(|path| ("the input", path.as_path()));
@@ -77,7 +92,7 @@ pub fn run(arguments: &PrepareArguments) -> Result<(), Failure> {
     // Those in folders, and the other file of a pair.
     let rules = TextRules {
         field: &arguments.text_field,
-        format: arguments.text_format,
+        format: arguments.input_format,
         skip_bad_lines: arguments.skip_bad_lines,
     };
     let inputs = files_read(&arguments.inputs, rules)?;
@@ -87,7 +102,7 @@ pub fn run(arguments: &PrepareArguments) -> Result<(), Failure> {
     let reading = Reading {
         tokenizer: tokenizer.unwrap_or(Tokenizer::Gpt2),
         text_field: arguments.text_field.clone(),
-        text_format: arguments.text_format,
+        format: arguments.input_format,
         binary: arguments.force_binary,
         skip_bad_lines: arguments.skip_bad_lines,
     };

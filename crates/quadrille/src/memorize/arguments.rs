@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Arg, Args, ValueEnum};
-use quadrille_data::{Goldfish, TextFormat, TokenizerChoice};
+use quadrille_data::{Goldfish, InputFormat, TokenizerChoice};
 use quadrille_spec::ElementType;
 use quadrille_study::{StudySpec, TextSpec};
 
@@ -106,10 +106,10 @@ pub struct TextArguments {
     /// The field of JSON lines that holds the text
     #[arg(long, value_name = "FIELD", default_value = "text")]
     pub text_field: String,
-    /// Format of files without tokens: auto (JSON lines by name or first line, else text; what is doubtful is refused), text, or
-    /// json-lines
-    #[arg(long, value_name = "FORMAT", default_value = "auto")]
-    pub text_format: TextFormat,
+    /// Format of files that do not show theirs: auto (JSON lines by name or first line, else text; what is doubtful is refused),
+    /// text, json-lines, or raw-u16 or raw-u32 (token ids without a header, as nanoGPT writes them)
+    #[arg(long, alias = "text-format", value_name = "FORMAT", default_value = "auto")]
+    pub format: InputFormat,
     /// Learn the bytes of files that are no text, too: pictures, archives, checkpoints are refused else
     #[arg(long)]
     pub force_binary: bool,
@@ -129,7 +129,7 @@ impl TextArguments {
             paths: self.data.clone(),
             tokenizer: self.tokenizer.clone(),
             text_field: self.text_field.clone(),
-            text_format: self.text_format,
+            format: self.format,
             binary: self.force_binary,
             skip_bad_lines: self.skip_bad_lines,
             cache: self.cache.clone(),

@@ -267,19 +267,20 @@ fn doubtful_files_are_refused_with_the_flag_that_decides_it() {
             format!("data info {data}"),
             format!("memorize --data {data} --seq-len 16 --generate-tokens 4"),
         ] {
-            refused_in(path, &line, &[data, words, "--text-format text"]);
+            let flag = if line.contains("data prepare") { "--input-format text" } else { " --format text" };
+            refused_in(path, &line, &[data, words, flag]);
         }
-        json_in(path, &format!("data prepare {data} --tokenizer bytes --out as-text --text-format text"));
+        json_in(path, &format!("data prepare {data} --tokenizer bytes --out as-text --input-format text"));
     }
     let prepared = json_in(path, "data prepare fields.txt --text-field body --out body --tokenizer bytes");
     assert_eq!(prepared["documents"], 60);
     fs::write(path.join("marked.txt"), format!("\u{feff}{lines}")).unwrap();
     assert_eq!(json_in(path, "data prepare marked.txt --out marked --tokenizer bytes")["documents"], 60);
-    let unused = ["--text-field body: none of the files is read as JSON lines", "--text-format json-lines"];
+    let unused = ["--text-field body: none of the files is read as JSON lines", "-format json-lines"];
     refused_in(path, &format!("{TRAIN} --data book.txt --text-field body"), &unused);
     refused_in(path, "data prepare book.txt --text-field body --out x", &unused);
     refused_in(path, "memorize --data book.txt --text-field body --seq-len 16 --generate-tokens 4", &unused);
-    refused_in(path, &format!("{TRAIN} --data book.txt --text-format csv"), &["csv", "json-lines"]);
+    refused_in(path, &format!("{TRAIN} --data book.txt --format csv"), &["csv", "json-lines"]);
 }
 
 /// Whatever names an input: the index of a pair, what both have in common, or the folder around it.
@@ -467,4 +468,72 @@ fn preparation_prints_what_it_reads_before_it_begins() {
     for line in prepared.lines() {
         assert!(trained.contains(line), "'{line}' is not in: {trained}");
     }
+}
+
+/// Token ids without a header, as nanoGPT writes them, are read where they are named: to the same losses as with a header.
+#[test]
+fn raw_token_ids_are_read_where_they_are_named() {
+    let folder = corpus();
+    let path = folder.path();
+    json_in(path, "data prepare wiki.jsonl --out own --tokenizer bytes");
+    let documents = (0..60).map(|at| format!("document {at} says {}", at * at).repeat(2) + "\0");
+    let bytes: Vec<u8> = documents.collect::<String>().into_bytes();
+    let of = |width: usize| -> Vec<u8> {
+        bytes.iter().flat_map(|&byte| u32::from(byte).to_le_bytes()[..width].to_vec()).collect()
+    };
+    fs::write(path.join("train.bin"), of(2)).unwrap();
+    fs::write(path.join("wide.bin"), of(4)).unwrap();
+    let train = TRAIN.replace(" --tokenizer bytes", "");
+    let losses = |data: &str| json_in(path, &format!("{train} --data {data}"))["losses"].clone();
+    for more in ["", " --documents respected --tokenizer bytes"] {
+        let expected = losses(&format!("own.tokens{more}"));
+        assert_eq!(losses(&format!("train.bin --format raw-u16{more}")), expected);
+        assert_eq!(losses(&format!("wide.bin --format raw-u32{more}")), expected);
+    }
+    // Without a tokenizer a file is one document; known headers stay what they are.
+    let respected = losses("train.bin --format raw-u16 --documents respected");
+    assert_ne!(respected, losses("own.tokens --documents respected"));
+    assert_eq!(losses("own.tokens --format raw-u16"), losses("own.tokens"));
+    // Without the flag the refusal names it, in every command as it is called there.
+    fs::create_dir_all(path.join(".quadrille-cache")).unwrap();
+    refused_in(
+        path,
+        &format!("{train} --data train.bin"),
+        &["train.bin", "neither text nor tokens", " --format raw-u16"],
+    );
+    refused_in(path, "data info train.bin", &["train.bin", " --format raw-u16"]);
+    refused_in(path, "data prepare train.bin --out x", &["train.bin", "--input-format raw-u16"]);
+    refused_in(path, "data prepare train.bin --out x --format raw-u16", &["quadrille", "--input-format raw-u16"]);
+    refused_in(path, "data prepare train.bin --input-format raw-u16 --out x", &["whose tokens", "--tokenizer"]);
+    // Lengths and ids.
+    fs::write(path.join("odd.bin"), &of(2)[..41]).unwrap();
+    refused_in(path, &format!("{train} --data odd.bin --format raw-u16"), &["odd.bin", "1 of 41 bytes", "raw-u32"]);
+    let ids: Vec<u8> =
+        (0..400_u16).map(|at| if at == 321 { 256 } else { at % 256 }).flat_map(u16::to_le_bytes).collect();
+    fs::write(path.join("large.bin"), &ids).unwrap();
+    let words = ["large.bin holds token 256 at position 321", "ends at 255"];
+    refused_in(path, &format!("{train} --data own.tokens large.bin --format raw-u16"), &words);
+    refused_in(path, &format!("{train} --data own.tokens --validation-data large.bin --format raw-u16"), &words);
+    refused_in(path, "data prepare large.bin --input-format raw-u16 --tokenizer bytes --out x --json", &words);
+    // Described and converted: the documents that the tokenizer's end token ends.
+    let info = json_in(path, "data info train.bin --format raw-u16");
+    let file = &info["files"][0];
+    assert_eq!((&file["format"], &file["tokens"]), (&json!("raw-u16"), &json!(bytes.len())));
+    let largest = *bytes.iter().max().unwrap();
+    assert_eq!((&file["documents"], &file["largest_token"]), (&json!(1), &json!(largest)));
+    json_in(path, "data prepare train.bin --input-format raw-u16 --tokenizer bytes --out again");
+    assert!(fs::read(path.join("again.tokens")).unwrap() == fs::read(path.join("own.tokens")).unwrap());
+    // A run goes on with the same content and no other, and a folder of shards is one source.
+    json_in(path, &format!("{train} --data train.bin --format raw-u16 --out run"));
+    json_in(path, "train --resume run --steps 4");
+    let changed: Vec<u8> = of(2).into_iter().map(|byte| if byte == b'd' { b'D' } else { byte }).collect();
+    fs::write(path.join("train.bin"), changed).unwrap();
+    let output = run(path, "train --resume run --steps 5");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(2) && message.contains("train.bin has other content"), "{message}");
+    fs::create_dir(path.join("shards")).unwrap();
+    let half = bytes.len() / 2 * 2;
+    fs::write(path.join("shards/0.bin"), &of(2)[..half]).unwrap();
+    fs::write(path.join("shards/1.bin"), &of(2)[half..]).unwrap();
+    assert_eq!(losses("shards --format raw-u16"), losses("own.tokens"));
 }

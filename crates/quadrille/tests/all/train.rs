@@ -292,7 +292,7 @@ fn help_tells_what_a_run_has_where_nothing_is_said() {
         ("validation-batches", usual.validation.batches.to_string()),
         ("collectives", usual.collectives.algorithm.to_string()),
         ("text-field", usual.data.text_field),
-        ("text-format", usual.data.text_format.to_string()),
+        ("format", usual.data.format.to_string()),
         ("documents", usual.data.documents.to_string()),
         ("cache", usual.data.cache.display().to_string()),
         ("cluster", usual.layout.cluster),

@@ -144,6 +144,7 @@ pub fn open_files(
     if let Some(vocabulary) = source.tokens.vocabulary() {
         rule.check(&vocabulary.name.to_string(), &vocabulary)?;
     }
+    source.tokens.check_raw(rule.model.vocab)?;
     Ok(source)
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use quadrille_data::{Documents, Goldfish, TextFormat, TokenizerChoice};
+use quadrille_data::{Documents, Goldfish, InputFormat, TokenizerChoice};
 use quadrille_engine::{DivergencePolicy, LossScale, OnDivergence, OnSaveFailure};
 use quadrille_spec::{Collectives, Model, Offload, Tier};
 
@@ -73,8 +73,8 @@ pub struct DataChanges {
     pub tokenizer: Option<TokenizerChoice>,
     /// [`DataSpec::text_field`].
     pub text_field: Option<String>,
-    /// [`DataSpec::text_format`].
-    pub text_format: Option<TextFormat>,
+    /// [`DataSpec::format`].
+    pub format: Option<InputFormat>,
     /// [`DataSpec::binary`].
     pub binary: Option<bool>,
     /// [`DataSpec::skip_bad_lines`].
@@ -97,7 +97,7 @@ impl DataChanges {
             || self.documents.is_some()
             || self.tokenizer.is_some()
             || self.text_field.is_some()
-            || self.text_format.is_some()
+            || self.format.is_some()
             || self.skip_bad_lines.is_some()
     }
 
@@ -108,7 +108,7 @@ impl DataChanges {
             paths: self.paths.unwrap_or(before.paths),
             tokenizer: self.tokenizer.or(before.tokenizer),
             text_field: self.text_field.unwrap_or(before.text_field),
-            text_format: self.text_format.unwrap_or(before.text_format),
+            format: self.format.unwrap_or(before.format),
             binary: self.binary.unwrap_or(before.binary),
             skip_bad_lines: self.skip_bad_lines.unwrap_or(before.skip_bad_lines),
             documents: self.documents.unwrap_or(before.documents),

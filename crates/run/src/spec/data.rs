@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use quadrille_data::{Documents, Goldfish, Reading, TextFormat, TextRules, Tokenizer, TokenizerChoice};
+use quadrille_data::{Documents, Goldfish, InputFormat, Reading, TextRules, Tokenizer, TokenizerChoice};
 use serde::{Deserialize, Serialize};
 
 use crate::refusal::{Refusal, Setting};
@@ -20,9 +20,9 @@ pub struct DataSpec {
     pub tokenizer: Option<TokenizerChoice>,
     /// The field of JSON lines that holds the text.
     pub text_field: String,
-    /// Format of files without tokens.
-    #[serde(default)]
-    pub text_format: TextFormat,
+    /// Format of files that do not show theirs.
+    #[serde(default, alias = "text_format")]
+    pub format: InputFormat,
     /// Whether files that are no text are read all the same.
     #[serde(default)]
     pub binary: bool,
@@ -99,7 +99,7 @@ fn exists(path: &Path) -> bool {
 impl DataSpec {
     /// Rules that find the format of files and the documents in them.
     pub fn rules(&self) -> TextRules<'_> {
-        TextRules { field: &self.text_field, format: self.text_format, skip_bad_lines: self.skip_bad_lines }
+        TextRules { field: &self.text_field, format: self.format, skip_bad_lines: self.skip_bad_lines }
     }
 
     /// How text is read by a tokenizer.
@@ -107,7 +107,7 @@ impl DataSpec {
         Reading {
             tokenizer,
             text_field: self.text_field.clone(),
-            text_format: self.text_format,
+            format: self.format,
             binary: self.binary,
             skip_bad_lines: self.skip_bad_lines,
         }
@@ -140,7 +140,7 @@ impl DataSpec {
             (!self.paths.is_empty(), Setting::Data),
             (self.tokenizer.is_some(), Setting::Tokenizer),
             (self.text_field != Self::TEXT_FIELD, Setting::TextField),
-            (self.text_format != TextFormat::Auto, Setting::TextFormat),
+            (self.format != InputFormat::Auto, Setting::Format),
             (self.binary, Setting::Binary),
             (self.skip_bad_lines, Setting::SkipBadLines),
             (self.documents != Documents::default(), Setting::Documents),
@@ -172,7 +172,7 @@ impl Default for DataSpec {
             paths: Vec::new(),
             tokenizer: None,
             text_field: Self::TEXT_FIELD.to_owned(),
-            text_format: TextFormat::Auto,
+            format: InputFormat::Auto,
             binary: false,
             skip_bad_lines: false,
             documents: Documents::default(),

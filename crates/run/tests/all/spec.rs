@@ -1,7 +1,7 @@
 //! What decides a run is read as it was written, and only if every word of it is known.
 
 use proptest::prelude::*;
-use quadrille_data::{Documents, Goldfish, TextFormat, TokenizerChoice};
+use quadrille_data::{Documents, Goldfish, InputFormat, TokenizerChoice};
 use quadrille_engine::{DivergencePolicy, Hyper, LossScale, OnDivergence, OnSaveFailure};
 use quadrille_run::{
     CheckpointSpec, CollectivesSpec, DataChanges, DataPath, DataSpec, HeldOut, LayoutSpec, OptimizerSpec, OutputSpec,
@@ -56,7 +56,7 @@ fn data() -> impl Strategy<Value = DataSpec> {
         paths,
         tokenizer,
         text_field,
-        text_format: if goldfish.is_some() { TextFormat::JsonLines } else { TextFormat::Auto },
+        format: if goldfish.is_some() { InputFormat::JsonLines } else { InputFormat::Auto },
         binary: goldfish.is_some(),
         skip_bad_lines: goldfish.is_some(),
         documents,
@@ -221,6 +221,18 @@ fn runs_of_the_version_before_have_the_usual_scale() {
     let before = serde_json::from_value::<RunSpec>(document).unwrap();
     assert_eq!(before, stored_in(ElementType::F16));
     assert_eq!(RunChanges::default().apply(before.clone()), before);
+}
+
+/// The format of files had another name; nothing was said of bad lines.
+#[test]
+fn data_of_runs_written_before_are_read() {
+    let spec = RunSpec { data: DataSpec { format: InputFormat::JsonLines, ..DataSpec::default() }, ..usual() };
+    let mut text = serde_json::to_value(&spec).unwrap();
+    let data = text["data"].as_object_mut().unwrap();
+    let format = data.remove("format").unwrap();
+    data.insert("text_format".to_owned(), format);
+    assert_eq!(data.remove("skip_bad_lines"), Some(Value::Bool(false)));
+    assert_eq!(serde_json::from_value::<RunSpec>(text).unwrap(), spec);
 }
 
 #[test]

@@ -78,15 +78,10 @@ impl LlmCFile {
         if let Some(starts) = self.starts.get() {
             return Ok(starts);
         }
-        let width = self.kind.element.width();
-        let begin = &self.kind.begin.to_le_bytes()[..width];
-        let (mut starts, mut position) = (Vec::new(), 0);
-        self.file.pieces(HEADER_BYTES, self.file.len(), |bytes| {
-            let tokens = bytes.chunks_exact(width).zip(position..);
-            starts.extend(tokens.filter(|(token, at)| *at == 0 || *token == begin).map(|(_, at)| at));
-            position += bytes.len() / width;
-            Ok(())
-        })?;
+        let mut starts = self.file.positions_of(self.kind.begin, self.kind.element, HEADER_BYTES)?;
+        if !self.is_empty() && starts.first() != Some(&0) {
+            starts.insert(0, 0);
+        }
         Ok(self.starts.get_or_init(|| starts))
     }
 }
