@@ -139,13 +139,15 @@ pub enum DataError {
 
     /// A field that no file has.
     #[error(
-        "`data.text_field` {0}: none of the files is read as JSON lines, the only ones with fields; leave it out, or say \
+        "`data.text_field` {0}: none of the files is read as JSON lines or Parquet, the only ones with fields; leave it out, or say \
          `data.format` json-lines"
     )]
     UnusedField(String),
 
     /// The name of a format of files that does not exist.
-    #[error("unknown format `{0}` of files that are read: use `auto`, `text`, `json-lines`, `raw-u16` or `raw-u32`")]
+    #[error(
+        "unknown format `{0}` of files that are read: use `auto`, `text`, `json-lines`, `parquet`, `raw-u16` or `raw-u32`"
+    )]
     UnknownInputFormat(String),
 
     /// Text for a tokenizer of text is not UTF-8.
@@ -245,11 +247,42 @@ pub enum DataError {
         remedy: &'static str,
     },
 
+    /// A Parquet file that cannot be read.
+    #[error(
+        "the Parquet file {} cannot be read: {reason}; fetch or write it again, or write its text as JSON lines", path.display()
+    )]
+    Parquet {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+
+    /// A Parquet file without a column of texts.
+    #[error("{}: {reason}; name the column that holds the text with `data.text_field`", path.display())]
+    Column {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with the column.
+        reason: String,
+    },
+
+    /// A row of a Parquet file that is no document.
+    #[error("{}, row {row}: {reason}; correct or remove the row, or skip such rows with `data.skip_bad_lines`", path.display())]
+    Row {
+        /// The file.
+        path: PathBuf,
+        /// Number of the row, from 1 on.
+        row: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+
     /// A file without a single document between lines that were skipped.
     #[error(
-        "{}: none of its lines holds a text; {} skipped, the first is line {}: {}; name the field that holds the text with \
-         `data.text_field`, or leave the file out", path.display(), counted(skipped.count as usize, "line"), skipped.first,
-        skipped.reason
+        "{}: none of its {unit}s holds a text; {} skipped, the first is {unit} {}: {}; name the field that holds the text with \
+         `data.text_field`, or leave the file out", path.display(), counted(skipped.count as usize, skipped.unit.name()),
+        skipped.first, skipped.reason, unit = skipped.unit.name()
     )]
     OnlyBadLines {
         /// The file.

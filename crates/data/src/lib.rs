@@ -46,7 +46,7 @@ pub use open::{DataSource, Opening, formats, open};
 pub use prepare::{Progress, prepare};
 pub use sampling::{Documents, Goldfish, Mixture, Permutation, SampleIndex, SampleShape, Windows, fill_batch, split};
 pub use survey::FileSurvey;
-pub use text::{Format, InputFormat, Reading, SkippedLines, TextRules};
+pub use text::{Format, InputFormat, LineUnit, Reading, SkippedLines, TextRules};
 pub use tokenizer::{Decoder, JsonTokenizer, Tokenizer, TokenizerChoice};
 pub use tokens::{Joined, LlmCFile, MegatronFile, RawFile, TokenFile, TokenSource};
 pub use vocabulary::{Vocabulary, VocabularyName};

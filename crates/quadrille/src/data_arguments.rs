@@ -11,7 +11,7 @@ use quadrille_run::{DataChanges, DataPath, HeldOut};
 /// What samples are read from.
 #[derive(Debug, Args)]
 pub struct DataArguments {
-    /// Text, JSON lines, or tokens of `data prepare`, Megatron-LM (.bin and .idx) or llm.c; files or folders. Several are one
+    /// Text, JSON lines, Parquet, or tokens of `data prepare`, Megatron-LM (.bin and .idx) or llm.c; files or folders. Several are one
     /// source, or, with weights, a mixture: --data wiki.jsonl:0.7 code/:0.3 takes 70% of the samples from wiki.jsonl
     /// [default: a built-in corpus of known entropy; for models of patches built-in moving waves]
     #[arg(long, value_name = "PATH[:WEIGHT]", num_args = 1.., value_parser = weighted())]
@@ -21,18 +21,18 @@ pub struct DataArguments {
     /// GPT-2 needs one of the first two]
     #[arg(long, value_name = "NAME|FILE.json")]
     pub tokenizer: Option<TokenizerChoice>,
-    /// The field of JSON lines that holds the text [default: text]
+    /// The field of JSON lines, or column of Parquet files, that holds the text [default: text]
     #[arg(long, value_name = "FIELD")]
     pub text_field: Option<String>,
     /// Format of files that do not show theirs: auto (JSON lines by name or first line, else text; what is doubtful is refused),
-    /// text, json-lines, or raw-u16 or raw-u32 (token ids without a header, as nanoGPT writes them) [default: auto]
+    /// text, json-lines, parquet, or raw-u16 or raw-u32 (token ids without a header, as nanoGPT writes them) [default: auto]
     #[arg(long, alias = "text-format", value_name = "FORMAT")]
     pub format: Option<InputFormat>,
     /// Learn the bytes of files that are no text, too: pictures, archives, checkpoints are refused else
     #[arg(long)]
     pub force_binary: bool,
-    /// Skip the lines of JSON lines that are no JSON object with a text in the field, and report how many; without it the first is
-    /// an error
+    /// Skip lines of JSON lines and rows of Parquet files that hold no text in the field, and report how many; without it the first
+    /// is an error
     #[arg(long)]
     pub skip_bad_lines: bool,
     /// packed: samples run over the ends of documents; respected: no sample does, the rest of a sample is padding: no tokens

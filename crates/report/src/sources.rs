@@ -58,11 +58,10 @@ fn one_source(source: &SourceOverview) -> String {
 
 /// A line of text for a file with lines that are skipped.
 pub(crate) fn skipped(file: &str, skipped: &SkippedLines) -> String {
-    let SkippedLines { count, first, reason } = skipped;
-    format!(
-        "skipped {file}: {} without a text, the first is line {first}: {reason}\n",
-        counted(*count as usize, "line")
-    )
+    let SkippedLines { unit, count, first, reason } = skipped;
+    let unit = unit.name();
+    let count = counted(*count as usize, unit);
+    format!("skipped {file}: {count} without a text, the first is {unit} {first}: {reason}\n")
 }
 
 /// An entry of a document for each file with lines that are skipped.

@@ -5,9 +5,31 @@ use serde::{Deserialize, Serialize};
 use super::TextRules;
 use crate::DataError;
 
+/// Units in which documents are counted in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LineUnit {
+    /// A line of JSON lines.
+    Line,
+    /// A row of a table.
+    Row,
+}
+
+impl LineUnit {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Line => "line",
+            Self::Row => "row",
+        }
+    }
+}
+
 /// Lines or rows of a file that were skipped because they hold no text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SkippedLines {
+    /// Lines or rows.
+    pub unit: LineUnit,
     /// Number of skipped lines.
     pub count: u64,
     /// Number of the first one in the file, from 1 on.
@@ -29,12 +51,13 @@ pub(crate) struct DocumentCount {
 #[derive(Debug)]
 pub(super) struct BadLines {
     are_skipped: bool,
+    unit: LineUnit,
     skipped: Option<SkippedLines>,
 }
 
 impl BadLines {
-    pub fn new(rules: TextRules) -> Self {
-        Self { are_skipped: rules.skip_bad_lines, skipped: None }
+    pub fn new(rules: TextRules, unit: LineUnit) -> Self {
+        Self { are_skipped: rules.skip_bad_lines, unit, skipped: None }
     }
 
     /// Counts the line, or returns its error where lines are not skipped.
@@ -44,7 +67,7 @@ impl BadLines {
         }
         match &mut self.skipped {
             Some(skipped) => skipped.count += 1,
-            None => self.skipped = Some(SkippedLines { count: 1, first: line, reason }),
+            None => self.skipped = Some(SkippedLines { unit: self.unit, count: 1, first: line, reason }),
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ use std::path::Path;
 use rayon::prelude::*;
 
 use super::lines::Lines;
+use super::parquet::Rows;
 use super::pieces::{PIECE_BYTES, Pieces};
 use super::{DocumentCount, Format, Input, Piece, Reading, SkippedLines};
 use crate::output::{Mark, TokenWriter};
@@ -19,10 +20,14 @@ const PIECES_EACH: usize = 4;
 enum Documents {
     Text(Pieces<File>),
     Lines(Lines<BufReader<File>>),
+    Rows(Box<Rows>),
 }
 
 impl Documents {
     fn open(input: &Input, reading: &Reading) -> Result<Self, DataError> {
+        if input.format == Format::Parquet {
+            return Ok(Self::Rows(Box::new(Rows::open(&input.path, reading.rules())?)));
+        }
         let file = File::open(&input.path).map_err(DataError::io("open", &input.path))?;
         Ok(match input.format {
             Format::JsonLines => {
@@ -37,6 +42,7 @@ impl Documents {
         match self {
             Self::Text(pieces) => pieces.next(),
             Self::Lines(lines) => lines.next(),
+            Self::Rows(rows) => rows.next(),
         }
     }
 
@@ -44,6 +50,7 @@ impl Documents {
         match self {
             Self::Text(pieces) => pieces.offset(),
             Self::Lines(lines) => lines.offset(),
+            Self::Rows(rows) => rows.offset(),
         }
     }
 
@@ -51,6 +58,7 @@ impl Documents {
         match self {
             Self::Text(_) => None,
             Self::Lines(lines) => lines.skipped().cloned(),
+            Self::Rows(rows) => rows.skipped().cloned(),
         }
     }
 
@@ -66,7 +74,7 @@ impl Documents {
     }
 }
 
-/// Writes the documents of a text file or of JSON lines, and counts them. Holds some megabytes for each core; more where a text
+/// Writes the documents of a text file, of JSON lines or of Parquet, and counts them. Holds some megabytes for each core; more where a text
 /// has no place to cut, or a line is longer. `progress` gets the number of bytes of the file that are done.
 pub(crate) fn encode_documents(
     input: &Input,
@@ -108,7 +116,7 @@ pub(crate) fn encode_documents(
     }
 }
 
-/// Documents of a text file or of JSON lines, without their tokens.
+/// Documents of a text file, of JSON lines or of Parquet, without their tokens.
 pub(crate) fn count_documents(input: &Input, reading: &Reading) -> Result<DocumentCount, DataError> {
     let (mut documents, mut count) = (Documents::open(input, reading)?, 0);
     while let Some(piece) = documents.next()? {

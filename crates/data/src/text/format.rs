@@ -9,9 +9,9 @@ use std::str::FromStr;
 use quadrille_files::is_lfs_pointer;
 use serde::{Deserialize, Serialize};
 
-use super::TextRules;
 use super::first_line::FirstLine;
 use super::kind::known_kind;
+use super::{TextRules, parquet};
 use crate::DataError;
 use crate::tokens::{llm_c, megatron, quadrille};
 
@@ -27,6 +27,8 @@ pub enum Format {
     Binary,
     /// A JSON object in every line, one field of which is the text of a document.
     JsonLines,
+    /// Parquet, one column of which holds the texts of documents.
+    Parquet,
     /// Tokens in this program's format.
     Quadrille,
     /// Tokens in Megatron-LM's format.
@@ -50,6 +52,8 @@ pub enum InputFormat {
     Text,
     /// Each line is a JSON object.
     JsonLines,
+    /// Each row of a table is a document.
+    Parquet,
     /// Token ids of 2 bytes without a header.
     RawU16,
     /// Token ids of 4 bytes without a header.
@@ -58,7 +62,7 @@ pub enum InputFormat {
 
 impl InputFormat {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Auto, Self::Text, Self::JsonLines, Self::RawU16, Self::RawU32];
+    pub const ALL: [Self; 6] = [Self::Auto, Self::Text, Self::JsonLines, Self::Parquet, Self::RawU16, Self::RawU32];
 
     /// True if a file of text is read in it.
     fn is_text(self) -> bool {
@@ -69,7 +73,12 @@ impl InputFormat {
 impl Format {
     /// Whether it holds tokens, not text.
     pub fn is_tokens(self) -> bool {
-        !matches!(self, Self::Text | Self::Binary | Self::JsonLines)
+        !matches!(self, Self::Text | Self::Binary | Self::JsonLines | Self::Parquet)
+    }
+
+    /// True if one of several fields holds the text.
+    pub fn has_fields(self) -> bool {
+        matches!(self, Self::JsonLines | Self::Parquet)
     }
 
     /// True if it holds tokens without a header.
@@ -111,7 +120,11 @@ impl Format {
         if llm_c::is_llm_c(&start) {
             return Ok(Self::LlmC);
         }
+        if parquet::is_parquet(&start) && !rules.format.is_text() {
+            return Ok(Self::Parquet);
+        }
         match rules.format {
+            InputFormat::Parquet => return Ok(Self::Parquet),
             InputFormat::RawU16 => return Ok(Self::RawU16),
             InputFormat::RawU32 => return Ok(Self::RawU32),
             InputFormat::Auto | InputFormat::Text | InputFormat::JsonLines => {}
@@ -162,6 +175,7 @@ impl fmt::Display for InputFormat {
             Self::Auto => "auto",
             Self::Text => "text",
             Self::JsonLines => "json-lines",
+            Self::Parquet => "parquet",
             Self::RawU16 => "raw-u16",
             Self::RawU32 => "raw-u32",
         })
@@ -183,6 +197,7 @@ impl fmt::Display for Format {
             Self::Text => "text",
             Self::Binary => "binary",
             Self::JsonLines => "json-lines",
+            Self::Parquet => "parquet",
             Self::Quadrille => "quadrille",
             Self::Megatron => "megatron",
             Self::LlmC => "llm.c",
@@ -246,7 +261,11 @@ mod tests {
         }
         assert_eq!(of("a.gz", b"\x1f\x8b\x08\x08abc").unwrap(), Format::Binary);
         assert_eq!(of("pytorch_model.bin", b"PK\x03\x04\0\0\x08\x08").unwrap(), Format::Binary);
-        assert_eq!(of("a.parquet", b"PAR1\x15\x04").unwrap(), Format::Binary);
+        assert_eq!(of("a.parquet", b"PAR1\x15\x04").unwrap(), Format::Parquet);
+        assert_eq!(of("a.data", b"PAR1\x15\x04").unwrap(), Format::Parquet);
+        assert_eq!(of("b.parquet", b"PARE\x15\x04").unwrap(), Format::Binary);
+        let as_text = TextRules { format: InputFormat::Text, ..TextRules::default() };
+        assert_eq!(Format::of(&folder.path().join("a.data"), as_text).unwrap(), Format::Binary);
         assert_eq!(of("a.dat", b"QDTOKENS....").unwrap(), Format::Quadrille);
         assert_eq!(of("a.x", &20_240_520_u32.to_le_bytes()).unwrap(), Format::LlmC);
         assert_eq!(of("b.bin", &20_240_801_u32.to_le_bytes()).unwrap(), Format::LlmC);

@@ -56,7 +56,7 @@ fn collect_folder(folder: &Path, rules: TextRules, inputs: &mut Vec<Input>) -> R
     let is_marker = |entry: &&fs::DirEntry| DATA_SET_MARKERS.iter().any(|name| entry.file_name() == *name);
     if let Some(marker) = entries.iter().find(is_marker).filter(|_| rules.format == InputFormat::Auto) {
         let content = format!("it is the folder of a data set: it holds {}", marker.file_name().display());
-        let remedy = "name the files of text in it, as JSON lines";
+        let remedy = "name the files of text in it, as JSON lines or Parquet";
         return Err(DataError::Doubtful { path: folder.to_path_buf(), content, remedy });
     }
     for entry in entries {
@@ -104,7 +104,11 @@ pub(crate) fn corpus_key<'f>(reading: &Reading, files: impl IntoIterator<Item = 
         text.extend(b" skip bad lines");
     }
     for file in files {
-        text.push(u8::from(file.format == Format::JsonLines));
+        text.push(match file.format {
+            Format::JsonLines => 1,
+            Format::Parquet => 2,
+            _ => 0,
+        });
         text.extend(file.bytes.to_le_bytes());
         text.extend(file.content.to_le_bytes());
     }
@@ -175,14 +179,18 @@ mod tests {
             corpus_key(&Reading { text_field: "body".to_owned(), ..bytes.clone() }, &both),
             corpus_key(&Reading { skip_bad_lines: true, ..bytes.clone() }, &both),
         ];
-        let changes: [fn(&mut DataFile); 3] =
-            [|file| file.bytes += 1, |file| file.content += 1, |file| file.format = Format::JsonLines];
+        let changes: [fn(&mut DataFile); 4] = [
+            |file| file.bytes += 1,
+            |file| file.content += 1,
+            |file| file.format = Format::JsonLines,
+            |file| file.format = Format::Parquet,
+        ];
         for change in changes {
             let mut changed = both.clone();
             change(&mut changed[1]);
             keys.push(corpus_key(&bytes, &changed));
         }
-        assert_eq!(keys.iter().collect::<HashSet<_>>().len(), 9);
+        assert_eq!(keys.iter().collect::<HashSet<_>>().len(), 10);
         let moved = [file("elsewhere/c", 1), file("d", 2)];
         assert_eq!(keys[0], corpus_key(&Reading::new(Tokenizer::Gpt2), &moved));
     }

@@ -1,10 +1,11 @@
 //! Kinds of files that are neither text nor tokens, by their first bytes.
 
 /// First bytes of well-known formats, the name of the format, and what to do about it.
-const KINDS: [(&[u8], &str, &str); 12] = [
-    (b"PAR1", "a Parquet file", "write its text as JSON lines"),
-    (b"ARROW1", "an Arrow file", "write its text as JSON lines"),
-    (b"\xff\xff\xff\xff", "an Arrow stream", "write its text as JSON lines"),
+const KINDS: [(&[u8], &str, &str); 13] = [
+    (b"PAR1", "a Parquet file", "read it with `data.format` parquet"),
+    (b"PARE", "an encrypted Parquet file", "decrypt it"),
+    (b"ARROW1", "an Arrow file", "write its text as JSON lines or Parquet"),
+    (b"\xff\xff\xff\xff", "an Arrow stream", "write its text as JSON lines or Parquet"),
     (b"\x1f\x8b", "a gzip archive", "unpack it"),
     (b"\x28\xb5\x2f\xfd", "a zstd archive", "unpack it"),
     (b"\xfd7zXZ\0", "an xz archive", "unpack it"),

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::bad_lines::BadLines;
+use super::bad_lines::{BadLines, LineUnit};
 use super::{Piece, SkippedLines, TextRules};
 use crate::DataError;
 
@@ -34,7 +34,7 @@ impl<R: BufRead> Lines<R> {
     /// `path` is for messages.
     pub fn new(path: &Path, input: R, rules: TextRules) -> Self {
         let (path, field) = (path.to_path_buf(), rules.field.to_owned());
-        Self { path, input, field, offset: 0, line: 0, bad: BadLines::new(rules) }
+        Self { path, input, field, offset: 0, line: 0, bad: BadLines::new(rules, LineUnit::Line) }
     }
 
     /// Bytes read so far.
@@ -151,11 +151,14 @@ impl<'a> Visitor<'a> for Field<'_> {
 mod tests {
     use super::*;
 
-    fn read(content: &[u8]) -> Result<Vec<(u64, String)>, DataError> {
+    /// Places and texts.
+    type Documents = Vec<(u64, String)>;
+
+    fn read(content: &[u8]) -> Result<Documents, DataError> {
         read_by(content, TextRules::default()).map(|(found, _)| found)
     }
 
-    fn read_by(content: &[u8], rules: TextRules) -> Result<(Vec<(u64, String)>, Option<SkippedLines>), DataError> {
+    fn read_by(content: &[u8], rules: TextRules) -> Result<(Documents, Option<SkippedLines>), DataError> {
         let mut lines = Lines::new(Path::new("a.jsonl"), content, rules);
         let mut found = Vec::new();
         while let Some(piece) = lines.next()? {

@@ -1,4 +1,4 @@
-//! Text files, folders of them, and JSON lines: found, read in pieces, and encoded in bounded memory.
+//! Text files, folders of them, JSON lines and Parquet: found, read in pieces, and encoded in bounded memory.
 
 mod bad_lines;
 mod encode;
@@ -7,10 +7,11 @@ mod format;
 mod inputs;
 mod kind;
 mod lines;
+mod parquet;
 mod pieces;
 
 pub(crate) use bad_lines::DocumentCount;
-pub use bad_lines::SkippedLines;
+pub use bad_lines::{LineUnit, SkippedLines};
 pub(crate) use encode::{count_documents, encode_documents};
 pub(crate) use format::kind_of;
 pub use format::{Format, InputFormat};
@@ -23,13 +24,13 @@ use crate::{DataError, Tokenizer};
 pub struct Reading {
     /// What makes tokens of it.
     pub tokenizer: Tokenizer,
-    /// The field of JSON lines that holds the text.
+    /// The field of JSON lines, or column of Parquet files, that holds the text.
     pub text_field: String,
     /// Format of files that do not show theirs.
     pub format: InputFormat,
     /// Whether files that are no text are read as if they were ([`Format::Binary`]).
     pub binary: bool,
-    /// True if lines of JSON lines without a text are skipped and counted; else they are errors.
+    /// True if lines or rows without a text are skipped and counted; else they are errors.
     pub skip_bad_lines: bool,
 }
 
@@ -85,7 +86,7 @@ impl TextRules<'_> {
     /// # Errors
     /// [`DataError::UnusedField`].
     pub fn check(self, formats: impl IntoIterator<Item = Format>) -> Result<(), DataError> {
-        let is_used = self.field == Self::FIELD || formats.into_iter().any(|format| format == Format::JsonLines);
+        let is_used = self.field == Self::FIELD || formats.into_iter().any(Format::has_fields);
         if is_used { Ok(()) } else { Err(DataError::UnusedField(self.field.to_owned())) }
     }
 }

@@ -42,15 +42,15 @@ pub struct InfoArguments {
     /// Files of tokens or of text, or folders; all of them are read and checked
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
-    /// The field of JSON lines that holds the text
+    /// The field of JSON lines, or column of Parquet files, that holds the text
     #[arg(long, value_name = "FIELD", default_value = "text")]
     pub text_field: String,
     /// Format of files that do not show theirs: auto (JSON lines by name or first line, else text; what is doubtful is refused),
-    /// text, json-lines, or raw-u16 or raw-u32 (token ids without a header, as nanoGPT writes them)
+    /// text, json-lines, parquet, or raw-u16 or raw-u32 (token ids without a header, as nanoGPT writes them)
     #[arg(long, alias = "text-format", value_name = "FORMAT", default_value = "auto")]
     pub format: InputFormat,
-    /// Skip the lines of JSON lines that are no JSON object with a text in the field, and report how many; without it the first is
-    /// an error
+    /// Skip lines of JSON lines and rows of Parquet files that hold no text in the field, and report how many; without it the first
+    /// is an error
     #[arg(long)]
     pub skip_bad_lines: bool,
     /// Print one JSON document

@@ -24,13 +24,14 @@ const EXAMPLES: &str = "Examples:
   quadrille data prepare train.bin --input-format raw-u16 --tokenizer gpt2 --out train
   quadrille data prepare my_corpus.idx --tokenizer gpt2 --out my_corpus-llmc --format llm.c
 
-A text file is a document, and so is a line of JSON lines; each gets the tokenizer's end token, which in llm.c's files stands
-before it. Files of tokens keep their documents and their tokens, with the end tokens that they have and no others.";
+A text file is a document, and so are a line of JSON lines and a row of a Parquet file;
+each gets the tokenizer's end token, which in llm.c's files stands before it. Files of tokens
+keep their documents and their tokens, with the end tokens that they have and no others.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct PrepareArguments {
-    /// Text, JSON lines, or tokens (this program's, Megatron-LM's, llm.c's); files or folders, told apart by their content, or by
+    /// Text, JSON lines, Parquet, or tokens (this program's, Megatron-LM's, llm.c's); files or folders, told apart by their content, or by
     /// --input-format
     #[arg(value_name = "IN", required = true)]
     pub inputs: Vec<PathBuf>,
@@ -47,18 +48,18 @@ pub struct PrepareArguments {
     /// Append the end token to those documents of files of tokens that lack it
     #[arg(long)]
     pub append_end: bool,
-    /// The field of JSON lines that holds the text
+    /// The field of JSON lines, or column of Parquet files, that holds the text
     #[arg(long, value_name = "FIELD", default_value = "text")]
     pub text_field: String,
     /// Format of files that do not show theirs: auto (JSON lines by name or first line, else text; what is doubtful is refused),
-    /// text, json-lines, or raw-u16 or raw-u32 (token ids without a header, as nanoGPT writes them)
+    /// text, json-lines, parquet, or raw-u16 or raw-u32 (token ids without a header, as nanoGPT writes them)
     #[arg(long, alias = "text-format", value_name = "FORMAT", default_value = "auto")]
     pub input_format: InputFormat,
     /// Take the bytes of files that are no text, too: pictures, archives, checkpoints are refused else
     #[arg(long)]
     pub force_binary: bool,
-    /// Skip the lines of JSON lines that are no JSON object with a text in the field, and report how many; without it the first is
-    /// an error
+    /// Skip lines of JSON lines and rows of Parquet files that hold no text in the field, and report how many; without it the first
+    /// is an error
     #[arg(long)]
     pub skip_bad_lines: bool,
     /// Print one JSON document

@@ -96,25 +96,25 @@ pub struct MemorizeArguments {
 /// Where documents are from.
 #[derive(Debug, Args)]
 pub struct TextArguments {
-    /// Text, JSON lines, or tokens, as in `train`; documents of at least --seq-len tokens are put into buckets at random, of
+    /// Text, JSON lines, Parquet, or tokens, as in `train`; documents of at least --seq-len tokens are put into buckets at random, of
     /// each its first tokens, and what is left is the other text [default: a built-in corpus, cut into documents]
     #[arg(long, value_name = "PATH", num_args = 1..)]
     pub data: Vec<PathBuf>,
     /// gpt2, bytes, or a tokenizer.json [default: gpt2 if the model's vocabulary is large enough]
     #[arg(long, value_name = "NAME|FILE.json")]
     pub tokenizer: Option<TokenizerChoice>,
-    /// The field of JSON lines that holds the text
+    /// The field of JSON lines, or column of Parquet files, that holds the text
     #[arg(long, value_name = "FIELD", default_value = "text")]
     pub text_field: String,
     /// Format of files that do not show theirs: auto (JSON lines by name or first line, else text; what is doubtful is refused),
-    /// text, json-lines, or raw-u16 or raw-u32 (token ids without a header, as nanoGPT writes them)
+    /// text, json-lines, parquet, or raw-u16 or raw-u32 (token ids without a header, as nanoGPT writes them)
     #[arg(long, alias = "text-format", value_name = "FORMAT", default_value = "auto")]
     pub format: InputFormat,
     /// Learn the bytes of files that are no text, too: pictures, archives, checkpoints are refused else
     #[arg(long)]
     pub force_binary: bool,
-    /// Skip the lines of JSON lines that are no JSON object with a text in the field, and report how many; without it the first is
-    /// an error
+    /// Skip lines of JSON lines and rows of Parquet files that hold no text in the field, and report how many; without it the first
+    /// is an error
     #[arg(long)]
     pub skip_bad_lines: bool,
     /// Folder for tokenised text

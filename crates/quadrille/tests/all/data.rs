@@ -537,3 +537,74 @@ fn raw_token_ids_are_read_where_they_are_named() {
     fs::write(path.join("shards/1.bin"), &of(2)[half..]).unwrap();
     assert_eq!(losses("shards --format raw-u16"), losses("own.tokens"));
 }
+
+/// Parquet files are read like JSON lines: by content or by name, in every command, to the same tokens.
+#[test]
+fn parquet_is_read_like_json_lines() {
+    let folder = corpus();
+    let path = folder.path();
+    let stored = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/tests/data");
+    fs::create_dir(path.join("set")).unwrap();
+    fs::copy(stored.join("zstd-v1.parquet"), path.join("set/train-0.parquet")).unwrap();
+    fs::copy(stored.join("zstd-v2.parquet"), path.join("set/train-1.parquet")).unwrap();
+    fs::copy(stored.join("zstd-v1.parquet"), path.join("no-name")).unwrap();
+    let text = |row: usize| format!("text {row} ").repeat(1 + row % 9);
+    let lines = (0..120).filter(|row| row % 10 != 0).map(|row| format!("{}\n", json!({ "text": text(row) })));
+    let lines: String = lines.collect();
+    fs::write(path.join("one.jsonl"), &lines).unwrap();
+    fs::write(path.join("both.jsonl"), lines.repeat(2)).unwrap();
+    let losses = |data: &str| json_in(path, &format!("{TRAIN} --data {data}"))["losses"].clone();
+    let expected = losses("both.jsonl");
+    for data in
+        ["set", "set --format parquet", "set/train-0.parquet set/train-1.parquet", "no-name set/train-1.parquet"]
+    {
+        assert_eq!(losses(&format!("{data} --skip-bad-lines")), expected, "{data}");
+    }
+    // What is printed, prepared and described.
+    let output = run(path, &format!("{TRAIN} --data set --skip-bad-lines --out run"));
+    let said = String::from_utf8(output.stderr).unwrap();
+    for words in [
+        "data    train-0.parquet, train-1.parquet: 2 files, 2 of parquet",
+        "216 documents",
+        "skipped train-1.parquet: 12 rows without a text, the first is row 1: the text is null",
+    ] {
+        assert!(said.contains(words), "'{words}' is not in: {said}");
+    }
+    json_in(path, "data prepare set --tokenizer bytes --out table --skip-bad-lines");
+    json_in(path, "data prepare both.jsonl --tokenizer bytes --out lines");
+    assert!(fs::read(path.join("table.tokens")).unwrap() == fs::read(path.join("lines.tokens")).unwrap());
+    let info = json_in(path, "data info set/train-0.parquet --skip-bad-lines");
+    let file = &info["files"][0];
+    assert_eq!((&file["format"], &file["documents"]), (&json!("parquet"), &json!(108)));
+    assert_eq!(file["skipped_lines"]["unit"], "row");
+    // A run goes on with files of the same content and no others.
+    json_in(path, "train --resume run --steps 4");
+    json_in(path, "eval --from run --data no-name --skip-bad-lines --samples 4");
+    let output = |line: &str| {
+        let output = run(path, line);
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    fs::rename(path.join("set/train-1.parquet"), path.join("set/train-2.parquet")).unwrap();
+    json_in(path, "train --resume run --steps 5");
+    fs::remove_file(path.join("set/train-2.parquet")).unwrap();
+    let (code, message) = output("train --resume run --steps 6");
+    assert!(code == Some(2) && message.contains("train-2.parquet is missing"), "{message}");
+    // Refusals.
+    let cut = fs::read(path.join("no-name")).unwrap();
+    fs::write(path.join("cut.parquet"), &cut[..2000]).unwrap();
+    for (data, words) in [
+        ("no-name", ["no-name, row 1: the text is null", "--skip-bad-lines"]),
+        ("no-name --text-field body", ["no column `body`; its columns: id, text", "--text-field"]),
+        ("no-name --text-field id", ["column `id` is of type INT64", "--text-field"]),
+        ("no-name --format text", ["no-name is no text but a Parquet file", "--format parquet"]),
+        ("book.txt --format parquet", ["Parquet file", "book.txt cannot be read"]),
+        ("cut.parquet", ["Parquet file", "cut.parquet cannot be read"]),
+    ] {
+        for line in [format!("{TRAIN} --data {data}"), format!("data info {data}")] {
+            let is_read_as_it_is = line.starts_with("data info") && data.ends_with("--format text");
+            if !is_read_as_it_is {
+                refused_in(path, &line, &words);
+            }
+        }
+    }
+}

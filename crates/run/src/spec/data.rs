@@ -12,13 +12,13 @@ use crate::refusal::{Refusal, Setting};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DataSpec {
-    /// Text, JSON lines, or tokens; files or folders. Without weights they are one source, with weights a mixture. None: what
+    /// Text, JSON lines, Parquet, or tokens; files or folders. Without weights they are one source, with weights a mixture. None: what
     /// is built in for the kind of model.
     pub paths: Vec<DataPath>,
     /// Whose tokens; `None`: those of the `tokenizer.json` beside the checkpoint that is read, else those that its run has
     /// read, else the first built-in ones that the model has.
     pub tokenizer: Option<TokenizerChoice>,
-    /// The field of JSON lines that holds the text.
+    /// The field of JSON lines, or column of Parquet files, that holds the text.
     pub text_field: String,
     /// Format of files that do not show theirs.
     #[serde(default, alias = "text_format")]
@@ -26,7 +26,7 @@ pub struct DataSpec {
     /// Whether files that are no text are read all the same.
     #[serde(default)]
     pub binary: bool,
-    /// True if lines of JSON lines without a text are skipped and counted; else they are errors.
+    /// True if lines or rows without a text are skipped and counted; else they are errors.
     #[serde(default)]
     pub skip_bad_lines: bool,
     /// Whether a sample may hold parts of several documents.
