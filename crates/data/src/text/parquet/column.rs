@@ -34,7 +34,7 @@ pub(super) fn text_column(schema: &SchemaDescriptor, field: &str) -> Result<usiz
     (0..schema.num_columns()).find(|leaf| is_column(*leaf)).ok_or_else(|| format!("its column `{field}` has no values"))
 }
 
-/// What a column is that has other columns in it or several values in a row.
+/// Kind of a column with other columns in it or with several values in a row.
 fn nesting(column: &Type) -> Option<&'static str> {
     let info = column.get_basic_info();
     if info.has_repetition() && info.repetition() == Repetition::REPEATED {
@@ -56,7 +56,10 @@ fn other_type(column: &Type) -> Option<String> {
     let is_bytes = physical == PhysicalType::BYTE_ARRAY;
     match (info.logical_type_ref(), info.converted_type()) {
         (Some(LogicalType::String), _) | (None, ConvertedType::UTF8) if is_bytes => None,
-        (Some(logical), _) => Some(format!("{physical} ({logical:?})")),
+        (Some(logical), _) => {
+            let name = format!("{logical:?}");
+            Some(format!("{physical} ({})", name.split(['(', ' ']).next().unwrap_or(&name)))
+        }
         (None, ConvertedType::NONE) if is_bytes => Some(format!("{physical} without the annotation STRING")),
         (None, ConvertedType::NONE) => Some(physical.to_string()),
         (None, converted) => Some(format!("{physical} ({converted})")),

@@ -178,20 +178,20 @@ fn cut_files_are_errors() {
 }
 
 /// The rows of the files in `tests/data`, by their description.
-fn texts_in_zstd() -> Vec<String> {
+fn stored_texts() -> Vec<String> {
     (0..120).filter(|row| row % 10 != 0).map(|row| format!("text {row} ").repeat(1 + row % 9)).collect()
 }
 
-fn file_in_zstd(version: usize) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/data/zstd-v{version}.parquet"))
+fn stored(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
 }
 
 #[test]
-fn pages_in_zstandard_of_its_own_library_are_read() {
-    for version in [1, 2] {
+fn files_of_other_writers_are_read() {
+    for name in ["zstd-v1.parquet", "zstd-v2.parquet", "pyarrow.parquet"] {
         let rules = TextRules { skip_bad_lines: true, ..TextRules::default() };
-        let (found, skipped) = read(&file_in_zstd(version), rules).unwrap();
-        assert!(found == texts_in_zstd());
+        let (found, skipped) = read(&stored(name), rules).unwrap();
+        assert!(found == stored_texts(), "{name}");
         assert_eq!(skipped.map(|skipped| (skipped.count, skipped.first)), Some((12, 1)));
     }
 }
@@ -237,7 +237,7 @@ proptest! {
             let properties = WriterProperties::builder().set_compression(codec).set_writer_version(versions[version - 1]);
             write(&path, &given, properties.set_data_page_size_limit(400).set_write_batch_size(10));
         } else {
-            fs::copy(file_in_zstd(version), &path).unwrap();
+            fs::copy(stored(["zstd-v1.parquet", "zstd-v2.parquet"][version - 1]), &path).unwrap();
         }
         let mut bytes = fs::read(&path).unwrap();
         // Half of the damage goes to the metadata at the end, which steer everything.
