@@ -27,6 +27,8 @@ pub(super) struct Lines<R> {
     offset: u64,
     /// Number of the line read last, from 1 on.
     line: u64,
+    /// Bytes of a line at most.
+    longest: usize,
     bad: BadLines,
 }
 
@@ -34,7 +36,15 @@ impl<R: BufRead> Lines<R> {
     /// `path` is for messages.
     pub fn new(path: &Path, input: R, rules: TextRules) -> Self {
         let (path, field) = (path.to_path_buf(), rules.field.to_owned());
-        Self { path, input, field, offset: 0, line: 0, bad: BadLines::new(rules, LineUnit::Line) }
+        Self {
+            path,
+            input,
+            field,
+            offset: 0,
+            line: 0,
+            longest: LONGEST_LINE,
+            bad: BadLines::new(rules, LineUnit::Line),
+        }
     }
 
     /// Bytes read so far.
@@ -51,7 +61,7 @@ impl<R: BufRead> Lines<R> {
     pub fn next(&mut self) -> Result<Option<Piece>, DataError> {
         loop {
             let (mut bytes, offset) = (Vec::new(), self.offset);
-            let mut limited = self.input.by_ref().take(LONGEST_LINE as u64 + 1);
+            let mut limited = self.input.by_ref().take(self.longest as u64 + 1);
             let read = limited.read_until(b'\n', &mut bytes).map_err(DataError::io("read", &self.path))?;
             if read == 0 {
                 return Ok(None);
@@ -66,8 +76,12 @@ impl<R: BufRead> Lines<R> {
                 remedy: "correct or remove the line, name the field that holds the text with `data.text_field`, or skip such lines with \
                          `data.skip_bad_lines`",
             };
-            if read > LONGEST_LINE {
-                return Err(failed(format!("it is longer than {LONGEST_LINE} bytes")));
+            if read > self.longest {
+                self.bad.add(self.line, format!("it is longer than {} bytes", self.longest), failed)?;
+                if !bytes.ends_with(b"\n") {
+                    self.offset += self.input.skip_until(b'\n').map_err(DataError::io("read", &self.path))? as u64;
+                }
+                continue;
             }
             if offset == 0 && bytes.starts_with(BYTE_ORDER_MARK) {
                 bytes.drain(..BYTE_ORDER_MARK.len());
@@ -177,6 +191,37 @@ mod tests {
         let texts: Vec<&str> = found.iter().map(|(_, text)| text.as_str()).collect();
         assert_eq!(texts, ["one", "a\nb é", "last"]);
         assert!(found[1..].iter().all(|(offset, _)| content.as_bytes()[*offset as usize] == b'{'));
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_skipped_to_its_end() {
+        let long = format!("{{\"text\": \"{}\"}}\n", "x".repeat(60));
+        let content = format!("{{\"text\": \"one\"}}\n{long}{{\"text\": \"two\"}}\n{}", long.trim_end());
+        for (are_skipped, expected) in [(false, Err(2)), (true, Ok((vec!["one", "two"], 2)))] {
+            let rules = TextRules { skip_bad_lines: are_skipped, ..TextRules::default() };
+            let mut lines = Lines { longest: 40, ..Lines::new(Path::new("a.jsonl"), content.as_bytes(), rules) };
+            let (mut texts, mut error) = (Vec::new(), None);
+            loop {
+                match lines.next() {
+                    Ok(Some(piece)) => texts.push(String::from_utf8(piece.bytes).unwrap()),
+                    Ok(None) => break,
+                    Err(DataError::Line { line, reason, .. }) => {
+                        assert!(reason.contains("longer than 40 bytes"), "{reason}");
+                        error = Some(line);
+                        break;
+                    }
+                    Err(other) => panic!("{other}"),
+                }
+            }
+            match expected {
+                Err(line) => assert_eq!(error, Some(line)),
+                Ok((expected, count)) => {
+                    assert_eq!((texts, error), (expected.iter().map(ToString::to_string).collect(), None));
+                    assert_eq!(lines.skipped().map(|skipped| (skipped.count, skipped.first)), Some((count, 2)));
+                    assert_eq!(lines.offset(), content.len() as u64);
+                }
+            }
+        }
     }
 
     #[test]

@@ -75,7 +75,12 @@ fn failed(path: &Path, error: ParquetError) -> DataError {
     match error {
         ParquetError::External(error) => match error.downcast::<DataError>() {
             Ok(error) => *error,
-            Err(error) => damaged(path, error.to_string()),
+            // A reader of pages knows errors of the system alone.
+            Err(error) => match error.downcast::<io::Error>().map(|error| error.downcast::<DataError>()) {
+                Ok(Ok(error)) => error,
+                Ok(Err(error)) => DataError::io("read", path)(error),
+                Err(error) => damaged(path, error.to_string()),
+            },
         },
         ParquetError::General(reason) | ParquetError::NYI(reason) | ParquetError::EOF(reason) => damaged(path, reason),
         error => damaged(path, error.to_string()),

@@ -177,6 +177,25 @@ fn cut_files_are_errors() {
     assert!(matches!(read(&path, TextRules::default()), Err(DataError::Parquet { .. })));
 }
 
+#[test]
+fn a_file_that_is_cut_while_it_is_read_is_named_as_changed() {
+    let (_folder, path) = folder();
+    let texts = texts();
+    let given: Vec<Option<&str>> = texts.iter().map(|text| Some(text.as_str())).collect();
+    write(&path, &given, WriterProperties::builder());
+    let bytes = fs::metadata(&path).unwrap().len();
+    // Within a page, between row groups, and before all pages.
+    for length in [bytes / 2, bytes / 3, 4] {
+        write(&path, &given, WriterProperties::builder());
+        let mut rows = Rows::open(&path, TextRules::default()).unwrap();
+        rows.next().unwrap();
+        fs::File::options().write(true).open(&path).unwrap().set_len(length).unwrap();
+        let error = (0..texts.len()).find_map(|_| rows.next().err()).unwrap();
+        let is_named = matches!(&error, DataError::SourceChanged { expected, found, .. } if (*expected, *found) == (bytes, length));
+        assert!(is_named, "{error}");
+    }
+}
+
 /// The rows of the files in `tests/data`, by their description.
 fn stored_texts() -> Vec<String> {
     (0..120).filter(|row| row % 10 != 0).map(|row| format!("text {row} ").repeat(1 + row % 9)).collect()
