@@ -38,6 +38,29 @@ pub enum DataError {
         reason: String,
     },
 
+    /// A chat template that cannot be used.
+    #[error("cannot use the chat template of {}: {reason}; correct it, or leave `generation.chat` out", path.display())]
+    ChatTemplate {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+
+    /// A tokenizer without a chat template.
+    #[error(
+        "{} has no chat_template, and no chat_template.jinja lies beside it; put the template of the model there, or leave \
+         `generation.chat` out", _0.display()
+    )]
+    NoChatTemplate(PathBuf),
+
+    /// A built-in tokenizer, which has no chat template.
+    #[error(
+        "the tokenizer `{0}` has no chat template; name a tokenizer.json with a chat_template.jinja beside it with \
+         `data.tokenizer`, or leave `generation.chat` out"
+    )]
+    NoChat(String),
+
     /// Documents need a token that ends them.
     #[error(
         "the tokenizer `{vocabulary}` has no known token that ends a document; put a tokenizer_config.json with an \

@@ -9,7 +9,7 @@ use quadrille_spec::{Grid, Layout, LayoutRequest, Model, RealType, SpecError, qu
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::companions::{COMPANIONS, copy_companions};
+use crate::companions::{COMPANIONS, copy_companions, remove_companions};
 use crate::destination::check_vacant;
 use crate::mapping::Tensor;
 use crate::{Destination, Exported, HuggingFaceError, Narrow, Origin, Source, StoredType};
@@ -85,9 +85,7 @@ pub fn import_watched(source: &mut Source, folder: &Path, watch: OnNumbers) -> R
     if result.is_err() {
         // The folder was empty, so that all of it is this attempt's. What cannot be removed is no second failure.
         let _ = Folder::new(folder).clean();
-        for name in COMPANIONS {
-            let _ = fs::remove_file(folder.join(name));
-        }
+        remove_companions(folder);
         if created {
             let _ = fs::remove_dir(folder);
         }

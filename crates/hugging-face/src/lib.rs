@@ -40,7 +40,7 @@ mod training;
 
 pub use checkpoints::{ExportOptions, Imported, OnNumbers, export, export_watched, import, import_watched};
 pub use columns::Columns;
-pub use companions::{COMPANION, COMPANIONS, copy_companions};
+pub use companions::{COMPANION, COMPANIONS, GENERATION_CONFIG, copy_companions};
 pub use destination::{Destination, Exported};
 pub use element::{Narrow, StoredType};
 pub use error::HuggingFaceError;

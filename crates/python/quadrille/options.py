@@ -198,6 +198,7 @@ class TrainOptions(ModelOptions, LayoutOptions, RunOptions, total=False):
     format: str | None
     force_binary: bool | None
     skip_bad_lines: bool | None
+    parse_special: bool | None
     documents: str | None
     validation: Number | None
     validation_data: FilePath | Sequence[FilePath] | None

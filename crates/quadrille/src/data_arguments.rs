@@ -35,6 +35,9 @@ pub struct DataArguments {
     /// is an error
     #[arg(long)]
     pub skip_bad_lines: bool,
+    /// Parse special tokens that text spells out, e.g. <|endoftext|>; without it they are ordinary text
+    #[arg(long)]
+    pub parse_special: bool,
     /// packed: samples run over the ends of documents; respected: no sample does, the rest of a sample is padding: no tokens
     /// [default: packed]
     #[arg(long, value_name = "HOW")]
@@ -64,6 +67,7 @@ impl DataArguments {
             format: self.format,
             binary: self.force_binary.then_some(true),
             skip_bad_lines: self.skip_bad_lines.then_some(true),
+            parse_special: self.parse_special.then_some(true),
             documents: self.documents,
             held_out: match (self.validation, self.validation_data.as_slice()) {
                 (Some(share), _) => Some(HeldOut::Share(share)),

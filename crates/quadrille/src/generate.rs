@@ -7,7 +7,7 @@ use clap::{ArgGroup, Args};
 use quadrille_data::TokenizerChoice;
 use quadrille_engine::{EngineError, Sampling};
 use quadrille_report::generation::GenerationReport;
-use quadrille_run::{Generation, GenerationSpec};
+use quadrille_run::{ChatSpec, Generation, GenerationSpec};
 
 use crate::documents;
 use crate::failure::Failure;
@@ -20,7 +20,9 @@ const EXAMPLES: &str = "Examples:
   quadrille generate --from runs/mine --prompt 'Once upon a time'
   quadrille generate --from gpt2 --prompt-file letter.txt --max-tokens 200 --temperature 0.7 --top-p 0.9 --stop
   quadrille generate --from runs/mine --prompt Yes --prompt No --temperature 0 --grid x=2,pipe=2 --json
+  quadrille generate --from qwen --chat --prompt 'What is a mesh?' --system 'Answer in one sentence.'
 
+Prompts begin with BOS where the tokenizer's own rule says so, as the transformers library tokenizes them.
 Keys and values of earlier tokens are cached: a pass has one token of each sequence. Every layout
 draws the same tokens, but for rounding; ranks along context take sequences of their own.";
 
@@ -30,7 +32,7 @@ draws the same tokens, but for rounding; ranks along context take sequences of t
 pub struct GenerateArguments {
     #[command(flatten)]
     pub weights: WeightsArguments,
-    /// Text to continue; several times: several texts at once. An empty one begins a document
+    /// Text to continue; several times: several texts at once. An empty one begins a text
     #[arg(long, value_name = "TEXT", group = "text")]
     pub prompt: Vec<String>,
     /// A file whose text is continued
@@ -51,9 +53,18 @@ pub struct GenerateArguments {
     /// Keys the draws
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u64>(..))]
     pub seed: u64,
-    /// Stop at the token that ends a document
+    /// Stop at the token that ends a document, and at those of the model's generation_config.json
     #[arg(long)]
     pub stop: bool,
+    /// Answer each prompt: it becomes the user's message in the model's chat template; answers end as with --stop
+    #[arg(long)]
+    pub chat: bool,
+    /// Text of a system message before the prompt
+    #[arg(long, value_name = "TEXT", requires = "chat")]
+    pub system: Option<String>,
+    /// Parse special tokens that prompts spell out, e.g. <|endoftext|>; without it they are ordinary text
+    #[arg(long)]
+    pub parse_special: bool,
     /// gpt2, bytes, or a tokenizer.json [default: the tokenizer.json beside the checkpoint, else what its run has read,
     /// else gpt2 if the model's vocabulary is large enough, else bytes]
     #[arg(long, value_name = "NAME|FILE.json")]
@@ -74,7 +85,7 @@ pub fn run(arguments: &GenerateArguments, launch: &Launch) -> Result<(), Failure
         true => write(&decoder.push(token).map_err(EngineError::of_callback)?),
         false => Ok(()),
     };
-    if live {
+    if live && !generation.is_chat() {
         print_exactly(&texts[0])?;
     }
     let outcome = generation.run(&mut show);
@@ -101,9 +112,10 @@ pub fn run(arguments: &GenerateArguments, launch: &Launch) -> Result<(), Failure
 impl GenerateArguments {
     /// How texts are continued.
     fn spec(&self) -> GenerationSpec {
-        let Self { max_tokens, temperature, top_k, top_p, seed, stop, .. } = *self;
+        let Self { max_tokens, temperature, top_k, top_p, seed, stop, parse_special, .. } = *self;
         let sampling = Sampling { temperature, top_k, top_p, seed };
-        GenerationSpec { max_tokens, sampling, stop, tokenizer: self.tokenizer.clone() }
+        let chat = self.chat.then(|| ChatSpec { system: self.system.clone() });
+        GenerationSpec { max_tokens, sampling, stop, tokenizer: self.tokenizer.clone(), parse_special, chat }
     }
 }
 

@@ -20,7 +20,8 @@ impl GenerationReport<'_> {
     /// Every text, each under a line with its number.
     pub fn text(&self) -> String {
         let pairs = self.texts.iter().zip(self.generated).enumerate();
-        pairs.map(|(index, (prompt, text))| format!("== {} ==\n{prompt}{text}\n", index + 1)).collect()
+        let between = if self.generation.is_chat() { "\n" } else { "" };
+        pairs.map(|(index, (prompt, text))| format!("== {} ==\n{prompt}{between}{text}\n", index + 1)).collect()
     }
 
     /// How fast it was, and which texts fill the model.

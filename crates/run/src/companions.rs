@@ -49,12 +49,12 @@ fn of_checkpoint(checkpoint: &Checkpoint, read: Option<&str>, named: bool) -> Re
     Ok(same.then_some(folder))
 }
 
-/// Copies a tokenizer, whatever its file is called, and the `tokenizer_config.json` beside it.
+/// Copies a tokenizer, whatever its file is called, and the files beside it that name its special tokens and the form of chats.
 fn copy_named(file: &Path, folder: &Path) -> Result<(), RunError> {
-    const CONFIGURATION: &str = "tokenizer_config.json";
+    const BESIDE: [&str; 3] = ["tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"];
     copy(file, &folder.join(TOKENIZER_FILE))?;
-    let configuration = file.with_file_name(CONFIGURATION);
-    if configuration.is_file() { copy(&configuration, &folder.join(CONFIGURATION)) } else { Ok(()) }
+    let beside = BESIDE.map(|name| (file.with_file_name(name), folder.join(name)));
+    beside.iter().filter(|(from, _)| from.is_file()).try_for_each(|(from, to)| copy(from, to))
 }
 
 fn copy(from: &Path, to: &Path) -> Result<(), RunError> {

@@ -37,7 +37,14 @@ use crate::{DataSpec, Forward, OnPreparation, Processes, RunError, Source, State
 /// let found = evaluation.run(evaluation.samples(3), &|_| ())?;
 /// assert!(found.evaluation.samples == 3 && found.difference.is_none());
 ///
-/// let spec = GenerationSpec { max_tokens: 4, sampling: Sampling::GREEDY, stop: false, tokenizer: None };
+/// let spec = GenerationSpec {
+///     max_tokens: 4,
+///     sampling: Sampling::GREEDY,
+///     stop: false,
+///     tokenizer: None,
+///     parse_special: false,
+///     chat: None,
+/// };
 /// let generation = Generation::prepare(forward()?, &["ab".to_owned()], &spec, &Processes::THREADS)?;
 /// let outcome = generation.run(&mut |_, _| Ok(()))?;
 /// assert_eq!((outcome.sequences[0].tokens.len(), generation.texts(&outcome)?.len()), (4, 1));

@@ -1,9 +1,16 @@
 //! Text that continues prompts, by a checkpoint's model.
 
-use quadrille_data::{DataError, Decoder, Tokenizer, TokenizerChoice};
+use std::collections::BTreeSet;
+
+use quadrille_checkpoint::Checkpoint;
+use quadrille_data::{ChatMessage, DataError, Decoder, Tokenizer, TokenizerChoice};
 use quadrille_engine::{EngineError, GenerateOptions, GenerateOutcome, GenerationPrograms, Sampling};
 
+use quadrille_hugging_face::{COMPANION, GENERATION_CONFIG};
+use serde_json::Value;
+
 use crate::refusal::{Refusal, Setting};
+use crate::tokenizer_rule::folder_with;
 use crate::{Forward, Processes, RunError, StatesSpec, TokenizerRule, resources};
 
 /// How texts are continued.
@@ -13,10 +20,22 @@ pub struct GenerationSpec {
     pub max_tokens: usize,
     /// How a token is drawn.
     pub sampling: Sampling,
-    /// Whether a text ends at the token that ends a document.
+    /// True if a text ends at the token that ends a document, and at those of the model's generation configuration. Answers of
+    /// a chat do in any case.
     pub stop: bool,
     /// By which tokenizer, as [`TokenizerRule`] takes it.
     pub tokenizer: Option<TokenizerChoice>,
+    /// True if special tokens that are spelled out in prompts are parsed.
+    pub parse_special: bool,
+    /// Chat that each prompt is a message of; `None`: prompts are continued.
+    pub chat: Option<ChatSpec>,
+}
+
+/// Chats of one message of the user, which the model answers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ChatSpec {
+    /// Text of a system message before it.
+    pub system: Option<String>,
 }
 
 /// A model and the prompts that it continues, ready to run.
@@ -26,13 +45,15 @@ pub struct Generation {
     prompts: Vec<Vec<u32>>,
     options: GenerateOptions,
     programs: GenerationPrograms,
+    is_chat: bool,
 }
 
 impl Generation {
-    /// Reads the prompts as tokens; an empty one begins a document.
+    /// Reads the prompts as tokens, with those that the tokenizer's own rule puts around a text; an empty one begins a text.
     ///
     /// # Errors
-    /// A model of patches; a tokenizer that is not the model's; what cannot be generated; a layout too large for this machine.
+    /// A model of patches; a tokenizer that is not the model's, or has no chat template for a chat; what cannot be generated; a
+    /// layout too large for this machine.
     pub fn prepare(
         forward: Forward,
         texts: &[String],
@@ -48,12 +69,17 @@ impl Generation {
         let (tokenizer, _) = rule.tokenizer()?;
         // What is found must be what the checkpoint's run has read.
         rule.check(&tokenizer.to_string(), &tokenizer.vocabulary())?;
-        let prompts = texts.iter().map(|text| encode(&tokenizer, text)).collect::<Result<Vec<_>, _>>()?;
-        let options = options(spec, &tokenizer)?;
+        let prompts = texts.iter().map(|text| encode(&tokenizer, text, spec)).collect::<Result<Vec<_>, _>>()?;
+        let options = options(spec, &tokenizer, checkpoint)?;
         let programs =
             GenerationPrograms::new(model, forward.layout(), &options, &prompts).map_err(RunError::Ungenerated)?;
         resources::check(&programs.prefill, forward.options().threads, processes, &StatesSpec::Memory, 0)?;
-        Ok(Self { forward, tokenizer, prompts, options, programs })
+        Ok(Self { forward, tokenizer, prompts, options, programs, is_chat: spec.chat.is_some() })
+    }
+
+    /// True if texts are answers, not continuations of the prompts.
+    pub fn is_chat(&self) -> bool {
+        self.is_chat
     }
 
     /// What generates.
@@ -106,28 +132,53 @@ impl Generation {
     }
 }
 
-/// The tokens of a prompt; of an empty one the token between documents.
-fn encode(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>, DataError> {
-    match tokenizer.end_of_document() {
-        Some(token) if text.is_empty() => Ok(vec![token]),
-        _ => tokenizer.encode(text),
+/// Tokens of a prompt, as text or as a chat; of an empty text the token that begins one.
+fn encode(tokenizer: &Tokenizer, text: &str, spec: &GenerationSpec) -> Result<Vec<u32>, DataError> {
+    if let Some(chat) = &spec.chat {
+        let system = chat.system.as_deref().map(ChatMessage::system);
+        let messages: Vec<ChatMessage> = system.into_iter().chain([ChatMessage::user(text)]).collect();
+        return tokenizer.encode_chat(&messages);
     }
+    let tokens = tokenizer.affixes().around(tokenizer.encode_as(text, spec.parse_special)?);
+    Ok(if text.is_empty() && tokens.is_empty() { tokenizer.beginning().into_iter().collect() } else { tokens })
 }
 
-fn options(spec: &GenerationSpec, tokenizer: &Tokenizer) -> Result<GenerateOptions, Refusal> {
-    let end = tokenizer.end_of_document();
-    if spec.stop && end.is_none() {
+fn options(spec: &GenerationSpec, tokenizer: &Tokenizer, checkpoint: &Checkpoint) -> Result<GenerateOptions, RunError> {
+    let stop = if spec.stop || spec.chat.is_some() { ends(tokenizer, checkpoint)? } else { BTreeSet::new() };
+    if spec.stop && stop.is_empty() {
         let rule = format!(": tokenizer {tokenizer} has no token that ends a document; leave it out");
-        return Err(Refusal::of(Setting::Stop).text(rule));
+        return Err(Refusal::of(Setting::Stop).text(rule).into());
     }
     if spec.max_tokens == 0 {
-        return Err(Refusal::of(Setting::MaxTokens).text(" 0: at least one token is generated; use 1 or more"));
+        let refusal = Refusal::of(Setting::MaxTokens).text(" 0: at least one token is generated; use 1 or more");
+        return Err(refusal.into());
     }
     Ok(GenerateOptions {
         sampling: spec.sampling,
-        stop: end.filter(|_| spec.stop),
+        stop: stop.into_iter().collect(),
         known_tokens: tokenizer.vocab(),
         holes: (0..tokenizer.vocab() as u32).filter(|token| !tokenizer.has(*token)).collect(),
         ..GenerateOptions::greedy(spec.max_tokens)
     })
+}
+
+/// Tokens that end a text: the tokenizer's, and `eos_token_id` of the `generation_config.json` beside the checkpoint, or else of
+/// the configuration that the model was imported with: one token or several.
+fn ends(tokenizer: &Tokenizer, checkpoint: &Checkpoint) -> Result<BTreeSet<u32>, RunError> {
+    let config = match folder_with(checkpoint, &[GENERATION_CONFIG]) {
+        Some(folder) => {
+            let path = folder.join(GENERATION_CONFIG);
+            serde_json::from_slice(&COMPANION.bytes(&path)?).map_err(|error| {
+                let rule = format!("cannot read {}: it is no JSON: {error}; correct or remove it", path.display());
+                Refusal::new(rule)
+            })?
+        }
+        None => checkpoint.about().hugging_face.as_ref().map_or(Value::Null, |origin| origin["config"].clone()),
+    };
+    let listed = match &config["eos_token_id"] {
+        Value::Array(tokens) => tokens.clone(),
+        token => vec![token.clone()],
+    };
+    let ids = listed.iter().filter_map(|token| u32::try_from(token.as_u64()?).ok());
+    Ok(ids.chain(tokenizer.end_of_document()).collect())
 }

@@ -84,7 +84,7 @@ pub use evaluation::Evaluation;
 pub use execute::{Ended, OnEvent, RunOutcome};
 pub use folder::{Description, Event, FILES, Known, Lock, Recorded, checkpoints};
 pub use forward::Forward;
-pub use generation::{Generation, GenerationSpec};
+pub use generation::{ChatSpec, Generation, GenerationSpec};
 pub use imbalance::imbalance;
 pub use known::KnownRun;
 pub use loads::ExpertLoads;

@@ -42,6 +42,8 @@ pub enum Setting {
     Binary,
     /// [`crate::DataSpec::skip_bad_lines`].
     SkipBadLines,
+    /// [`quadrille_data::SpecialTokens::parsed`] of [`crate::DataSpec::special`].
+    ParseSpecial,
     /// [`crate::DataSpec::documents`].
     Documents,
     /// [`crate::HeldOut::Share`].
@@ -106,6 +108,7 @@ impl Named for Setting {
             Self::Format => "data.format",
             Self::Binary => "data.binary",
             Self::SkipBadLines => "data.skip_bad_lines",
+            Self::ParseSpecial => "data.special.parsed",
             Self::Documents => "data.documents",
             Self::HeldOutShare => "data.held_out.share",
             Self::HeldOutFiles => "data.held_out.files",

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::refusal::{Refusal, Setting};
 
 /// Fields that decide the samples as a whole.
-const WHOLE: [&str; 3] = ["kind", "documents", "vocabulary"];
+const WHOLE: [&str; 4] = ["kind", "documents", "vocabulary", "special_tokens"];
 /// Fields that decide the samples of one source, besides the content of its files.
 const OF_A_SOURCE: [&str; 5] = ["tokens", "first", "end", "vocabulary", "share"];
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use quadrille_checkpoint::Checkpoint;
 use quadrille_data::{
-    DataError, DemoCorpus, Documents, Opening, Permutation, Reading, SampleShape, TextRules, TokenSource, Tokenizer,
-    Windows,
+    DataError, DemoCorpus, Documents, Opening, Permutation, Reading, SampleShape, SpecialTokens, TextRules,
+    TokenSource, Tokenizer, Windows,
 };
 use quadrille_run::{DEMO_TOKENS, OnPreparation, TokenizerRule, open_files};
 use quadrille_spec::{Model, RandomStream};
@@ -57,8 +57,14 @@ impl Corpus {
                 let (field, format, skip_bad_lines) = (&text.text_field, text.format, text.skip_bad_lines);
                 let rules = TextRules { field, format, skip_bad_lines };
                 let (tokenizer, _) = rule.tokenizer_for(paths, rules)?;
-                let reading =
-                    Reading { tokenizer, text_field: field.clone(), format, binary: text.binary, skip_bad_lines };
+                let reading = Reading {
+                    tokenizer,
+                    text_field: field.clone(),
+                    format,
+                    binary: text.binary,
+                    skip_bad_lines,
+                    special: SpecialTokens::default(),
+                };
                 let opening = Opening { reading: &reading, named: text.tokenizer.is_some(), cache: &text.cache };
                 open_files(paths, &opening, rule, on_preparation)?.tokens
             }

@@ -34,7 +34,7 @@ impl Documents {
                 let buffered = BufReader::with_capacity(PIECE_BYTES, file);
                 Self::Lines(Lines::new(&input.path, buffered, reading.rules()))
             }
-            _ => Self::Text(Pieces::new(&reading.tokenizer, &input.path, file, PIECE_BYTES)),
+            _ => Self::Text(Pieces::new(&reading.tokenizer, &input.path, file, PIECE_BYTES, reading.special.parsed)),
         })
     }
 
@@ -84,7 +84,12 @@ pub(crate) fn encode_documents(
 ) -> Result<DocumentCount, DataError> {
     let mut documents = Documents::open(input, reading)?;
     let enough = rayon::current_num_threads() * PIECES_EACH * PIECE_BYTES;
-    let (mut at_end, mut begins, mut count) = (false, true, 0);
+    let (affixes, end) = (reading.affixes(), reading.tokenizer.end_of_document());
+    // The end of the document before is their beginning.
+    let begin_at_end = affixes.begin.iter().copied().eq(end);
+    let mut at_end = false;
+    let mut begins = true;
+    let mut count = 0;
     while !at_end {
         let (mut batch, mut bytes) = (Vec::new(), 0);
         while bytes < enough {
@@ -96,15 +101,19 @@ pub(crate) fn encode_documents(
             batch.push(piece);
         }
         let encoded: Vec<Result<Vec<u32>, DataError>> =
-            batch.par_iter().map(|piece| encode(&reading.tokenizer, &input.path, piece)).collect();
+            batch.par_iter().map(|piece| encode(reading, &input.path, piece)).collect();
         for (piece, tokens) in batch.iter().zip(encoded) {
+            let tokens = tokens?;
             if begins {
+                let follows = begin_at_end && writer.documents() > 0;
                 writer.begin_document(Mark::Present)?;
+                writer.push(affixes.before(&tokens, follows))?;
             }
-            writer.push(&tokens?)?;
+            writer.push(&tokens)?;
             begins = piece.ends;
             if piece.ends {
                 count += 1;
+                writer.push(affixes.after(end))?;
                 writer.end_document()?;
             }
         }
@@ -126,7 +135,8 @@ pub(crate) fn count_documents(input: &Input, reading: &Reading) -> Result<Docume
 }
 
 /// The tokens of a piece of the file at `path`.
-pub(super) fn encode(tokenizer: &Tokenizer, path: &Path, piece: &Piece) -> Result<Vec<u32>, DataError> {
+pub(super) fn encode(reading: &Reading, path: &Path, piece: &Piece) -> Result<Vec<u32>, DataError> {
+    let tokenizer = &reading.tokenizer;
     if matches!(tokenizer, Tokenizer::Bytes) {
         return Ok(piece.bytes.iter().map(|&byte| u32::from(byte)).collect());
     }
@@ -140,7 +150,7 @@ pub(super) fn encode(tokenizer: &Tokenizer, path: &Path, piece: &Piece) -> Resul
     let context = utf8(&piece.context, piece.offset - piece.context.len() as u64)?;
     let unsplittable =
         |limit, tokenizer| DataError::Unsplittable { path: path.to_path_buf(), offset: piece.offset, limit, tokenizer };
-    match tokenizer.encode_behind(context, text) {
+    match tokenizer.encode_behind(context, text, reading.special.parsed) {
         // Told in terms of the file that is read.
         Err(DataError::NotEncodable { tokenizer, .. }) => Err(unsplittable(1_000_000, tokenizer)),
         encoded => encoded?.ok_or_else(|| unsplittable(text.len(), tokenizer.to_string())),

@@ -94,11 +94,18 @@ impl Input {
     }
 }
 
-/// Identity of the tokens of text files: a hash of the token format, the tokenizer, the field that holds the text, the rule for
-/// lines without one, and each file's format and content.
+/// Identity of the tokens of text files: a hash of the token format, the tokenizer, the special tokens of documents, the field
+/// that holds the text, the rule for lines without one, and each file's format and content.
 pub(crate) fn corpus_key<'f>(reading: &Reading, files: impl IntoIterator<Item = &'f DataFile>) -> u128 {
     let vocabulary = reading.tokenizer.vocabulary();
-    let named = format!("{} {} {:?} {}", quadrille::VERSION, vocabulary.name, vocabulary.end, reading.text_field);
+    let mut named = format!("{} {} {:?} {}", quadrille::VERSION, vocabulary.name, vocabulary.end, reading.text_field);
+    // Tokens without either keep the keys that they had before there was a choice.
+    if !reading.affixes().is_empty() {
+        named += &format!(" {:?}", reading.affixes());
+    }
+    if reading.special.parsed {
+        named += " special tokens";
+    }
     let mut text = named.into_bytes();
     if reading.skip_bad_lines {
         text.extend(b" skip bad lines");
@@ -118,7 +125,7 @@ pub(crate) fn corpus_key<'f>(reading: &Reading, files: impl IntoIterator<Item = 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Tokenizer;
+    use crate::{SpecialTokens, Tokenizer};
 
     fn write(folder: &Path, name: &str, text: &str) {
         let path = folder.join(name);
@@ -178,6 +185,7 @@ mod tests {
             corpus_key(&bytes, &[both[1].clone(), both[0].clone()]),
             corpus_key(&Reading { text_field: "body".to_owned(), ..bytes.clone() }, &both),
             corpus_key(&Reading { skip_bad_lines: true, ..bytes.clone() }, &both),
+            corpus_key(&Reading { special: SpecialTokens { parsed: true, ..bytes.special }, ..bytes.clone() }, &both),
         ];
         let changes: [fn(&mut DataFile); 4] = [
             |file| file.bytes += 1,
@@ -190,7 +198,7 @@ mod tests {
             change(&mut changed[1]);
             keys.push(corpus_key(&bytes, &changed));
         }
-        assert_eq!(keys.iter().collect::<HashSet<_>>().len(), 10);
+        assert_eq!(keys.iter().collect::<HashSet<_>>().len(), 11);
         let moved = [file("elsewhere/c", 1), file("d", 2)];
         assert_eq!(keys[0], corpus_key(&Reading::new(Tokenizer::Gpt2), &moved));
     }

@@ -17,7 +17,9 @@ pub(crate) use format::kind_of;
 pub use format::{Format, InputFormat};
 pub(crate) use inputs::{Input, collect, corpus_key};
 
-use crate::{DataError, Tokenizer};
+use serde::{Deserialize, Serialize};
+
+use crate::{Affixes, DataError, Tokenizer};
 
 /// How text is read.
 #[derive(Debug, Clone)]
@@ -32,6 +34,30 @@ pub struct Reading {
     pub binary: bool,
     /// True if lines or rows without a text are skipped and counted; else they are errors.
     pub skip_bad_lines: bool,
+    /// Special tokens of documents.
+    pub special: SpecialTokens,
+}
+
+/// Special tokens of documents of text, besides the end token that each of them gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SpecialTokens {
+    /// True if documents have those that the tokenizer's own rule puts around a text ([`Tokenizer::affixes`]).
+    pub added: bool,
+    /// True if special tokens that are spelled out in text are those tokens, not text.
+    pub parsed: bool,
+}
+
+impl SpecialTokens {
+    /// No special tokens, as in runs before they were a choice.
+    pub const NONE: Self = Self { added: false, parsed: false };
+}
+
+impl Default for SpecialTokens {
+    /// Those of the tokenizer's own rule; none in text.
+    fn default() -> Self {
+        Self { added: true, parsed: false }
+    }
 }
 
 impl Reading {
@@ -57,7 +83,13 @@ impl Reading {
             format: InputFormat::Auto,
             binary: false,
             skip_bad_lines: false,
+            special: SpecialTokens::default(),
         }
+    }
+
+    /// Tokens around a document, besides its end token.
+    pub fn affixes(&self) -> &Affixes {
+        if self.special.added { self.tokenizer.affixes() } else { Affixes::NONE }
     }
 
     /// Rules that find the format of files and the documents in them.

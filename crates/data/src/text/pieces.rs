@@ -20,6 +20,8 @@ pub(super) struct Pieces<R> {
     tokenizer: Tokenizer,
     path: PathBuf,
     input: R,
+    /// True if special tokens in the text are tokens.
+    parse_special: bool,
     /// Bytes of a piece, more only where the text has no place to cut.
     size: usize,
     buffer: Vec<u8>,
@@ -33,9 +35,10 @@ pub(super) struct Pieces<R> {
 
 impl<R: Read> Pieces<R> {
     /// `path` is for messages.
-    pub fn new(tokenizer: &Tokenizer, path: &Path, input: R, size: usize) -> Self {
+    pub fn new(tokenizer: &Tokenizer, path: &Path, input: R, size: usize, parse_special: bool) -> Self {
         let (tokenizer, path) = (tokenizer.clone(), path.to_path_buf());
-        Self { tokenizer, path, input, size, buffer: Vec::new(), context: Vec::new(), offset: 0, ended: false }
+        let (buffer, context) = (Vec::new(), Vec::new());
+        Self { tokenizer, path, input, parse_special, size, buffer, context, offset: 0, ended: false }
     }
 
     /// Bytes given out so far.
@@ -69,7 +72,7 @@ impl<R: Read> Pieces<R> {
             return Ok(whole(self.buffer.len()));
         }
         let text = self.complete_characters()?;
-        let cut = if self.ended { whole(text.len()) } else { self.tokenizer.cut(text)? };
+        let cut = if self.ended { whole(text.len()) } else { self.tokenizer.cut(text, self.parse_special)? };
         let most = if matches!(self.tokenizer, Tokenizer::Json(_)) { MOST_PIECES_OF_JSON } else { MOST_PIECES };
         let limit = self.size * most;
         if cut.is_none() && self.buffer.len() >= limit {
@@ -97,14 +100,21 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::{Reading, SpecialTokens};
 
     fn tokens(tokenizer: &Tokenizer, bytes: &[u8], size: usize) -> Result<Vec<u32>, DataError> {
-        let mut pieces = Pieces::new(tokenizer, Path::new("some.txt"), bytes, size);
+        tokens_as(tokenizer, bytes, size, false)
+    }
+
+    fn tokens_as(tokenizer: &Tokenizer, bytes: &[u8], size: usize, parsed: bool) -> Result<Vec<u32>, DataError> {
+        let special = SpecialTokens { parsed, ..SpecialTokens::default() };
+        let reading = Reading { special, ..Reading::new(tokenizer.clone()) };
+        let mut pieces = Pieces::new(tokenizer, Path::new("some.txt"), bytes, size, parsed);
         let (mut tokens, mut ended) = (Vec::new(), false);
         while let Some(piece) = pieces.next()? {
             assert!(!ended, "a piece after the last");
             ended = piece.ends;
-            tokens.extend(super::super::encode::encode(tokenizer, Path::new("some.txt"), &piece)?);
+            tokens.extend(super::super::encode::encode(&reading, Path::new("some.txt"), &piece)?);
         }
         assert!(ended && pieces.offset() == bytes.len() as u64);
         Ok(tokens)
@@ -118,13 +128,15 @@ mod tests {
                 prop::sample::select(vec![
                     " ", "  ", "\n", "\n\n", "\t", "\u{a0}", "\u{3000}", "\r\n", "a", "the", "The", "'s", "'", "'ll",
                     "12", "½", "漢字", "é", "e\u{301}", "🦀", ".", "...", "!?", "\0", "\u{200b}",
+                    "<|endoftext|>",
                 ]), 0..60),
             size in 4_usize..40,
+            parsed in any::<bool>(),
         ) {
             let text = parts.concat();
             for tokenizer in [Tokenizer::Gpt2, Tokenizer::Bytes] {
-                let found = tokens(&tokenizer, text.as_bytes(), size).unwrap();
-                prop_assert_eq!(found, tokenizer.encode(&text).unwrap(), "{}", tokenizer);
+                let found = tokens_as(&tokenizer, text.as_bytes(), size, parsed).unwrap();
+                prop_assert_eq!(found, tokenizer.encode_as(&text, parsed).unwrap(), "{}", tokenizer);
             }
         }
 

@@ -2,18 +2,34 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use quadrille_files::{Document, is_lfs_pointer};
 use quadrille_panics as panics;
-use serde_json::Value;
+use tokenizers::AddedToken;
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::affixes::{Affixes, affixes};
+use super::settings::TokenizerSettings;
 use super::{Cut, check, ends_of_words};
 use crate::{DataError, Vocabulary, VocabularyName};
 
-/// What the token that ends a document is called where no `tokenizer_config.json` says it.
+/// Usual names of the token that ends a document, for tokenizers without a file that names it.
 const USUAL_ENDS: [&str; 7] =
     ["<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "<|end▁of▁sentence|>", "[EOS]"];
+
+/// The same of the token that begins a text.
+const USUAL_BEGINNINGS: [&str; 7] = [
+    "<|begin_of_text|>",
+    "<s>",
+    "<bos>",
+    "<|startoftext|>",
+    "<|begin▁of▁sentence|>",
+    "<｜begin▁of▁sentence｜>",
+    "[BOS]",
+];
+
+const BEGIN: &str = "bos_token";
 
 /// Bytes on both sides of a place in a text that decide whether the text may be cut there. Tokenizers look no further than
 /// to the ends of words, or at white space and punctuation around them; merges of pairs settle within some tokens.
@@ -25,21 +41,27 @@ const TRIALS: usize = 64;
 
 /// Tokenizers with 200 thousand tokens have some 20 million bytes.
 const TOKENIZER: Document = Document::new("a tokenizer", 1 << 29);
-/// Of some kilobytes.
-const CONFIGURATION: Document = Document::new("the configuration of a tokenizer", 1 << 26);
 
 /// A `tokenizer.json`, read.
 pub struct JsonTokenizer {
     path: PathBuf,
+    /// Special tokens that a text spells out are text to it; other added tokens are tokens.
     tokenizer: tokenizers::Tokenizer,
+    /// The tokenizer to which special tokens are tokens, made when it is needed.
+    parsing: OnceLock<tokenizers::Tokenizer>,
+    settings: TokenizerSettings,
     vocabulary: Vocabulary,
+    /// The token that begins a text, for empty prompts.
+    begin: Option<u32>,
+    affixes: Affixes,
     /// Every token, in order: ids may leave holes.
     tokens: Vec<u32>,
 }
 
 impl JsonTokenizer {
-    /// Reads the file. The token that ends a document is the `eos_token` of the `tokenizer_config.json` beside it, or
-    /// else a token with one of the usual names (`<|endoftext|>`, `</s>`, ...).
+    /// Reads the file. The tokens that end a document and begin a text are the `eos_token` and `bos_token` of the
+    /// `tokenizer_config.json`, or of the `special_tokens_map.json`, beside it, or else tokens with one of the usual names
+    /// (`<|endoftext|>`, `</s>`, ...).
     ///
     /// # Errors
     /// [`DataError::File`]; [`DataError::TokenizerFile`] for what is no tokenizer, or for an `eos_token` that it lacks.
@@ -58,15 +80,29 @@ impl JsonTokenizer {
         if size == 0 || size >= 1 << 31 {
             return Err(failed(format!("it has a vocabulary of {size}, and 1 to 2147483647 tokens are read")));
         }
-        let id = |name: &str| contained(path, || tokenizer.token_to_id(name));
-        let end = match configured_end(path)? {
-            Some(name) => Some(id(&name)?.ok_or_else(|| {
-                failed(format!("it has no token {name:?}, the eos_token of the tokenizer_config.json beside it"))
-            })?),
-            None => USUAL_ENDS.iter().find_map(|name| id(name).transpose()).transpose()?,
+        let settings = TokenizerSettings::beside(path)?;
+        let token = |role: &str, usual: &[&str], needed: bool| -> Result<Option<u32>, DataError> {
+            let id = |name: &str| contained(path, || tokenizer.token_to_id(name));
+            match settings.token(role) {
+                Some(None) if role == BEGIN => Ok(None),
+                Some(Some(name)) => match id(name)? {
+                    None if needed => {
+                        let file = settings.path.file_name().unwrap_or_default().display().to_string();
+                        Err(failed(format!("it has no token {name:?}, the {role} of the {file} beside it")))
+                    }
+                    id => Ok(id),
+                },
+                _ => usual.iter().find_map(|name| id(name).transpose()).transpose(),
+            }
         };
+        let end = token("eos_token", &USUAL_ENDS, true)?;
+        let begin = token(BEGIN, &USUAL_BEGINNINGS, settings.flag("add_bos_token"))?;
+        let affixes = contained(path, || affixes(&tokenizer, &settings, begin, end))?;
+        let affixes = affixes.map_err(|error| failed(format!("its post-processor cannot be used: {error}")))?;
         let vocabulary = Vocabulary { name: VocabularyName::Json(xxh3_128(&bytes)), size, end };
-        Ok(Self { path: path.to_path_buf(), tokenizer, vocabulary, tokens })
+        let begin = affixes.begin.last().copied().or(begin);
+        let (path, parsing) = (path.to_path_buf(), OnceLock::new());
+        Ok(Self { path, tokenizer, parsing, settings, vocabulary, begin, affixes, tokens })
     }
 
     /// Where it was read from.
@@ -83,10 +119,40 @@ impl JsonTokenizer {
         self.tokens.binary_search(&token).is_ok()
     }
 
-    pub(super) fn encode(&self, text: &str) -> Result<Vec<u32>, DataError> {
-        let encoded = contained(&self.path, || self.tokenizer.encode_fast(text, false))?;
+    pub(super) fn begin(&self) -> Option<u32> {
+        self.begin
+    }
+
+    pub(super) fn affixes(&self) -> &Affixes {
+        &self.affixes
+    }
+
+    pub(super) fn encode(&self, text: &str, parse_special: bool) -> Result<Vec<u32>, DataError> {
+        let tokenizer = if parse_special { self.parsing()? } else { &self.tokenizer };
+        let encoded = contained(&self.path, || tokenizer.encode_fast(text, false))?;
         let encoding = encoded.map_err(|error| self.failed("encode", error))?;
         Ok(encoding.get_ids().to_vec())
+    }
+
+    /// The tokenizer that reads special tokens in text. Those that only the files beside it name are special, too, as in the
+    /// transformers library.
+    fn parsing(&self) -> Result<&tokenizers::Tokenizer, DataError> {
+        if let Some(parsing) = self.parsing.get() {
+            return Ok(parsing);
+        }
+        let made = contained(&self.path, || {
+            let mut parsing = self.tokenizer.clone();
+            parsing.set_encode_special_tokens(false);
+            let known = self.settings.special_tokens().into_iter().filter(|name| parsing.token_to_id(name).is_some());
+            let tokens: Vec<AddedToken> = known.map(|name| AddedToken::from(name, true)).collect();
+            // Flags of a token that the file itself adds stay.
+            let listed = self.tokenizer.get_added_tokens_decoder();
+            let is_new = |token: &AddedToken| !listed.values().any(|other| other.content == token.content);
+            let added = parsing.add_special_tokens(tokens.into_iter().filter(is_new).collect::<Vec<_>>());
+            added.map(|_| parsing)
+        })?;
+        let made = made.map_err(|error| self.failed("parse special tokens", error.into()))?;
+        Ok(self.parsing.get_or_init(|| made))
     }
 
     pub(super) fn decode(&self, tokens: &[u32]) -> Result<String, DataError> {
@@ -100,12 +166,12 @@ impl JsonTokenizer {
 
     /// See [`super::Tokenizer::cut`]. How a `tokenizer.json` cuts text is not known, and many put a space before it: a place is
     /// taken where tokens end whatever follows, and what follows has the same tokens behind a short context and a long one.
-    pub(super) fn cut(&self, text: &str) -> Result<Option<Cut>, DataError> {
+    pub(super) fn cut(&self, text: &str, parse_special: bool) -> Result<Option<Cut>, DataError> {
         // What follows a place must be known far enough to judge it.
         let known = floor(text, text.len().saturating_sub(CONTEXT_BYTES));
         let characters = text[..known].char_indices().rev().map(|(place, _)| place).filter(|place| *place > 0);
         for place in ends_of_words(&text[..known]).take(TRIALS).chain(characters.take(TRIALS)) {
-            if let Some(context) = self.context(text, place)? {
+            if let Some(context) = self.context(text, place, parse_special)? {
                 return Ok(Some(Cut { place, context }));
             }
         }
@@ -113,12 +179,12 @@ impl JsonTokenizer {
     }
 
     /// The length of the context behind which the text from `place` on has its tokens; `None` if it may not be cut there.
-    fn context(&self, text: &str, place: usize) -> Result<Option<usize>, DataError> {
+    fn context(&self, text: &str, place: usize, parse_special: bool) -> Result<Option<usize>, DataError> {
         let end = floor(text, (place + CONTEXT_BYTES).min(text.len()));
         let behind = |bytes: usize| -> Result<Option<(usize, Vec<u32>)>, DataError> {
             let start = floor(text, place.saturating_sub(bytes));
-            let before = self.encode(&text[start..place])?;
-            let all = self.encode(&text[start..end])?;
+            let before = self.encode(&text[start..place], parse_special)?;
+            let all = self.encode(&text[start..end], parse_special)?;
             Ok(all.strip_prefix(&before[..]).map(|after| (place - start, after.to_vec())))
         };
         let Some((context, after)) = behind(CONTEXT_BYTES)? else { return Ok(None) };
@@ -138,7 +204,7 @@ fn contained<R>(path: &Path, body: impl FnOnce() -> R) -> Result<R, DataError> {
 /// The tokenizer in a file, for text as it is.
 fn parse(bytes: &[u8]) -> tokenizers::Result<tokenizers::Tokenizer> {
     let mut tokenizer = tokenizers::Tokenizer::from_bytes(bytes)?;
-    // Text is text, wherever it is from: it cannot end documents by spelling their end.
+    // Text is text, wherever it is from: it cannot end documents by spelling their end, unless that is asked for.
     tokenizer.set_encode_special_tokens(true);
     tokenizer.with_padding(None);
     tokenizer.with_truncation(None)?;
@@ -148,19 +214,6 @@ fn parse(bytes: &[u8]) -> tokenizers::Result<tokenizers::Tokenizer> {
 /// The last place of a character in `text` that is at most `place`.
 fn floor(text: &str, place: usize) -> usize {
     (0..=place).rev().find(|&place| text.is_char_boundary(place)).unwrap_or(0)
-}
-
-/// The `eos_token` of the `tokenizer_config.json` beside `path`.
-fn configured_end(path: &Path) -> Result<Option<String>, DataError> {
-    let path = path.with_file_name("tokenizer_config.json");
-    let bytes = match CONFIGURATION.bytes(&path) {
-        Err(error) if error.is_missing() => return Ok(None),
-        bytes => bytes?,
-    };
-    let config: Value = serde_json::from_slice(&bytes)
-        .map_err(|error| DataError::TokenizerFile { path: path.clone(), reason: error.to_string() })?;
-    let end = &config["eos_token"];
-    Ok(end.as_str().or_else(|| end["content"].as_str()).map(str::to_owned))
 }
 
 impl fmt::Debug for JsonTokenizer {

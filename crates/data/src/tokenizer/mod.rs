@@ -1,9 +1,13 @@
 //! Tokenizers: GPT-2's byte-pair encoding and bytes, which are built in, and any `tokenizer.json`.
 
+mod affixes;
+mod chat;
 mod check;
 mod choice;
 mod decoder;
 mod json;
+mod python_json;
+mod settings;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -13,15 +17,21 @@ use std::sync::Arc;
 use tiktoken_rs::r50k_base_singleton;
 
 use crate::{DataError, Vocabulary, VocabularyName};
+pub use affixes::Affixes;
+pub use chat::ChatMessage;
+use chat::ChatTemplate;
 pub use choice::TokenizerChoice;
 pub use decoder::Decoder;
 pub use json::JsonTokenizer;
+
+/// GPT-2's one special token.
+const END_OF_TEXT: &str = "<|endoftext|>";
 
 /// How text becomes tokens. Cheap to clone; ranks of a process may share one. Two are equal if they give the same tokens.
 #[derive(Debug, Clone)]
 pub enum Tokenizer {
     /// GPT-2's byte-pair encoding, 50257 tokens. Token 50256, `<|endoftext|>`, ends a document; those characters
-    /// in a text are ordinary text.
+    /// in a text are ordinary text, unless special tokens are parsed.
     Gpt2,
     /// A token is a byte, 256 tokens. The byte 0 ends a document.
     Bytes,
@@ -66,21 +76,58 @@ impl Tokenizer {
         self.vocabulary().end
     }
 
+    /// The token that begins a text where nothing else does: the end of a document where no other is known.
+    pub fn beginning(&self) -> Option<u32> {
+        match self {
+            Self::Json(json) => json.begin().or(self.end_of_document()),
+            _ => self.end_of_document(),
+        }
+    }
+
+    /// Tokens that the tokenizer's own rule puts around a text; none of the built-in tokenizers.
+    pub fn affixes(&self) -> &Affixes {
+        match self {
+            Self::Json(json) => json.affixes(),
+            _ => Affixes::NONE,
+        }
+    }
+
+    /// Tokens of a chat with the beginning of the answer, by the chat template beside the tokenizer. Special tokens that the
+    /// template spells out are parsed, in messages, too; none are added.
+    ///
+    /// # Errors
+    /// [`DataError::NoChat`], [`DataError::NoChatTemplate`], [`DataError::ChatTemplate`]; those of [`Self::encode`].
+    pub fn encode_chat(&self, messages: &[ChatMessage]) -> Result<Vec<u32>, DataError> {
+        match self {
+            Self::Json(json) => self.encode_as(&ChatTemplate::beside(json.path())?.render(messages)?, true),
+            _ => Err(DataError::NoChat(self.to_string())),
+        }
+    }
+
     /// The tokens of `text`, without a document's beginning or end; spelled-out special tokens are ordinary text.
     ///
     /// # Errors
     /// [`DataError::NotEncodable`], for GPT-2 with about a million characters of white space in a row;
     /// [`DataError::TokenizerFile`] of a file that does not work.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, DataError> {
+        self.encode_as(text, false)
+    }
+
+    /// [`Self::encode`]; with `parse_special`, special tokens that are spelled out are those tokens.
+    ///
+    /// # Errors
+    /// Those of [`Self::encode`].
+    pub fn encode_as(&self, text: &str, parse_special: bool) -> Result<Vec<u32>, DataError> {
         let failed = |reason| DataError::NotEncodable { tokenizer: self.to_string(), bytes: text.len(), reason };
+        let special = HashSet::from_iter(parse_special.then_some(END_OF_TEXT));
         match self {
             // `encode_ordinary` gives the same tokens but panics where this returns an error.
-            Self::Gpt2 => match r50k_base_singleton().encode(text, &HashSet::new()) {
+            Self::Gpt2 => match r50k_base_singleton().encode(text, &special) {
                 Ok((tokens, _)) => Ok(tokens),
                 Err(error) => Err(failed(error.message)),
             },
             Self::Bytes => Ok(text.bytes().map(u32::from).collect()),
-            Self::Json(json) => json.encode(text),
+            Self::Json(json) => json.encode(text, parse_special),
         }
     }
 
@@ -108,12 +155,12 @@ impl Tokenizer {
     /// GPT-2 first cuts text into pieces by a regular expression. No piece goes from a character that is not white
     /// space to one that is, and the expression looks ahead but never back: the place before such white space is
     /// always the end of a piece, whatever comes before and after. Of a `tokenizer.json` the places are tried.
-    pub(crate) fn cut(&self, text: &str) -> Result<Option<Cut>, DataError> {
+    pub(crate) fn cut(&self, text: &str, parse_special: bool) -> Result<Option<Cut>, DataError> {
         let alone = |place: usize| (place > 0).then_some(Cut { place, context: 0 });
         match self {
             Self::Bytes => Ok(alone(text.len())),
             Self::Gpt2 => Ok(ends_of_words(text).next().and_then(alone)),
-            Self::Json(json) => json.cut(text),
+            Self::Json(json) => json.cut(text, parse_special),
         }
     }
 
@@ -121,11 +168,17 @@ impl Tokenizer {
     ///
     /// # Errors
     /// Those of [`Self::encode`].
-    pub(crate) fn encode_behind(&self, context: &str, text: &str) -> Result<Option<Vec<u32>>, DataError> {
+    pub(crate) fn encode_behind(
+        &self,
+        context: &str,
+        text: &str,
+        parse_special: bool,
+    ) -> Result<Option<Vec<u32>>, DataError> {
+        let encode = |text: &str| self.encode_as(text, parse_special);
         if context.is_empty() {
-            return self.encode(text).map(Some);
+            return encode(text).map(Some);
         }
-        let (before, all) = (self.encode(context)?, self.encode(&[context, text].concat())?);
+        let (before, all) = (encode(context)?, encode(&[context, text].concat())?);
         Ok(all.strip_prefix(&before[..]).map(<[u32]>::to_vec))
     }
 }

@@ -5,4 +5,5 @@ mod cut;
 mod ends;
 mod formats;
 mod others;
+mod special_tokens;
 mod tokenizers;

@@ -118,7 +118,7 @@ impl<'a> Batch<'a> {
                     remedy: "use weights of a run that has not diverged".to_owned(),
                 });
             };
-            if Some(token) == self.options.stop {
+            if self.options.stop.contains(&token) {
                 sequence.finish = Some(Finish::Stop);
                 continue;
             }
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn sequences_end_alone() {
         let prompts = [vec![1, 2], vec![3, 1, 1]];
-        let options = GenerateOptions { stop: Some(4), ..GenerateOptions::greedy(3) };
+        let options = GenerateOptions { stop: vec![3, 4], ..GenerateOptions::greedy(3) };
         let mut batch = Batch::new(&prompts, &options, 2, 5);
         let mut told = Vec::new();
         // The first draws 0, 1 and then 4, which stops; the second 2, 2 and is as long as the model.

@@ -13,8 +13,8 @@ pub struct GenerateOptions {
     pub max_tokens: usize,
     /// How a token is drawn.
     pub sampling: Sampling,
-    /// A token that ends a sequence and is not part of it.
-    pub stop: Option<u32>,
+    /// Tokens that end a sequence and are no part of it.
+    pub stop: Vec<u32>,
     /// Only tokens below this are drawn: a model may have room for more than its tokenizer has.
     pub known_tokens: usize,
     /// Tokens below that which are not drawn either: a tokenizer may leave holes.
@@ -32,7 +32,7 @@ impl GenerateOptions {
         Self {
             max_tokens,
             sampling: Sampling::GREEDY,
-            stop: None,
+            stop: Vec::new(),
             known_tokens: usize::MAX,
             holes: Vec::new(),
             prompt_chunk: Self::PROMPT_CHUNK,

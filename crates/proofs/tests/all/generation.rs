@@ -325,7 +325,7 @@ fn sequences_end_at_the_stop_token_and_at_the_models_length() {
     let greedy = generated(&model, "data=2", &GenerateOptions::greedy(6), &prompts).sequences;
     // The first sequence's third token stops it, and others where they have it.
     let stop = greedy[0].tokens[2];
-    let options = GenerateOptions { stop: Some(stop), ..GenerateOptions::greedy(6) };
+    let options = GenerateOptions { stop: vec![stop], ..GenerateOptions::greedy(6) };
     for (stopped, whole) in generated(&model, "data=2", &options, &prompts).sequences.iter().zip(&greedy) {
         let expected = match whole.tokens.iter().position(|token| *token == stop) {
             Some(at) => GeneratedSequence { tokens: whole.tokens[..at].to_vec(), finish: Finish::Stop },

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use clap::Args;
 use quadrille_data::{
-    Conversion, DataError, FileSurvey, InputFormat, OpenConversion, Reading, TextRules, TokenFormat, Tokenizer,
+    Conversion, DataError, FileSurvey, InputFormat, OpenConversion, Reading, SpecialTokens, TextRules, TokenFormat, Tokenizer,
     TokenizerChoice, files, files_read,
 };
 use quadrille_report::conversion::TokensReport;
@@ -25,8 +25,9 @@ const EXAMPLES: &str = "Examples:
   quadrille data prepare my_corpus.idx --tokenizer gpt2 --out my_corpus-llmc --format llm.c
 
 A text file is a document, and so are a line of JSON lines and a row of a Parquet file;
-each gets the tokenizer's end token, which in llm.c's files stands before it. Files of tokens
-keep their documents and their tokens, with the end tokens that they have and no others.";
+each gets the tokenizer's end token, which in llm.c's files stands before it, and begins with
+BOS where the tokenizer's own rule says so. Files of tokens keep their documents and their
+tokens, with the end tokens that they have and no others.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -62,6 +63,9 @@ pub struct PrepareArguments {
     /// is an error
     #[arg(long)]
     pub skip_bad_lines: bool,
+    /// Parse special tokens that text spells out, e.g. <|endoftext|>; without it they are ordinary text
+    #[arg(long)]
+    pub parse_special: bool,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
@@ -106,6 +110,7 @@ fn prepare(arguments: &PrepareArguments) -> Result<(), Failure> {
         format: arguments.input_format,
         binary: arguments.force_binary,
         skip_bad_lines: arguments.skip_bad_lines,
+        special: SpecialTokens { parsed: arguments.parse_special, ..SpecialTokens::default() },
     };
     let conversion =
         Conversion { reading: &reading, named, format: arguments.format, append_end: arguments.append_end };

@@ -205,7 +205,7 @@ fn what_is_read_is_printed_before_the_first_step() {
     let text = said(&format!("{train} --data book.txt --out run"));
     for line in [
         "data    book.txt: 1 file, 1 of text (2.05 KiB), 1 document, 2101 tokens\n",
-        "tokenizer bytes, by default for the model's vocabulary\n",
+        "tokenizer bytes, by default for the model's vocabulary; documents begin without BOS\n",
         "epochs  0.09 in 3 steps\n",
     ] {
         assert!(text.contains(line), "'{line}' is not in: {text}");

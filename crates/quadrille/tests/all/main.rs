@@ -50,6 +50,7 @@ mod shell;
 mod sweep;
 mod tensorboard;
 mod terminal;
+mod texts;
 mod tokenizers;
 mod train;
 mod types;

@@ -3,6 +3,7 @@
 mod identity;
 mod open;
 mod overview;
+mod tokenizer;
 
 use quadrille_checkpoint::Checkpoint;
 use quadrille_data::{DataError, Goldfish, Mixture, TokenSource, Vocabulary, Waves, Windows, fill_batch};
@@ -11,8 +12,9 @@ use quadrille_spec::Model;
 use serde_json::{Value, json};
 
 use self::identity::{FilesRead, SourceIdentity};
+use self::tokenizer::UsedTokenizer;
 use crate::refusal::{Refusal, Setting};
-use crate::tokenizer_rule::{TokenizerOrigin, TokenizerRule};
+use crate::tokenizer_rule::TokenizerRule;
 use crate::{DataSpec, RunError};
 
 pub use open::open_files;
@@ -34,12 +36,12 @@ pub struct Source {
     goldfish: Option<Goldfish>,
     /// What the samples are, for documents.
     about: Value,
-    /// Name of the tokenizer of text, and the reason for it.
-    tokenizer: Option<(String, TokenizerOrigin)>,
+    /// The tokenizer of text.
+    tokenizer: Option<UsedTokenizer>,
 }
 
 /// What is read, and the tokenizer of its text.
-type KindOfText = (Kind, Option<(String, TokenizerOrigin)>);
+type KindOfText = (Kind, Option<UsedTokenizer>);
 
 enum Kind {
     Files { training: Mixture, validation: Option<Mixture>, files: FilesRead },
@@ -75,7 +77,7 @@ impl Source {
             None if spec.paths.is_empty() => open::demo(spec, rule, seed, seq_len)?,
             None => open::files(spec, rule, seed, seq_len, on_preparation)?,
         };
-        let about = kind.about(spec);
+        let about = kind.about(spec, tokenizer.as_ref());
         let source = Self { kind, seed, seq_len, goldfish: spec.goldfish, about, tokenizer };
         source.check_first(model)?;
         Ok(source)
@@ -230,7 +232,7 @@ impl Kind {
         }
     }
 
-    fn about(&self, spec: &DataSpec) -> Value {
+    fn about(&self, spec: &DataSpec, tokenizer: Option<&UsedTokenizer>) -> Value {
         let mixture = |mixture: &Mixture, identities: &[SourceIdentity]| -> Vec<Value> {
             let sources = mixture.sources().zip(identities);
             sources.map(|((windows, share), identity)| source_about(windows, share, identity)).collect()
@@ -249,6 +251,7 @@ impl Kind {
             "kind": kind,
             "vocabulary": self.vocabulary().map(|vocabulary| vocabulary.name.to_string()),
             "sources": training,
+            "special_tokens": tokenizer.and_then(|tokenizer| tokenizer.special.as_ref()),
             "documents": spec.documents.to_string(),
             "validation": validation,
             "goldfish": spec.goldfish.map(|goldfish| goldfish.to_string()),

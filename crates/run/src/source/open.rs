@@ -10,6 +10,7 @@ use quadrille_data::{
 use quadrille_spec::Model;
 
 use super::identity::{FilesRead, SourceIdentity};
+use super::tokenizer::{SpecialTokensRead, UsedTokenizer};
 use super::{DEMO_TOKENS, Kind, KindOfText, OnPreparation, VALIDATION_SEED};
 use crate::paths::overlap;
 use crate::refusal::{Refusal, Setting};
@@ -54,7 +55,7 @@ pub(super) fn demo(spec: &DataSpec, rule: TokenizerRule, seed: u64, seq_len: usi
     };
     let apart = |share: f64| corpus(seed ^ VALIDATION_SEED, (share * DEMO_TOKENS as f64) as usize);
     let kind = Kind::Demo { training: corpus(seed, DEMO_TOKENS), validation: share.map(apart) };
-    Ok((kind, Some((tokenizer.to_string(), origin))))
+    Ok((kind, Some(UsedTokenizer { name: tokenizer.to_string(), origin, special: None })))
 }
 
 /// Files of text and tokens.
@@ -96,9 +97,11 @@ pub(super) fn files(
         validation.push((Windows::new(source, all, shape)?, weight));
     }
     let validation = (!validation.is_empty()).then(|| Mixture::new(validation, seed ^ VALIDATION_SEED)).transpose()?;
-    let is_used = origin == TokenizerOrigin::Named || files.all().any(|file| !file.format.is_tokens());
+    let reads_text = files.all().any(|file| !file.format.is_tokens());
+    let is_used = origin == TokenizerOrigin::Named || reads_text;
     let kind = Kind::Files { training: Mixture::new(training, seed)?, validation, files };
-    Ok((kind, is_used.then(|| (reading.tokenizer.to_string(), origin))))
+    let special = reads_text.then(|| SpecialTokensRead::of(&reading)).transpose()?;
+    Ok((kind, is_used.then(|| UsedTokenizer { name: reading.tokenizer.to_string(), origin, special })))
 }
 
 /// The tokens of a source, for several mixtures, and its identity.

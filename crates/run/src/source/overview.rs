@@ -6,7 +6,6 @@ use quadrille_data::{FileSurvey, Format, Mixture, SkippedLines, TokenSource, Win
 
 use super::identity::SourceIdentity;
 use super::{Kind, Source};
-use crate::tokenizer_rule::TokenizerOrigin;
 
 /// A source of a run, or of a preparation of tokens.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,11 +48,11 @@ impl Source {
 
     /// The tokenizer, and why it is that one; `None` for models that read no text.
     pub fn tokenizer(&self) -> Option<String> {
-        let Some((name, origin)) = &self.tokenizer else {
+        let Some(tokenizer) = &self.tokenizer else {
             let Kind::Files { .. } = self.kind else { return None };
             return Some(TokenizerOrigin::of_tokens(self.kind.vocabulary()));
         };
-        Some(format!("{name}, {}", origin.reason()))
+        Some(tokenizer.description())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use quadrille_data::{Documents, Goldfish, InputFormat, TokenizerChoice};
+use quadrille_data::{Documents, Goldfish, InputFormat, SpecialTokens, TokenizerChoice};
 use quadrille_engine::{DivergencePolicy, LossScale, OnDivergence, OnSaveFailure};
 use quadrille_spec::{Collectives, Model, Offload, Tier};
 
@@ -79,6 +79,8 @@ pub struct DataChanges {
     pub binary: Option<bool>,
     /// [`DataSpec::skip_bad_lines`].
     pub skip_bad_lines: Option<bool>,
+    /// [`SpecialTokens::parsed`].
+    pub parse_special: Option<bool>,
     /// [`DataSpec::documents`].
     pub documents: Option<Documents>,
     /// [`DataSpec::held_out`].
@@ -99,6 +101,7 @@ impl DataChanges {
             || self.text_field.is_some()
             || self.format.is_some()
             || self.skip_bad_lines.is_some()
+            || self.parse_special.is_some()
     }
 
     /// What is read from now on.
@@ -111,6 +114,7 @@ impl DataChanges {
             format: self.format.unwrap_or(before.format),
             binary: self.binary.unwrap_or(before.binary),
             skip_bad_lines: self.skip_bad_lines.unwrap_or(before.skip_bad_lines),
+            special: SpecialTokens { parsed: self.parse_special.unwrap_or(before.special.parsed), ..before.special },
             documents: self.documents.unwrap_or(before.documents),
             held_out: self.held_out.unwrap_or(before.held_out),
             goldfish: self.goldfish.or(before.goldfish),

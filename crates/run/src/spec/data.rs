@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use quadrille_data::{Documents, Goldfish, InputFormat, Reading, TextRules, Tokenizer, TokenizerChoice};
+use quadrille_data::{Documents, Goldfish, InputFormat, Reading, SpecialTokens, TextRules, Tokenizer, TokenizerChoice};
 use serde::{Deserialize, Serialize};
 
 use crate::refusal::{Refusal, Setting};
@@ -29,6 +29,9 @@ pub struct DataSpec {
     /// True if lines or rows without a text are skipped and counted; else they are errors.
     #[serde(default)]
     pub skip_bad_lines: bool,
+    /// Special tokens of documents of text. Runs that do not record them have none.
+    #[serde(default = "no_special_tokens")]
+    pub special: SpecialTokens,
     /// Whether a sample may hold parts of several documents.
     pub documents: Documents,
     /// What validation reads.
@@ -37,6 +40,10 @@ pub struct DataSpec {
     pub goldfish: Option<Goldfish>,
     /// The folder for tokenised text.
     pub cache: PathBuf,
+}
+
+fn no_special_tokens() -> SpecialTokens {
+    SpecialTokens::NONE
 }
 
 /// What is not learned from.
@@ -110,6 +117,7 @@ impl DataSpec {
             format: self.format,
             binary: self.binary,
             skip_bad_lines: self.skip_bad_lines,
+            special: self.special,
         }
     }
 
@@ -143,6 +151,7 @@ impl DataSpec {
             (self.format != InputFormat::Auto, Setting::Format),
             (self.binary, Setting::Binary),
             (self.skip_bad_lines, Setting::SkipBadLines),
+            (self.special.parsed, Setting::ParseSpecial),
             (self.documents != Documents::default(), Setting::Documents),
             (self.goldfish.is_some(), Setting::Goldfish),
         ];
@@ -175,6 +184,7 @@ impl Default for DataSpec {
             format: InputFormat::Auto,
             binary: false,
             skip_bad_lines: false,
+            special: SpecialTokens::default(),
             documents: Documents::default(),
             held_out: HeldOut::default(),
             goldfish: None,

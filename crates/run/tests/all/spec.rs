@@ -1,7 +1,7 @@
 //! What decides a run is read as it was written, and only if every word of it is known.
 
 use proptest::prelude::*;
-use quadrille_data::{Documents, Goldfish, InputFormat, TokenizerChoice};
+use quadrille_data::{Documents, Goldfish, InputFormat, SpecialTokens, TokenizerChoice};
 use quadrille_engine::{DivergencePolicy, Hyper, LossScale, OnDivergence, OnSaveFailure};
 use quadrille_run::{
     CheckpointSpec, CollectivesSpec, DataChanges, DataPath, DataSpec, HeldOut, LayoutSpec, OptimizerSpec, OutputSpec,
@@ -59,6 +59,7 @@ fn data() -> impl Strategy<Value = DataSpec> {
         format: if goldfish.is_some() { InputFormat::JsonLines } else { InputFormat::Auto },
         binary: goldfish.is_some(),
         skip_bad_lines: goldfish.is_some(),
+        special: if goldfish.is_some() { SpecialTokens::NONE } else { SpecialTokens::default() },
         documents,
         held_out,
         goldfish,
