@@ -251,7 +251,7 @@ impl Kind {
             "kind": kind,
             "vocabulary": self.vocabulary().map(|vocabulary| vocabulary.name.to_string()),
             "sources": training,
-            "special_tokens": tokenizer.and_then(|tokenizer| tokenizer.special.as_ref()),
+            "special_tokens": tokenizer.and_then(|it| it.special.as_ref()).filter(|special| !special.is_empty()),
             "documents": spec.documents.to_string(),
             "validation": validation,
             "goldfish": spec.goldfish.map(|goldfish| goldfish.to_string()),

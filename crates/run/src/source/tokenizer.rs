@@ -37,6 +37,11 @@ impl SpecialTokensRead {
         let text = String::from_utf8_lossy(&reading.tokenizer.decode(&affixes.begin)?).into_owned();
         Ok(Self { begin: affixes.begin.clone(), end: affixes.end.clone(), parsed: reading.special.parsed, text })
     }
+
+    /// True if documents have none and text is text.
+    pub fn is_empty(&self) -> bool {
+        self.begin.is_empty() && self.end.is_empty() && !self.parsed
+    }
 }
 
 impl UsedTokenizer {
