@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::companions::{COMPANIONS, copy_companions, remove_companions};
 use crate::destination::check_vacant;
 use crate::mapping::Tensor;
+use crate::special_tokens::SpecialTokens;
 use crate::{Destination, Exported, HuggingFaceError, Narrow, Origin, Source, StoredType};
 
 /// The checkpoint that an import wrote.
@@ -184,8 +185,10 @@ pub fn export_watched(
 ) -> Result<(Exported, Vec<String>), HuggingFaceError> {
     let about = checkpoint.about();
     let origin = about.hugging_face.as_ref().map(Origin::from_value).transpose()?;
-    let destination = Destination::new(&about.model, origin.as_ref(), options.dtype)?;
+    let mut destination = Destination::new(&about.model, origin.as_ref(), options.dtype)?;
     let companions = companions_of(checkpoint.path());
+    let vocabulary = about.data["vocabulary"].as_str();
+    destination.set_special_tokens(&SpecialTokens::of(companions.as_deref(), vocabulary, origin.as_ref())?);
     let exported = match about.dtype {
         RealType::F32 => write::<f32>(&destination, &checkpoint, folder, options, companions.as_deref(), watch),
         RealType::F64 => write::<f64>(&destination, &checkpoint, folder, options, companions.as_deref(), watch),

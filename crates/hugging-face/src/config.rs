@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::config_decoders::{gpt_neox, gpt2, llama, mistral, olmo2, phi3, qwen2, qwen3, starcoder2};
 use crate::config_experts::{MIXTURES, check_said, mixtral, mixture, olmoe, qwen3_moe};
 use crate::config_gemma::{gemma, gemma2, gemma3};
+use crate::config_rotary::complete;
 use crate::{Family, HuggingFaceError, StoredType, config_gemma};
 
 /// What the families without experts compute, for refusals.
@@ -44,9 +45,10 @@ pub(crate) fn fresh(model: &Model, dtype: StoredType) -> Result<(Family, Value),
     config["vocab_size"] = model.vocab.into();
     config["use_cache"] = true.into();
     set_dtype(&mut config, dtype);
-    for (field, token) in special_tokens(model) {
+    for (field, token) in usual_special_tokens(model) {
         config[field] = token;
     }
+    complete(&mut config, model, family);
     check_said(&config, model, if model.has_experts() { MIXTURES } else { FAMILIES })?;
     Ok((family, config))
 }
@@ -90,18 +92,7 @@ pub(crate) fn with_fields(config: &Value, model: &Model, defaults: bool) -> Opti
     let (_, new) = fresh(model, StoredType::F32).ok()?;
     let mut config = config.clone();
     for (field, value) in new.as_object()?.iter().filter(|(field, _)| !KEPT.contains(&field.as_str())) {
-        // As version 5 writes bases.
-        let places: &[&str] = match field.as_str() {
-            "rope_theta" | "rotary_emb_base" => {
-                &["/rope_parameters/rope_theta", "/rope_parameters/full_attention/rope_theta"]
-            }
-            "rope_local_base_freq" => &["/rope_parameters/sliding_attention/rope_theta"],
-            _ => &[],
-        };
-        let inside = places.iter().find(|place| config.pointer(place).is_some_and(Value::is_number));
-        if let Some(base) = inside.and_then(|place| config.pointer_mut(place)) {
-            *base = value.clone();
-        } else if field == "num_experts" && config["num_local_experts"].is_number() {
+        if field == "num_experts" && config["num_local_experts"].is_number() {
             // As version 5 writes it.
             config["num_local_experts"] = value.clone();
         } else if config.get(field).is_some_and(|old| !old.is_null()) || defaults && CONSTANTS.contains(&field.as_str())
@@ -206,7 +197,7 @@ fn has_window(model: &Model) -> bool {
 
 /// GPT-2's vocabulary ends in `<|endoftext|>`. Of another nothing is known here, and the library's defaults could lie
 /// outside it.
-fn special_tokens(model: &Model) -> [(&'static str, Value); 2] {
+fn usual_special_tokens(model: &Model) -> [(&'static str, Value); 2] {
     const END_OF_TEXT: usize = 50_256;
     let token = if model.vocab == END_OF_TEXT + 1 { json!(END_OF_TEXT) } else { Value::Null };
     [("bos_token_id", token.clone()), ("eos_token_id", token)]

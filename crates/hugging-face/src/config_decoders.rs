@@ -34,8 +34,6 @@ pub(crate) fn gpt_neox(model: &Model) -> Value {
     config["attention_dropout"] = classic.dropout.into();
     config["attention_bias"] = block.attention.qkv_bias.into();
     config["use_parallel_residual"] = (block.residual.order == ResidualOrder::Parallel).into();
-    config["rotary_pct"] = rotary_part(&block.attention).into();
-    config["rotary_emb_base"] = classic.rotary_base.into();
     config
 }
 
@@ -47,7 +45,6 @@ pub(crate) fn starcoder2(model: &Model) -> Value {
     config["num_key_value_heads"] = classic.kv_heads.into();
     config["head_dim"] = model.blocks.first().attention.head_dim.into();
     config["norm_epsilon"] = classic.norm_epsilon.into();
-    config["rope_theta"] = classic.rotary_base.into();
     config["use_bias"] = classic.biases.into();
     config["residual_dropout"] = classic.dropout.into();
     config["embedding_dropout"] = classic.dropout.into();
@@ -82,7 +79,6 @@ pub(crate) fn olmo2(model: &Model) -> Value {
 pub(crate) fn phi3(model: &Model) -> Value {
     let attention = &model.blocks.first().attention;
     let mut config = rotary_decoder(model, "phi3", "Phi3ForCausalLM");
-    config["partial_rotary_factor"] = rotary_part(attention).into();
     config["sliding_window"] = attention.window.into();
     config["pad_token_id"] = Value::Null;
     config
@@ -108,7 +104,6 @@ pub(crate) fn rotary_decoder(model: &Model, model_type: &str, architecture: &str
     config["head_dim"] = attention.head_dim.into();
     config["hidden_act"] = "silu".into();
     config["rms_norm_eps"] = classic.norm_epsilon.into();
-    config["rope_theta"] = classic.rotary_base.into();
     config["attention_dropout"] = 0.0.into();
     config
 }
@@ -116,7 +111,7 @@ pub(crate) fn rotary_decoder(model: &Model, model_type: &str, architecture: &str
 /// What all share but GPT-2.
 fn decoder(model: &Model, model_type: &str, architecture: &str) -> Value {
     let classic = model.classic();
-    let mut config = json!({
+    json!({
         "model_type": model_type,
         "architectures": [architecture],
         "num_hidden_layers": classic.layers,
@@ -124,12 +119,7 @@ fn decoder(model: &Model, model_type: &str, architecture: &str) -> Value {
         "num_attention_heads": classic.heads,
         "intermediate_size": classic.ffn,
         "max_position_embeddings": classic.seq_len,
-    });
-    let scaling = model.blocks.first().attention.rotary.and_then(|rotary| scaling(&rotary));
-    if let Some(scaling) = scaling {
-        config["rope_scaling"] = scaling;
-    }
-    config
+    })
 }
 
 /// The name of GELU in its form.
@@ -153,7 +143,7 @@ pub(crate) fn scaling(rotary: &Rotary) -> Option<Value> {
 }
 
 /// The part of a head that turns: a number of which the library makes as many columns again.
-fn rotary_part(attention: &Attention) -> f64 {
+pub(crate) fn rotary_part(attention: &Attention) -> f64 {
     let width = attention.head_dim as f64;
     let columns = attention.rotary.map_or(attention.head_dim, |rotary| rotary.columns);
     let part = columns as f64 / width;

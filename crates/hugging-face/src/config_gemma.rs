@@ -4,7 +4,7 @@ use quadrille_spec::{Block, Model, NormPlace, Rotary};
 use serde_json::Value;
 
 use crate::Family;
-use crate::config_decoders::{rotary_decoder, scaling};
+use crate::config_decoders::rotary_decoder;
 
 /// The one that comes nearest to a model of RMS norms, rotary positions and gated GELU.
 pub(crate) fn nearest(model: &Model) -> Family {
@@ -34,16 +34,17 @@ pub(crate) fn gemma2(model: &Model) -> Value {
 pub(crate) fn gemma3(model: &Model) -> Value {
     let mut config = decoder(model, "gemma3_text", "Gemma3ForCausalLM");
     config["attn_logit_softcapping"] = Value::Null;
+    with_windows(config, model, &windowed(model))
+}
+
+/// Rotary positions of blocks that see all, and of those with windows.
+pub(crate) fn rotary_by_window(model: &Model) -> Option<(Rotary, Rotary)> {
     let windowed = windowed(model);
     let rotary = |of_windowed: bool| {
         let block = windowed.iter().position(|it| *it == of_windowed).unwrap_or(0);
         model.blocks[block].attention.rotary
     };
-    let base = |rotary: Option<Rotary>| rotary.map_or(Value::Null, |rotary| rotary.base.into());
-    config["rope_theta"] = base(rotary(false));
-    config["rope_local_base_freq"] = base(rotary(true));
-    config["rope_scaling"] = rotary(false).and_then(|rotary| scaling(&rotary)).unwrap_or_default();
-    with_windows(config, model, &windowed)
+    Some((rotary(false)?, rotary(true)?))
 }
 
 /// The one function of its perceptrons.
@@ -165,7 +166,8 @@ mod tests {
     fn bases_are_replaced_where_they_stand() {
         let before = model(&format!("{NORMED}window = 3\nrotary_base = 100.0\n{ALL}"));
         let after = model(&format!("{NORMED}window = 3\nrotary_base = 99.0\n{ALL}").replace("500.0", "501.0"));
-        let (_, older) = fresh(&before, StoredType::F32).unwrap();
+        let (_, mut older) = fresh(&before, StoredType::F32).unwrap();
+        older.as_object_mut().unwrap().remove("rope_parameters").unwrap();
         let mut newer = older.clone();
         let fields = newer.as_object_mut().unwrap();
         ["rope_theta", "rope_local_base_freq", "rope_scaling"].into_iter().for_each(|field| drop(fields.remove(field)));

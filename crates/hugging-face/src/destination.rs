@@ -7,13 +7,15 @@ use std::path::Path;
 use quadrille_files::{create_folders, sync_folder};
 use quadrille_spec::Model;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::companions::copy_companions;
+use crate::companions::{GENERATION_CONFIG, copy_companions};
+use crate::config_rotary::complete;
 use crate::files::{INDEX, write_file};
 use crate::mapping::{Part, Tensor, head_name, tensors};
 use crate::shards::{Item, Shard, cut, index};
 use crate::source::block_rows;
+use crate::special_tokens::SpecialTokens;
 use crate::training::{left_out, set_balance};
 use crate::{Family, HuggingFaceError, Narrow, Origin, StoredType, config};
 
@@ -25,6 +27,8 @@ pub struct Destination {
     items: Vec<Item>,
     family: Family,
     config: Value,
+    /// True if the configuration is that of the import.
+    is_imported: bool,
     dtype: StoredType,
     notes: Vec<String>,
 }
@@ -76,9 +80,12 @@ impl Destination {
             _ => general,
         };
         let items = items(&tensors, (head_stored && model.tied_head).then(|| head_name(family)), dtype_of);
-        let mut new = Self { model: model.clone(), tensors, items, family, config, dtype: general, notes };
+        let is_imported = false;
+        let mut new = Self { model: model.clone(), tensors, items, family, config, is_imported, dtype: general, notes };
         if let Some((origin, ..)) = kept {
+            new.is_imported = true;
             new.adapt(origin, dtype);
+            complete(&mut new.config, model, family);
         } else if !config::set_dropout(&mut new.config, family, model.dropout) {
             new.note_dropout();
         }
@@ -103,6 +110,13 @@ impl Destination {
     fn note_dropout(&mut self) {
         let (dropout, family) = (self.model.dropout, self.family);
         self.notes.push(format!("{family} has no dropout of this kind: the rate {dropout} is left out of config.json"));
+    }
+
+    /// Writes the special tokens of a tokenizer into a configuration that was not imported.
+    pub(crate) fn set_special_tokens(&mut self, tokens: &SpecialTokens) {
+        if !self.is_imported {
+            tokens.write(&mut self.config, self.model.vocab);
+        }
     }
 
     /// The family of the library.
@@ -161,6 +175,7 @@ impl Destination {
         if let Some(companions) = companions {
             exported.copied = copy_companions(companions, partial.path())?;
         }
+        self.write_generation_config(&partial.path().join(GENERATION_CONFIG))?;
         // In an order that survives a crash of the machine: what is in the folder, then its name.
         let finish = || {
             sync_folder(partial.path())?;
@@ -172,6 +187,22 @@ impl Destination {
         };
         finish().map_err(HuggingFaceError::io("write", folder))?;
         Ok(exported)
+    }
+
+    /// Writes the file by which the library generates, of the special tokens alone, where there is none and the configuration was
+    /// not imported.
+    fn write_generation_config(&self, path: &Path) -> Result<(), HuggingFaceError> {
+        let tokens: Map<String, Value> = SpecialTokens::FIELDS
+            .iter()
+            .filter_map(|field| Some(((*field).to_owned(), self.config.get(field)?.clone())))
+            .filter(|(_, token)| !token.is_null())
+            .collect();
+        if self.is_imported || tokens.is_empty() || path.exists() {
+            return Ok(());
+        }
+        let mut config = Map::from_iter([("_from_model_config".to_owned(), Value::from(true))]);
+        config.extend(tokens);
+        write_json(path, &config.into())
     }
 
     /// Writes one file; `last` is the logical tensor that was read last, with its number.

@@ -26,6 +26,7 @@ mod config;
 mod config_decoders;
 mod config_experts;
 mod config_gemma;
+mod config_rotary;
 mod destination;
 mod element;
 mod error;
@@ -36,6 +37,7 @@ mod origin;
 mod replaced;
 mod shards;
 mod source;
+mod special_tokens;
 mod training;
 
 pub use checkpoints::{ExportOptions, Imported, OnNumbers, export, export_watched, import, import_watched};

@@ -37,6 +37,17 @@ pub(crate) fn keep(spec: &RunSpec, start: &Start, data: &Value, folder: &Path) -
     }
 }
 
+/// Copies what belongs to a checkpoint beside another one that is made of it, into its folder.
+///
+/// # Errors
+/// Files of other content that are there already; the system's.
+pub fn carry_companions(from: &Checkpoint, folder: &Path) -> Result<(), RunError> {
+    match folder_with(from, &COMPANIONS) {
+        Some(source) => Ok(copy_companions(&source, folder).map(drop)?),
+        None => Ok(()),
+    }
+}
+
 /// Where the files of a checkpoint are, if the tokenizer among them is the one whose tokens are read.
 fn of_checkpoint(checkpoint: &Checkpoint, read: Option<&str>, named: bool) -> Result<Option<PathBuf>, RunError> {
     let Some(folder) = folder_with(checkpoint, &COMPANIONS) else { return Ok(None) };

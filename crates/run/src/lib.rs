@@ -79,6 +79,7 @@ mod trace;
 mod tuned;
 pub mod units;
 
+pub use companions::carry_companions;
 pub use error::RunError;
 pub use evaluation::Evaluation;
 pub use execute::{Ended, OnEvent, RunOutcome};

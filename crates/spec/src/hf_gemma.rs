@@ -153,6 +153,8 @@ fn turnings(fields: &mut Fields) -> Result<(Turning, Turning), SpecError> {
         return Ok((fields.rotary()?, Turning::default().or((base, None))));
     };
     fields.take("rope_parameters");
+    // The form of version 4 beside it says the same.
+    let older = fields.rotary()?;
     if let Some(other) = said.keys().find(|kind| *kind != FULL && *kind != SLIDING) {
         let rule = format!("it says how heads of \"{FULL}\" and \"{SLIDING}\" turn");
         return Err(unexpressed("rope_parameters", cut(other), rule));
@@ -161,5 +163,5 @@ fn turnings(fields: &mut Fields) -> Result<(Turning, Turning), SpecError> {
         let own = said.get(kind).cloned().unwrap_or_default();
         fields.inner(Map::from_iter([("rope_parameters".to_owned(), own)]), kind.to_owned()).rotary()
     };
-    Ok((of(FULL)?, of(SLIDING)?.or((base, None))))
+    Ok((of(FULL)?.beside(older)?, of(SLIDING)?.beside(Turning::default().or((base, None)))?))
 }

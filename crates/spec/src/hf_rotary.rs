@@ -35,6 +35,7 @@ pub(crate) struct Turning {
 }
 
 /// How frequencies are scaled.
+#[derive(PartialEq)]
 struct Scaling {
     rule: RotaryRule,
     factor: f64,
@@ -47,6 +48,22 @@ impl Turning {
     /// The same with a base and a part, as older versions say them, where it says none.
     pub fn or(self, (base, part): (Option<f64>, Option<f64>)) -> Self {
         Self { base: self.base.or(base), part: self.part.or(part), ..self }
+    }
+
+    /// The same with what another form says, which may say less.
+    ///
+    /// # Errors
+    /// Another base or scaling.
+    pub fn beside(self, other: Self) -> Result<Self, SpecError> {
+        let refuse =
+            |value: String| Err(unexpressed("rope_parameters", value, "rope_theta or rope_scaling beside it differs"));
+        if let Some((own, _)) = self.base.zip(other.base).filter(|(own, other)| own != other) {
+            return refuse(format!("rope_theta {own}"));
+        }
+        if other.scaling.is_some() && self.scaling != other.scaling {
+            return refuse("scaling".to_owned());
+        }
+        Ok(self.or((other.base, other.part)))
     }
 
     /// A model whose heads turn whole.
@@ -135,7 +152,12 @@ impl Fields {
                 unexpressed(field, cut(&value.to_string()), rule)
             };
             let mut said = self.inner(map.clone(), String::new());
-            turning.base = said.number("rope_theta")?.or(turning.base);
+            let base = said.number("rope_theta")?;
+            if let Some((before, base)) = turning.base.zip(base).filter(|(before, base)| before != base) {
+                let rule = format!("rope_theta is {before} beside it");
+                return Err(unexpressed(field, format!("rope_theta {base}"), rule));
+            }
+            turning.base = base.or(turning.base);
             turning.part = said.number("partial_rotary_factor")?.or(turning.part);
             let (kind, older) = (said.text("rope_type")?, said.text("type")?);
             if kind.is_some() && older.is_some() && kind != older {
@@ -148,11 +170,13 @@ impl Fields {
                 "default" if said.map.is_empty() => continue,
                 _ => return Err(refuse()),
             };
-            if turning.scaling.is_some() {
+            let said = self.inner(said.map, format!("{field} {kind}"));
+            let scaling = scaling(said, field, rule)?;
+            // Both forms may be there, for both versions.
+            if turning.scaling.as_ref().is_some_and(|other| *other != scaling) {
                 return Err(unexpressed(field, cut(&value.to_string()), "frequencies are scaled once"));
             }
-            let said = self.inner(said.map, format!("{field} {kind}"));
-            turning.scaling = Some(scaling(said, field, rule)?);
+            turning.scaling = Some(scaling);
         }
         Ok(turning)
     }

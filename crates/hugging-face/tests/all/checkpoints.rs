@@ -1,17 +1,35 @@
 //! Folders of the library to checkpoints and back.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use quadrille_checkpoint::{About, Checkpoint, Draft, Quantity, TensorShape, Tile};
 use quadrille_hugging_face::{
-    ExportOptions, Family, HuggingFaceError, Imported, Source, StoredType, export, import, tensors,
+    COMPANIONS, Destination, ExportOptions, Family, HuggingFaceError, Imported, Source, StoredType, export, import,
+    tensors,
 };
 use quadrille_spec::{Activation, Grid, Layout, LayoutRequest, Model, Norm, Positions, RealType};
 use serde_json::{Value, json};
 
-use crate::common::{FOLDERS, config, fixture, folder, raw};
+use crate::common::{FOLDERS, config, fixture, folder, in_both_forms, raw};
+
+/// Every file of a folder, byte for byte.
+fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
+    let mut all = BTreeMap::new();
+    for path in entries {
+        if path.is_dir() {
+            let inner = files(&path).into_iter();
+            all.extend(inner.map(|(file, bytes)| (format!("{}/{file}", name(&path)), bytes)));
+        } else {
+            all.insert(name(&path), fs::read(&path).unwrap());
+        }
+    }
+    all
+}
 
 fn imported(from: &Path, to: &Path) -> Result<Imported, HuggingFaceError> {
     import(&mut Source::open(from, &[])?, to)
@@ -31,7 +49,15 @@ fn every_folder_comes_back_bit_by_bit_by_way_of_a_checkpoint() {
         let (exported, notes) = export(checkpoint, &model, ExportOptions::default()).unwrap();
         assert!(notes.is_empty() && exported.rounded == 0, "{name}: {notes:?}");
         assert!(raw(&model) == raw(&fixture(name)), "{name}");
-        assert_eq!(config(&model), config(&fixture(name)), "{name}");
+        assert_eq!(config(&model), in_both_forms(config(&fixture(name))), "{name}");
+        // The other way round: what was exported is imported as the same, and exported again.
+        let [second, again] = ["second", "again"].map(|name| out.path().join(name));
+        imported(&model, &second).unwrap();
+        let second = Checkpoint::find(&second).unwrap();
+        let of_first = Checkpoint::find(&checkpoints).unwrap().about().model.clone();
+        assert_eq!(second.about().model, Model { name: second.about().model.name.clone(), ..of_first }, "{name}");
+        export(second, &again, ExportOptions::default()).unwrap();
+        assert!(files(&again) == files(&model), "{name}");
     }
 }
 
@@ -53,6 +79,152 @@ fn companions_go_to_the_checkpoints_and_back() {
     }
     assert_eq!(again("around").copied, done.copied);
     assert_eq!(fs::read_to_string(out.path().join("around/generation_config.json")).unwrap(), "[]");
+}
+
+/// The files around the weights that a folder of the library may have, with content that no program would write again alike.
+#[test]
+fn every_companion_survives_both_ways_byte_for_byte() {
+    for name in ["llama-3.1", "qwen2", "gemma2", "mixtral", "gpt2", "llama-chat"] {
+        let from = tempfile::tempdir().unwrap();
+        for (file, bytes) in files(&fixture(name)) {
+            fs::write(from.path().join(file), bytes).unwrap();
+        }
+        fs::create_dir(from.path().join("additional_chat_templates")).unwrap();
+        let tools = "additional_chat_templates/tools.jinja";
+        let kept: Vec<&str> = COMPANIONS.into_iter().chain([tools]).collect();
+        for file in &kept {
+            let path = from.path().join(file);
+            if !path.exists() {
+                fs::write(path, format!("{{  \"\\u00e9\": 1.50, \"of\": \"{file}\" }}\r\n\n")).unwrap();
+            }
+        }
+        for file in ["README.md", "LICENSE", "modeling.py", ".gitattributes"] {
+            fs::write(from.path().join(file), file).unwrap();
+        }
+        let out = tempfile::tempdir().unwrap();
+        let [first, model, second, again] = ["first", "model", "second", "again"].map(|name| out.path().join(name));
+        imported(from.path(), &first).unwrap();
+        export(Checkpoint::find(&first).unwrap(), &model, ExportOptions::default()).unwrap();
+        imported(&model, &second).unwrap();
+        export(Checkpoint::find(&second).unwrap(), &again, ExportOptions::default()).unwrap();
+        let (before, after, last) = (files(from.path()), files(&model), files(&again));
+        for file in kept {
+            assert!(before[file] == after[file] && before[file] == last[file], "{name}: {file}");
+        }
+        assert!(["README.md", "LICENSE", "modeling.py"].iter().all(|file| !after.contains_key(*file)));
+        assert_eq!(config(&model), in_both_forms(config(from.path())), "{name}");
+        assert_eq!(config(&again), config(&model), "{name}");
+    }
+}
+
+/// A tokenizer whose vocabulary is an object, or a list of pieces with scores; ids are those of the files.
+#[test]
+fn a_model_from_scratch_has_the_special_tokens_of_its_tokenizer() {
+    let model = Model::gpt(1, 8, 2, 300, 6);
+    let out = tempfile::tempdir().unwrap();
+    let object =
+        json!({ "added_tokens": [{ "id": 7, "content": "<s>" }], "model": { "vocab": { "</s>": 3, "<pad>": 4 } } });
+    let pieces = json!({ "added_tokens": [], "model": { "vocab": [["<unk>", 0.0], ["<s>", -1.5], ["</s>", -2.0]] } });
+    let names = json!({ "bos_token": "<s>", "eos_token": { "content": "</s>" }, "pad_token": "<pad>" });
+    let cases = [("object", object, json!([7, 3, 4])), ("pieces", pieces, json!([1, 2, null]))];
+    for (number, (name, tokenizer, expected)) in cases.into_iter().enumerate() {
+        for names_in in ["tokenizer_config.json", "special_tokens_map.json"] {
+            let from = out.path().join(format!("{name}-{names_in}"));
+            write::<f32>(&model, &from, None, |_| 0.5);
+            fs::write(from.join("tokenizer.json"), tokenizer.to_string()).unwrap();
+            fs::write(from.join(names_in), names.to_string()).unwrap();
+            let to = out.path().join(format!("exported-{number}-{names_in}"));
+            export(Checkpoint::find(&from).unwrap(), &to, ExportOptions::default()).unwrap();
+            let generation: Value =
+                serde_json::from_slice(&fs::read(to.join("generation_config.json")).unwrap()).unwrap();
+            for (at, field) in ["bos_token_id", "eos_token_id", "pad_token_id"].into_iter().enumerate() {
+                assert_eq!((&config(&to)[field], &generation[field]), (&expected[at], &expected[at]), "{name} {field}");
+            }
+            // It is imported as it is.
+            imported(&to, &out.path().join(format!("again-{number}-{names_in}"))).unwrap();
+        }
+    }
+    // Without a tokenizer nothing is said.
+    write::<f32>(&model, &out.path().join("plain"), None, |_| 0.5);
+    let to = out.path().join("exported");
+    export(Checkpoint::find(&out.path().join("plain")).unwrap(), &to, ExportOptions::default()).unwrap();
+    assert!(config(&to)["eos_token_id"].is_null() && !to.join("generation_config.json").exists());
+}
+
+/// What has changed since its import keeps the tokens that it was imported with.
+#[test]
+fn a_changed_model_keeps_its_special_tokens() {
+    let source = Source::open(&fixture("llama-chat"), &[]).unwrap();
+    let changed = source.model().reshaped(|m| m.seq_len = 12);
+    let out = tempfile::tempdir().unwrap();
+    let mut origin = source.origin().clone();
+    origin.config["eos_token_id"] = json!([301, 303]);
+    write::<f32>(&changed, &out.path().join("c"), Some(origin.to_value()), |_| 0.5);
+    let to = out.path().join("exported");
+    let (_, notes) = export(Checkpoint::find(&out.path().join("c")).unwrap(), &to, ExportOptions::default()).unwrap();
+    assert!(notes[0].contains("the model has changed"), "{notes:?}");
+    let written = config(&to);
+    assert_eq!((&written["bos_token_id"], &written["pad_token_id"]), (&json!(300), &json!(304)));
+    assert_eq!(written["eos_token_id"], json!([301, 303]));
+}
+
+/// Either version of the library reads the base and the scaling where it looks for them; this program reads either form alone.
+#[test]
+fn rotary_positions_are_written_for_both_versions_of_the_library() {
+    let llama3 = json!({ "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 32 });
+    let linear = json!({ "rope_type": "linear", "factor": 8.0 });
+    let out = tempfile::tempdir().unwrap();
+    for (name, base, scaling, other) in [
+        ("llama-3.1", ("rope_theta", 100.0), Some(llama3), None),
+        ("llama", ("rope_theta", 10_000.0), None, None),
+        ("qwen2", ("rope_theta", 10_000.0), None, None),
+        ("mixtral", ("rope_theta", 1e6), None, None),
+        ("gemma3", ("rope_theta", 500.0), Some(linear), Some(("rope_local_base_freq", 100.0))),
+        ("phi3", ("rope_theta", 10_000.0), None, Some(("partial_rotary_factor", 0.5))),
+        ("gpt-neox-parallel", ("rotary_emb_base", 10_000.0), None, Some(("rotary_pct", 0.5))),
+    ] {
+        let source = Source::open(&fixture(name), &[]).unwrap();
+        for origin in [Some(source.origin()), None] {
+            let made = Destination::new(source.model(), origin, None).unwrap().config().clone();
+            let said = &made["rope_parameters"];
+            let inner = said.get("full_attention").unwrap_or(said);
+            assert_eq!((made[base.0].as_f64(), inner["rope_theta"].as_f64()), (Some(base.1), Some(base.1)), "{name}");
+            if let Some(scaling) = &scaling {
+                assert_eq!(&made["rope_scaling"], scaling, "{name}");
+                assert!(scaling.as_object().unwrap().iter().all(|(field, value)| inner[field] == *value), "{name}");
+            }
+            if let Some((field, value)) = other {
+                assert_eq!(made[field].as_f64(), Some(value), "{name}");
+            }
+            let without = |fields: &[&str]| {
+                let mut config = made.clone();
+                fields.iter().for_each(|field| drop(config.as_object_mut().unwrap().remove(*field)));
+                let path = out.path().join("config.json");
+                fs::write(&path, config.to_string()).unwrap();
+                Model::from_hugging_face(&config.to_string(), &[]).unwrap()
+            };
+            let both = without(&[]);
+            let older = [
+                "rope_theta",
+                "rope_scaling",
+                "rope_local_base_freq",
+                "partial_rotary_factor",
+                "rotary_emb_base",
+                "rotary_pct",
+            ];
+            assert_eq!((without(&["rope_parameters"]), without(&older)), (both.clone(), both), "{name}");
+        }
+    }
+    // Forms that differ are refused: each version would compute another model.
+    let mut config = in_both_forms(config(&fixture("llama-3.1")));
+    for (place, wrong) in [("/rope_theta", json!(77.0)), ("/rope_scaling/factor", json!(2.0))] {
+        let before = config.pointer(place).unwrap().clone();
+        *config.pointer_mut(place).unwrap() = wrong;
+        let message = Model::from_hugging_face(&config.to_string(), &[]).unwrap_err().to_string();
+        assert!(message.contains("rope_parameters"), "{message}");
+        *config.pointer_mut(place).unwrap() = before;
+    }
 }
 
 #[test]

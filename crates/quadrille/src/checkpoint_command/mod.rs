@@ -4,7 +4,7 @@ pub mod arguments;
 
 use quadrille_checkpoint::{Checkpoint, CheckpointError, Folder, Merge, Verdict, merge};
 use quadrille_report::checkpoint::{contents_document, contents_text, verdicts_document, verdicts_text};
-use quadrille_run::Lock;
+use quadrille_run::{Lock, carry_companions};
 use quadrille_spec::counted;
 use serde_json::json;
 
@@ -70,6 +70,7 @@ fn merge_tiles(arguments: &MergeArguments) -> Result<(), Failure> {
     let options = Merge { dtype: arguments.dtype, weights_only: arguments.weights_only };
     let merged = bars::waiting("merging", || merge(source, &arguments.out, options));
     let path = merged.map_err(Failure::of_checkpoints)?;
+    carry_companions(&Checkpoint::find(&from)?, &path)?;
     let written = Checkpoint::open(&path).map_err(Failure::of_checkpoints)?;
     let (tensors, size, dtype) = (written.tensors().len(), written.bytes(), written.about().dtype);
     if arguments.json {

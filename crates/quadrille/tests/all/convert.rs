@@ -57,7 +57,13 @@ fn models_come_back_bit_by_bit() {
         printed(folder.path(), "convert --to-hf theirs ours");
         let theirs = folder.path().join("theirs");
         assert!(tensors(&theirs) == tensors(&from), "{name}");
-        assert_eq!(read_json(theirs.join("config.json")), read_json(from.join("config.json")), "{name}");
+        // Version 4 of the library reads rotary positions under other names, which are added.
+        let older = ["rope_theta", "rotary_emb_base", "rotary_pct"];
+        let mut written = read_json(theirs.join("config.json"));
+        let before = read_json(from.join("config.json"));
+        let is_kept = |field: &str| before.get(field).is_some() || !older.contains(&field);
+        written.as_object_mut().unwrap().retain(|field, _| is_kept(field));
+        assert_eq!(written, before, "{name}");
     }
 }
 

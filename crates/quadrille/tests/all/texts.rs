@@ -109,6 +109,45 @@ fn chats_have_the_tokens_of_apply_chat_template_and_end_where_transformers_ends_
     assert!(!longer.as_array().unwrap().is_empty());
 }
 
+/// Training, going on, merging and pruning keep what lies around the weights, and exports give it back.
+#[test]
+fn the_files_around_the_weights_outlive_training() {
+    let folder = imported(|_| {});
+    let path = folder.path();
+    let succeed = |line: &str| {
+        let output = run(path, line);
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    fs::write(path.join("a.txt"), "a model of tokens and of texts ".repeat(40)).unwrap();
+    succeed("train --from ours --threads 1 --grid x=1 --steps 2 --seq-len 16 --global-batch 2 --data a.txt --out run");
+    succeed("train --resume run --steps 3");
+    succeed("checkpoint merge run --out merged");
+    succeed("prune --from run --sparsity 0.5 --out pruned");
+    for from in ["run", "run/checkpoints/step-000000000003", "merged", "pruned"] {
+        let to = format!("exported-{}", from.replace('/', "-"));
+        succeed(&format!("convert --to-hf {to} {from}"));
+        for file in ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json"] {
+            assert!(
+                fs::read(path.join(&to).join(file)).unwrap() == fs::read(fixture().join(file)).unwrap(),
+                "{from}: {file}"
+            );
+        }
+        let (config, before) = (read(&path.join(&to).join("config.json")), read(&fixture().join("config.json")));
+        assert!(before.as_object().unwrap().iter().all(|(field, value)| config[field] == *value), "{from}: {config}");
+        assert_eq!((&config["rope_theta"], &config["rope_scaling"]["factor"]), (&json!(5000.0), &json!(8.0)));
+    }
+    // A model from scratch has the tokens of the tokenizer that its run was given.
+    let scratch = "train --model llama-tiny --set vocab=306 --threads 1 --grid x=1 --steps 1 --seq-len 16 --data a.txt";
+    succeed(&format!("{scratch} --tokenizer hf/tokenizer.json --out scratch"));
+    succeed("convert --to-hf exported-scratch scratch");
+    let at = |file: &str| read(&path.join("exported-scratch").join(file));
+    for file in ["config.json", "generation_config.json"] {
+        let found = ["bos_token_id", "eos_token_id", "pad_token_id"].map(|field| at(file)[field].clone());
+        assert_eq!(found, [json!(300), json!(301), json!(304)], "{file}");
+    }
+    assert!(path.join("exported-scratch/chat_template.jinja").is_file());
+}
+
 /// The same without a checkpoint's folder: a tokenizer that was named has its template beside it.
 #[test]
 fn a_model_without_a_chat_template_is_refused_with_the_file_that_has_none() {

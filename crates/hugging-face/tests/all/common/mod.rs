@@ -73,6 +73,29 @@ pub fn folder(config: &Value, tensors: &BTreeMap<String, Raw>) -> TempDir {
     folder
 }
 
+/// A configuration as version 5 writes it, with what version 4 reads of rotary positions: moved over, not computed.
+pub fn in_both_forms(mut config: Value) -> Value {
+    let Some(parameters) = config["rope_parameters"].as_object().cloned() else { return config };
+    let all = parameters.get("full_attention").and_then(Value::as_object).unwrap_or(&parameters).clone();
+    let (base, part) = match config["model_type"].as_str().unwrap() {
+        "gpt_neox" => ("rotary_emb_base", Some("rotary_pct")),
+        "phi3" => ("rope_theta", Some("partial_rotary_factor")),
+        _ => ("rope_theta", None),
+    };
+    let mut scaling = all.clone();
+    scaling.retain(|field, _| field != "rope_theta" && field != "partial_rotary_factor");
+    let mut older = vec![(base, all["rope_theta"].clone())];
+    older.extend(part.map(|part| (part, all["partial_rotary_factor"].clone())));
+    older.extend(parameters.get("sliding_attention").map(|said| ("rope_local_base_freq", said["rope_theta"].clone())));
+    older.extend((scaling["rope_type"] != "default").then_some(("rope_scaling", Value::Object(scaling))));
+    for (field, value) in older {
+        if config[field].is_null() {
+            config[field] = value;
+        }
+    }
+    config
+}
+
 /// The configuration of a folder.
 pub fn config(folder: &Path) -> Value {
     serde_json::from_str(&fs::read_to_string(folder.join("config.json")).unwrap()).unwrap()
