@@ -27,8 +27,9 @@ model.safetensors or shards with their index, in f32, f16 or bf16. What cannot b
 exactly is refused.
 
 A checkpoint keeps config.json, names and types, so that an imported model is exported with the
-same bits. tokenizer.json and a tokenizer's other small files are copied along, both ways. One
-tensor is in memory at a time.";
+same bits. The files of its tokenizer, chat templates and generation_config.json are copied along,
+byte for byte, both ways; README, LICENSE and Python files are not. One tensor is in memory at a
+time.";
 
 /// Convert a Hugging Face model to a checkpoint, or a checkpoint to one.
 #[derive(Debug, Args)]
