@@ -163,6 +163,7 @@ impl Fields {
             if kind.is_some() && older.is_some() && kind != older {
                 return Err(refuse());
             }
+            let is_named_anew = kind.is_some();
             let kind = kind.or(older).unwrap_or_else(|| "default".to_owned());
             let rule = match kind.as_str() {
                 "linear" if !self.knows_yarn => RotaryRule::Linear,
@@ -172,8 +173,8 @@ impl Fields {
             };
             let said = self.inner(said.map, format!("{field} {kind}"));
             let scaling = scaling(said, field, rule)?;
-            // Both forms may be there, for both versions.
-            if turning.scaling.as_ref().is_some_and(|other| *other != scaling) {
+            // Both forms may be there, each as its version writes it.
+            if turning.scaling.as_ref().is_some_and(|other| *other != scaling || !is_named_anew) {
                 return Err(unexpressed(field, cut(&value.to_string()), "frequencies are scaled once"));
             }
             turning.scaling = Some(scaling);

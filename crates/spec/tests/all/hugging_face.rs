@@ -98,6 +98,11 @@ fn defaults_are_those_of_the_library() {
     let new =
         with(LLAMA_3, json!({"rope_theta": null, "rope_parameters": {"rope_type": "default", "rope_theta": 5e5}}));
     assert_eq!(read(&new).unwrap(), read(LLAMA_3).unwrap());
+    // What is written for both versions says it twice.
+    let older = json!({"rope_scaling": {"type": "linear", "factor": 2.0}});
+    let mut both = older.clone();
+    both["rope_parameters"] = json!({"rope_type": "linear", "factor": 2.0, "rope_theta": 5e5});
+    assert_eq!(read(&with(LLAMA_3, both)).unwrap(), read(&with(LLAMA_3, older)).unwrap());
 }
 
 #[test]
@@ -142,6 +147,17 @@ fn what_changes_the_computation_is_refused_by_name() {
             LLAMA_3,
             json!({"rope_scaling": {"type": "linear", "factor": 2.0}, "rope_parameters": {"type": "linear", "factor": 2.0}}),
             "rope_parameters = {",
+        ),
+        (
+            LLAMA_3,
+            json!({"rope_scaling": {"type": "linear", "factor": 2.0},
+                "rope_parameters": {"rope_type": "linear", "factor": 4.0, "rope_theta": 5e5}}),
+            "rope_parameters = {",
+        ),
+        (
+            LLAMA_3,
+            json!({"rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}),
+            "rope_parameters = rope_theta 10000: rope_theta is 500000 beside it",
         ),
         (LLAMA_3, json!({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}), "rope_scaling = {"),
         (LLAMA_3, json!({"rope_interleaved": true}), "rope_interleaved = true: "),
