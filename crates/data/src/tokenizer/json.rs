@@ -151,7 +151,7 @@ impl JsonTokenizer {
             let added = parsing.add_special_tokens(tokens.into_iter().filter(is_new).collect::<Vec<_>>());
             added.map(|_| parsing)
         })?;
-        let made = made.map_err(|error| self.failed("parse special tokens", error.into()))?;
+        let made = made.map_err(|error| self.failed("parse special tokens", error))?;
         Ok(self.parsing.get_or_init(|| made))
     }
 
