@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use clap::Parser;
+use quadrille_data::SpecialTokens;
 use quadrille_engine::Hyper;
 use quadrille_run::{Description, LayoutDefaults, LayoutSpec, RunChanges, RunSpec, Settings};
 
@@ -34,7 +35,12 @@ pub fn spec(folder: &Path, description: &Description) -> Result<RunSpec, Failure
         optimizer: Some(arguments.run.with_rate(optimizer)?),
         ..flags::said(&arguments)
     };
-    Ok(changes.apply(RunSpec::new(model, layout)))
+    let mut spec = changes.apply(RunSpec::new(model, layout));
+    if !spec.data.paths.is_empty() {
+        // Documents had no special tokens.
+        spec.data.special = SpecialTokens::NONE;
+    }
+    Ok(spec)
 }
 
 fn arguments(folder: &Path, command: &[String]) -> Result<TrainArguments, Failure> {

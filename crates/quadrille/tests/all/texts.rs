@@ -148,7 +148,7 @@ fn the_files_around_the_weights_outlive_training() {
     assert!(path.join("exported-scratch/chat_template.jinja").is_file());
 }
 
-/// The same without a checkpoint's folder: a tokenizer that was named has its template beside it.
+/// Refusals name the file without a template; a tokenizer that was named has its template beside it.
 #[test]
 fn a_model_without_a_chat_template_is_refused_with_the_file_that_has_none() {
     let folder = imported(|folder| fs::remove_file(folder.join("chat_template.jinja")).unwrap());
@@ -175,7 +175,7 @@ fn a_model_without_a_chat_template_is_refused_with_the_file_that_has_none() {
     assert!(output.status.code() == Some(2) && message.contains("`bytes` has no chat template"), "{message}");
 }
 
-/// Of `wiki.jsonl`, whose tokens are written by `data prepare` and read by `train` and `eval`.
+/// Tokens of `data prepare`, `train` and `eval` of the same documents; a run goes on with the rule that it began with.
 #[test]
 fn documents_begin_with_bos_where_the_rule_of_the_tokenizer_says_so() {
     let folder = imported(|_| {});
