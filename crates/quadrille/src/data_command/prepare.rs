@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use clap::Args;
 use quadrille_data::{
-    Conversion, DataError, FileSurvey, InputFormat, OpenConversion, Reading, SpecialTokens, TextRules, TokenFormat, Tokenizer,
-    TokenizerChoice, files, files_read,
+    Conversion, DataError, FileSurvey, InputFormat, OpenConversion, Reading, SpecialTokens, TextRules, TokenFormat,
+    Tokenizer, TokenizerChoice, files, files_read,
 };
 use quadrille_report::conversion::TokensReport;
 use quadrille_report::sources;
-use quadrille_run::{SourceOverview, TokenizerOrigin};
+use quadrille_run::{SourceOverview, TokenizerOrigin, describe_tokenizer};
 
 use crate::failure::Failure;
 use crate::output::{print_json, print_text, tell};
@@ -117,7 +117,7 @@ fn prepare(arguments: &PrepareArguments) -> Result<(), Failure> {
     let open = OpenConversion::new(&arguments.inputs, &conversion, &arguments.out)?;
     let files = bars::waiting("counting documents", || open.survey())?;
     let read = SourceOverview::of_files(&files);
-    let tokenizer = tokenizer_and_reason(&files, &reading, named);
+    let tokenizer = tokenizer_and_reason(&files, &reading, named)?;
     if !arguments.json {
         tell(&sources::text(slice::from_ref(&read), Some(&tokenizer)));
     }
@@ -130,10 +130,13 @@ fn prepare(arguments: &PrepareArguments) -> Result<(), Failure> {
 }
 
 /// The tokenizer of what is written, and the reason for it.
-fn tokenizer_and_reason(files: &[FileSurvey], reading: &Reading, named: bool) -> String {
-    if named || files.iter().any(|file| !file.format.is_tokens()) {
-        let origin = if named { TokenizerOrigin::Named } else { TokenizerOrigin::WithoutModel };
-        return format!("{}, {}", reading.tokenizer, origin.reason());
+fn tokenizer_and_reason(files: &[FileSurvey], reading: &Reading, named: bool) -> Result<String, DataError> {
+    let origin = if named { TokenizerOrigin::Named } else { TokenizerOrigin::WithoutModel };
+    if files.iter().any(|file| !file.format.is_tokens()) {
+        return describe_tokenizer(reading, origin);
     }
-    TokenizerOrigin::of_tokens(files.iter().find_map(|file| file.vocabulary))
+    if named {
+        return Ok(format!("{}, {}", reading.tokenizer, origin.reason()));
+    }
+    Ok(TokenizerOrigin::of_tokens(files.iter().find_map(|file| file.vocabulary)))
 }

@@ -19,6 +19,7 @@ use crate::{DataSpec, RunError};
 
 pub use open::open_files;
 pub use overview::SourceOverview;
+pub use tokenizer::describe_tokenizer;
 
 /// Tokens of the built-in corpus.
 pub const DEMO_TOKENS: usize = 1 << 20;

@@ -6,6 +6,7 @@ use quadrille_data::{FileSurvey, Format, Mixture, SkippedLines, TokenSource, Win
 
 use super::identity::SourceIdentity;
 use super::{Kind, Source};
+use crate::TokenizerOrigin;
 
 /// A source of a run, or of a preparation of tokens.
 #[derive(Debug, Clone, PartialEq)]

@@ -44,16 +44,20 @@ impl SpecialTokensRead {
     }
 }
 
+/// The tokenizer of text, the reason for it and the special tokens of documents, as a line before the text is read shows them.
+///
+/// # Errors
+/// Special tokens that the tokenizer does not have.
+pub fn describe_tokenizer(reading: &Reading, origin: TokenizerOrigin) -> Result<String, DataError> {
+    let special = Some(SpecialTokensRead::of(reading)?);
+    Ok(UsedTokenizer { name: reading.tokenizer.to_string(), origin, special }.description())
+}
+
 impl UsedTokenizer {
     /// Name, reason and special tokens, as a line before the first step shows them.
     pub fn description(&self) -> String {
         let Self { name, origin, special } = self;
-        let reason = match origin {
-            TokenizerOrigin::Named => "as named",
-            TokenizerOrigin::Beside(_) => "beside the checkpoint",
-            TokenizerOrigin::Recorded => "as the run of the checkpoint",
-            TokenizerOrigin::Usual => "by default for the model's vocabulary",
-        };
+        let reason = origin.reason();
         let special = special.as_ref().map_or(String::new(), |special| {
             let begin = match special.begin.as_slice() {
                 [] => "; documents begin without BOS".to_owned(),

@@ -148,7 +148,7 @@ const FACTOR: f64 = 0.25;
 fn gradients_of_weights_and_losses_equal_differences() {
     for rule in RULES {
         for (balance, z) in [(0.0, 0.0), (0.3, 0.0), (0.0, 0.02), (0.3, 0.02)] {
-            let losses = RouterLosses { balance, z, ..FACTORS };
+            let losses = RouterLosses { balance, z };
             let (found, dweights, counts) = gradient::<f64>(rule, losses, &logits());
             assert_gradient(&format!("{rule:?} {losses:?}"), &logits(), &found, |logits| {
                 let routes = routes(&Pool::new(1), SHAPE, rule, GROUPS, logits);
