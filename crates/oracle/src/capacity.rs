@@ -15,8 +15,8 @@ pub(crate) fn kept(experts: &Experts, rows: Rows, ids: &[u32], weights: &[f64]) 
     };
     let mut kept = vec![false; ids.len()];
     for group in groups(experts, &capacity, rows) {
-        let mut free = vec![places(experts, &capacity, group.len() / experts.per_token); experts.count];
         let mut waiting: Vec<usize> = group.filter(|choice| ids[*choice] != NO_EXPERT).collect();
+        let mut free = vec![places(experts, &capacity, waiting.len() / experts.per_token); experts.count];
         waiting.sort_by(|a, b| before(experts, capacity.drop, weights, *a, *b));
         for choice in waiting {
             let free = &mut free[ids[choice] as usize];

@@ -89,9 +89,14 @@ pub struct Capacity {
 impl Capacity {
     /// Tokens of a group of so many that each of these experts has place for (GShard: Lepikhin et al. 2020, section 2.2).
     pub fn slots(&self, experts: &Experts, group: usize) -> usize {
-        let wanted = self.factor * experts.per_token as f64 * group as f64 / experts.count as f64;
+        let wanted = self.slots_per_token(experts) * group as f64;
         // What is whole but for rounding is whole.
         group.min((wanted * (1.0 - 1e-12)).ceil() as usize)
+    }
+
+    /// Places of an expert for each token of a group, before they are rounded up.
+    pub fn slots_per_token(&self, experts: &Experts) -> f64 {
+        self.factor * experts.per_token as f64 / experts.count as f64
     }
 
     /// Consecutive tokens of a sequence of `seq_len` that share an expert's places.

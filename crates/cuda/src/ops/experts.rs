@@ -11,7 +11,7 @@ use crate::words::{Argument, words};
 fields! {
     RouterShape: rows experts per_token;
     RouterRule: sigmoid normalize scale groups chosen_groups;
-    TokenGroups: rows slots by_score;
+    TokenGroups: rows slots slots_per_token by_score;
 }
 
 /// From here on not every whole number is an `f32`.

@@ -62,7 +62,7 @@ fn routes<T: Element>(rule: RouterRule, groups: TokenGroups, logits: &[T], bias:
     routes
 }
 
-const GROUPS: TokenGroups = TokenGroups { rows: 16, slots: 2, by_score: false };
+const GROUPS: TokenGroups = TokenGroups { rows: 16, slots: 2, slots_per_token: 0.07, by_score: false };
 
 /// Asserts that devices give the processor's routes; returns them.
 fn check_routes<S: Value>(
@@ -231,7 +231,11 @@ fn rows_of_experts<S: Value>() {
     let logits = numbers::<S::Wide>(1, SHAPE.rows * SHAPE.experts);
     // Queues hold every choice: one group has as many slots as there are tokens.
     for queues in [false, true] {
-        let groups = if queues { TokenGroups { rows: 48, slots: 48, by_score: false } } else { GROUPS };
+        let groups = if queues {
+            TokenGroups { rows: 48, slots: 48, slots_per_token: f64::INFINITY, by_score: false }
+        } else {
+            GROUPS
+        };
         let routes = routes(rules()[1], groups, &logits, None);
         let (slots, starts, places) = slots(&routes)[usize::from(queues)].clone();
         let RouterShape { rows, experts, per_token } = SHAPE;

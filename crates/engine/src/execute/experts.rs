@@ -88,7 +88,8 @@ impl<B: Backend> RankEngine<'_, B> {
         let Places { group, slots } =
             Places::of(&experts, self.program.purpose, self.program.layout.seq_len).unwrap_or(all);
         let by_score = experts.capacity.is_some_and(|capacity| capacity.drop == DropOrder::Score);
-        let groups = TokenGroups { rows: group, slots, by_score };
+        let slots_per_token = experts.capacity.map_or(f64::INFINITY, |capacity| capacity.slots_per_token(&experts));
+        let groups = TokenGroups { rows: group, slots, slots_per_token, by_score };
         self.write(output, |rank, routes| {
             let shape = rank.router_shape(block, logits);
             let of = rank.sample_rows(logits);

@@ -211,9 +211,10 @@ def sigmoid(x):
 def places(chosen, weights, case):
     """The pairs of row and choice of one sequence that have a place."""
     k, group = case["k"], case["group"]
-    most = min(group, math.ceil(case["capacity"] * k * group / case["experts"]))
     kept = set()
     for start in range(0, len(chosen), group):
+        tokens = min(group, len(chosen) - start)
+        most = min(tokens, math.ceil(case["capacity"] * k * tokens / case["experts"]))
         claims = [(row, j) for row in range(start, min(start + group, len(chosen))) for j in range(k)]
         by_choice = lambda claim: (claim[1], claim[0])
         by_score = lambda claim: (-rounded(weights[claim[0]][claim[1]].value), claim[1], claim[0])

@@ -76,6 +76,36 @@ fn documents_train_alike_at_any_length_of_samples() {
     }
 }
 
+/// A group of positions has places for its tokens alone.
+#[test]
+fn padding_brings_no_places() {
+    let folder = tempfile::tempdir().unwrap();
+    write_documents(folder.path());
+    let train = |run: &str, flags: &str| {
+        let data = "--data documents.jsonl --tokenizer bytes --documents respected --global-batch 16 --steps 3";
+        let of = "--set seq_len=64 --set balance_loss=1";
+        succeed(folder.path(), &format!("{MIXTURE} {of} {data} {flags} --out {run}"));
+        Steps::of(folder.path(), run)
+    };
+    for drop in ["choice", "score"] {
+        let settings = |group: usize| format!("--set capacity=0.8 --set drop={drop} --set capacity_group={group}");
+        let short = train(&format!("{drop}-short"), &format!("{} --seq-len 8 --grid x=1", settings(8)));
+        assert!(short.numbers("/router/dropped").iter().all(|dropped| *dropped > 0.1), "choices are dropped");
+        for (number, (group, layout)) in [
+            (8, "--seq-len 64 --grid context=2,expert=2"),
+            (16, "--seq-len 16 --grid x=1"),
+            (32, "--seq-len 64 --grid x=2,z=2"),
+            (64, "--seq-len 64 --grid data=2,pipe=2"),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let long = train(&format!("{drop}-{number}"), &format!("{} {layout}", settings(group)));
+            short.assert_near(&long, &format!("{drop} {layout} in groups of {group}"));
+        }
+    }
+}
+
 /// Eight ranks whose experts get as much padding as tokens have room for: only tokens are counted.
 #[test]
 fn padding_needs_no_room_at_experts() {

@@ -60,15 +60,29 @@ pub struct RouterRule {
 }
 
 /// How tokens share the slots of an expert.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TokenGroups {
     /// Tokens of a group, g.
     pub rows: usize,
     /// Slots of an expert for a group, C.
     pub slots: usize,
+    /// Slots of an expert for each token, before they are rounded up: a group with padding has them for its tokens alone.
+    pub slots_per_token: f64,
     /// Whether the largest weights of a group take slots first, rounded to 13 binary digits; else first choices do, by row,
     /// then second choices, and so on.
     pub by_score: bool,
+}
+
+impl TokenGroups {
+    /// Slots of an expert for a group of so many tokens, whose other rows are padding.
+    pub(crate) fn slots_of(self, tokens: usize) -> usize {
+        if tokens == self.rows {
+            return self.slots;
+        }
+        // Numbers that are whole but for rounding are whole.
+        let wanted = self.slots_per_token * tokens as f64 * (1.0 - 1e-12);
+        self.slots.min(tokens).min(wanted.ceil() as usize)
+    }
 }
 
 /// The factors of a router's losses. With balance loss alpha and counts of a scope's choices by expert, an expert's frequency is

@@ -15,7 +15,7 @@ const EXACT: usize = 1 << 24;
 /// number first, where the rule has groups of experts only of those that are chosen; their slots, -1 where
 /// the tokens' group has used up the expert's; and their weights, which neither bias nor dropping change.
 ///
-/// `present` [rows] is 0 for rows of padding, which choose nothing and take no slots.
+/// `present` [rows] is 0 for rows of padding, which choose nothing, take no slots, and bring none to their group.
 ///
 /// Slots are taken in the order of [`TokenGroups::by_score`]; equal weights by choice, then by row. Tokens with probabilities
 /// that are no numbers choose experts in turn, all about equally often.
@@ -148,10 +148,11 @@ fn take_slots<T: Element>(shape: RouterShape, groups: TokenGroups, group: usize,
         let weight = |i: &usize| rounded(routes[i + 2 * per_token].to_f64());
         order.sort_by_key(|i| Reverse(weight(i)));
     }
+    let slots = groups.slots_of(order.len() / per_token);
     let mut taken = vec![0; shape.experts];
     for i in order {
         let taken = &mut taken[index(routes[i])];
-        let slot = (*taken < groups.slots).then(|| group * groups.slots + *taken);
+        let slot = (*taken < slots).then(|| group * groups.slots + *taken);
         *taken += 1;
         routes[i + per_token] = slot.map_or(-T::ONE, |slot| T::from_f64(slot as f64));
     }

@@ -5,7 +5,7 @@ use crate::support::{assert_gradient, dot, on_any_threads, random};
 use quadrille_tensor::*;
 
 const SHAPE: RouterShape = RouterShape { rows: 24, experts: 5, per_token: 2 };
-const GROUPS: TokenGroups = TokenGroups { rows: 8, slots: 3, by_score: false };
+const GROUPS: TokenGroups = TokenGroups { rows: 8, slots: 3, slots_per_token: 0.375, by_score: false };
 const FACTORS: RouterLosses = RouterLosses { balance: 0.3, z: 0.02 };
 
 /// Rows by turns in two scopes, as sequences that are cut among ranks may be.
@@ -166,7 +166,7 @@ fn gradients_of_weights_and_losses_equal_differences() {
 #[test]
 fn threads_change_no_bit_of_many_rows() {
     let shape = RouterShape { rows: 3000, experts: 60, per_token: 4 };
-    let groups = TokenGroups { rows: 500, slots: 30, by_score: true };
+    let groups = TokenGroups { rows: 500, slots: 30, slots_per_token: f64::INFINITY, by_score: true };
     let logits = random::<f32>(1, shape.rows * shape.experts);
     let routes = on_any_threads(|pool| routes(pool, shape, RULES[3], groups, &logits));
     let mut counts = vec![0.0; 3 * shape.experts];
@@ -192,10 +192,17 @@ fn padding_has_no_part_in_choices_losses_and_gradients() {
         let present: Vec<u32> = (0..shape.rows).map(|row| u32::from(row % 2 == 0)).collect();
         let groups = TokenGroups { by_score, ..GROUPS };
         let of_alone = routes(&Pool::new(1), SHAPE, rule, groups, &alone);
-        let groups = TokenGroups { rows: 2 * groups.rows, ..groups };
+        // As many slots as twice the rows would have: those of padding are left over.
+        let groups = TokenGroups { rows: 2 * groups.rows, slots: 2 * groups.slots, ..groups };
         let found = on_any_threads(|pool| routes_of(pool, shape, rule, groups, &present, &padded));
-        let expected: Vec<f64> =
-            of_alone.chunks(6).flat_map(|row| [row, &[-1.0, -1.0, -1.0, -1.0, 0.0, 0.0]].concat()).collect();
+        let slots = GROUPS.slots as f64;
+        let slot = |slot: f64| if slot < 0.0 { slot } else { slot + (slot / slots).floor() * slots };
+        let expected: Vec<f64> = of_alone
+            .chunks(6)
+            .flat_map(|row| {
+                [&row[..2], &[slot(row[2]), slot(row[3])], &row[4..], &[-1.0, -1.0, -1.0, -1.0, 0.0, 0.0]].concat()
+            })
+            .collect();
         assert_eq!(found, expected);
         assert_eq!(dropped_choices(shape, &found), dropped_choices(SHAPE, &of_alone));
 

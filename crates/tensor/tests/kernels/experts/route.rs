@@ -104,7 +104,7 @@ fn routes_equal_loops() {
         let even = group * per_token / experts;
         for rule in RULES {
             for (slots, by_score) in [(0, false), (even, false), (even + 1, true), (even, true), (group, false)] {
-                let groups = TokenGroups { rows: group, slots, by_score };
+                let groups = TokenGroups { rows: group, slots, slots_per_token: f64::INFINITY, by_score };
                 check::<f64>(shape, rule, groups);
                 check::<f32>(shape, rule, groups);
             }
@@ -122,7 +122,7 @@ fn routes_of_groups_equal_loops() {
         for rule in RULES {
             let rule = RouterRule { groups, chosen_groups, ..rule };
             for (slots, by_score) in [(96, false), (96 * per_token / experts, true)] {
-                let slots = TokenGroups { rows: 48, slots, by_score };
+                let slots = TokenGroups { rows: 48, slots, slots_per_token: f64::INFINITY, by_score };
                 check::<f64>(shape, rule, slots);
                 check::<f32>(shape, rule, slots);
             }
@@ -134,7 +134,7 @@ fn routes_of_groups_equal_loops() {
 #[test]
 fn groups_are_chosen_by_as_many_experts_as_a_token_takes_of_them() {
     let logits = [0.9, -3.0, 0.8, 0.7];
-    let slots = TokenGroups { rows: 1, slots: 1, by_score: false };
+    let slots = TokenGroups { rows: 1, slots: 1, slots_per_token: f64::INFINITY, by_score: false };
     let chosen = |per_token, groups, chosen_groups| {
         let shape = RouterShape { rows: 1, experts: 4, per_token };
         routes(&Pool::new(1), shape, RouterRule { groups, chosen_groups, ..SIGMOID }, slots, &logits)[..per_token]
@@ -166,21 +166,21 @@ const FOUR: [f64; 12] = [
 
 #[test]
 fn first_choices_take_slots_before_second_ones() {
-    let groups = TokenGroups { rows: 4, slots: 2, by_score: false };
+    let groups = TokenGroups { rows: 4, slots: 2, slots_per_token: f64::INFINITY, by_score: false };
     // First choices: 0, 0, 1, 0; of expert 0 tokens 0 and 1 fit. Second: 1, 1, 0, 1; of expert 1 one place is left.
     assert_eq!(slots_of(groups, 2, SIGMOID, &FOUR), [0.0, 1.0, 1.0, -1.0, 0.0, -1.0, -1.0, -1.0]);
 }
 
 #[test]
 fn the_largest_weights_take_slots_first_whichever_choice_they_are() {
-    let groups = TokenGroups { rows: 4, slots: 2, by_score: true };
+    let groups = TokenGroups { rows: 4, slots: 2, slots_per_token: f64::INFINITY, by_score: true };
     assert_eq!(slots_of(groups, 2, SIGMOID, &FOUR), [1.0, 1.0, -1.0, -1.0, 0.0, -1.0, 0.0, -1.0]);
 }
 
 #[test]
 fn a_bias_chooses_and_does_not_weigh() {
     let shape = RouterShape { rows: 4, experts: 3, per_token: 1 };
-    let groups = TokenGroups { rows: 4, slots: 4, by_score: false };
+    let groups = TokenGroups { rows: 4, slots: 4, slots_per_token: f64::INFINITY, by_score: false };
     let chosen = |bias: [f64; 3]| biased_routes(&Pool::new(1), shape, SIGMOID, groups, [&FOUR, &bias]);
     assert_eq!(chosen([0.0; 3]), routes(&Pool::new(1), shape, SIGMOID, groups, &FOUR));
     let last = 1.0 / (1.0 + 9.0_f64.exp());
@@ -190,7 +190,7 @@ fn a_bias_chooses_and_does_not_weigh() {
 #[test]
 fn groups_share_no_slots() {
     for by_score in [false, true] {
-        let groups = TokenGroups { rows: 2, slots: 1, by_score };
+        let groups = TokenGroups { rows: 2, slots: 1, slots_per_token: f64::INFINITY, by_score };
         let found = slots_of(groups, 1, SIGMOID, &FOUR);
         // Tokens 0 and 1 want expert 0; of the second group token 2 wants expert 1 and token 3 expert 0.
         assert_eq!(found, [0.0, -1.0, 1.0, 1.0]);
@@ -203,7 +203,7 @@ fn equal_probabilities_go_to_the_lower_expert_and_equal_weights_to_the_earlier_r
     let logits = [0.5; 9];
     for by_score in [false, true] {
         let shape = RouterShape { rows: 3, experts: 3, per_token: 2 };
-        let groups = TokenGroups { rows: 3, slots: 2, by_score };
+        let groups = TokenGroups { rows: 3, slots: 2, slots_per_token: f64::INFINITY, by_score };
         let found = routes(&Pool::new(1), shape, RULES[0], groups, &logits);
         assert_eq!(routes(&Pool::new(1), shape, of_groups, groups, &logits), found);
         for (row, found) in found.chunks(6).enumerate() {
@@ -217,14 +217,14 @@ fn equal_probabilities_go_to_the_lower_expert_and_equal_weights_to_the_earlier_r
 fn of_equal_weights_a_first_choice_comes_before_a_second_of_an_earlier_row() {
     // Token 0 has expert 2, then expert 0; token 1 expert 0 with the same weight.
     let logits = [0.5, -9.0, 0.6, 0.5, 0.4, -9.0];
-    let groups = TokenGroups { rows: 2, slots: 1, by_score: true };
+    let groups = TokenGroups { rows: 2, slots: 1, slots_per_token: f64::INFINITY, by_score: true };
     assert_eq!(slots_of(groups, 2, SIGMOID, &logits), [0.0, -1.0, 0.0, 0.0]);
 }
 
 /// Equal logits, as different orders of sums leave them.
 #[test]
 fn weights_that_differ_by_rounding_are_equal() {
-    let groups = TokenGroups { rows: 3, slots: 1, by_score: true };
+    let groups = TokenGroups { rows: 3, slots: 1, slots_per_token: f64::INFINITY, by_score: true };
     let sum = [0.1, 0.2].iter().sum::<f64>();
     assert!(sum > 0.3);
     let slots = |first: f64| {
@@ -244,7 +244,7 @@ fn with_a_slot_for_every_token_nothing_is_dropped() {
     for (by_score, rows) in [(false, 40), (true, 8)] {
         let shape = RouterShape { rows: 40, experts: 8, per_token: 3 };
         let logits: Vec<f32> = (0..40 * 8).map(|i| (i % 8) as f32 + (i / 8) as f32 * 0.001).collect();
-        let groups = TokenGroups { rows, slots: rows, by_score };
+        let groups = TokenGroups { rows, slots: rows, slots_per_token: f64::INFINITY, by_score };
         let found = routes(&Pool::new(2), shape, RULES[1], groups, &logits);
         assert!(found.chunks(9).all(|row| row[3..6].iter().all(|slot| *slot >= 0.0)), "{found:?}");
     }
@@ -253,7 +253,7 @@ fn with_a_slot_for_every_token_nothing_is_dropped() {
 #[test]
 fn tokens_without_numbers_choose_all_experts_equally_often() {
     let shape = RouterShape { rows: 600, experts: 4, per_token: 2 };
-    let groups = TokenGroups { rows: 600, slots: 300, by_score: true };
+    let groups = TokenGroups { rows: 600, slots: 300, slots_per_token: f64::INFINITY, by_score: true };
     for rule in RULES {
         let found = on_any_threads(|pool| routes(pool, shape, rule, groups, &vec![f32::NAN; 600 * 4]));
         assert!(found.chunks(6).all(|row| row[2..4].iter().all(|slot| *slot >= 0.0)));
@@ -267,7 +267,7 @@ fn tokens_without_numbers_choose_all_experts_equally_often() {
 #[test]
 fn no_expert_is_chosen_twice_where_probabilities_are_no_numbers() {
     let shape = RouterShape { rows: 1, experts: 4, per_token: 4 };
-    let groups = TokenGroups { rows: 1, slots: 1, by_score: true };
+    let groups = TokenGroups { rows: 1, slots: 1, slots_per_token: f64::INFINITY, by_score: true };
     for logits in [[f32::NAN; 4], [f32::NEG_INFINITY; 4], [1.0, f32::NAN, 2.0, f32::INFINITY]] {
         for rule in RULES {
             let mut chosen = routes(&Pool::new(1), shape, rule, groups, &logits)[..4].to_vec();

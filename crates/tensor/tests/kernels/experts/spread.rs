@@ -12,7 +12,7 @@ const SIZES: [(usize, usize); 8] = [(0, 3), (1, 1), (3, 0), (8, 7), (16, 33), (6
 fn spread_of<T: Element>(rows: usize, cols: usize) -> (SpreadShape<'static>, Vec<T>) {
     let (experts, per_token) = (5, 3);
     let group = (1..=8).rev().find(|group| rows.is_multiple_of(*group)).unwrap_or(1);
-    let groups = TokenGroups { rows: group, slots: group.div_ceil(2), by_score: false };
+    let groups = TokenGroups { rows: group, slots: group.div_ceil(2), slots_per_token: f64::INFINITY, by_score: false };
     let shape = RouterShape { rows, experts, per_token };
     let routes = routes(&Pool::new(1), shape, RULES[1], groups, &random::<T>(9, rows * experts));
     let slots = Slots::Blocks { slots: rows / group * groups.slots, pieces: 1 };
@@ -99,7 +99,7 @@ fn spreading_and_combining_equal_loops() {
 /// Routes of some rows, none of which chooses the second or the last expert, to at most `most` slots of each.
 fn queued<T: Element>(rows: usize, most: usize) -> (RouterShape, Vec<T>) {
     let shape = RouterShape { rows, experts: 5, per_token: 2 };
-    let groups = TokenGroups { rows: rows.max(1), slots: most, by_score: true };
+    let groups = TokenGroups { rows: rows.max(1), slots: most, slots_per_token: f64::INFINITY, by_score: true };
     let mut logits = random::<T>(9, rows * shape.experts);
     logits.chunks_mut(shape.experts).for_each(|row| (row[1], row[4]) = (T::from_f64(-9.0), T::from_f64(-9.0)));
     (shape, routes(&Pool::new(1), shape, RULES[1], groups, &logits))
