@@ -31,9 +31,9 @@ pub fn random_full_batch(
     }
 }
 
-/// One target token in so many is ignored.
+/// Targets per ignored one.
 const IGNORED_PART: u32 = 8;
-/// One sequence in so many ends in padding, where routers of experts have to leave it out.
+/// Sequences per one that ends in padding, which routers of experts have to leave out.
 const PADDED_PART: u32 = 4;
 
 /// Tokens of a sequence before its padding. Attention that is not causal would read padding.

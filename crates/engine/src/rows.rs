@@ -100,7 +100,7 @@ impl<B: Backend> RankEngine<'_, B> {
         self.first_sequence_of(self.microbatch)
     }
 
-    /// The same of another microbatch.
+    /// First sequence of another microbatch, as [`Self::first_sequence`].
     pub(crate) fn first_sequence_of(&self, microbatch: usize) -> usize {
         let layout = &self.program.layout;
         layout.first_of_share(self.place)

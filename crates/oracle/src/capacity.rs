@@ -8,7 +8,7 @@ use quadrille_spec::{Capacity, DropOrder, Experts};
 
 use crate::router::{NO_EXPERT, Rows};
 
-/// Whether each choice, `[n, k]`, has a place, none of padding, from the `ids[n, k]` and `weights[n, k]` of all choices.
+/// True for each choice, `[n, k]`, that has a place, false for padding, from the `ids[n, k]` and `weights[n, k]` of all choices.
 pub(crate) fn kept(experts: &Experts, rows: Rows, ids: &[u32], weights: &[f64]) -> Vec<bool> {
     let Some(capacity) = experts.capacity.filter(|_| rows.drops) else {
         return ids.iter().map(|id| *id != NO_EXPERT).collect();

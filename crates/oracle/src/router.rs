@@ -25,7 +25,7 @@ pub(crate) struct Routed {
     pub(crate) ids: Vec<u32>,
     /// What the chosen are multiplied with, `[n, k]`.
     pub(crate) weights: Vec<f64>,
-    /// Whether the chosen have a place for the row, `[n, k]`; false of padding.
+    /// True if the expert has a place for the row, `[n, k]`; false for padding.
     pub(crate) kept: Vec<bool>,
 }
 
@@ -185,7 +185,7 @@ impl Routed {
     }
 }
 
-/// How often each expert is among these choices.
+/// Number of choices of each expert.
 fn loads(experts: &Experts, ids: &[u32]) -> Vec<f64> {
     let mut loads = vec![0.0; experts.count];
     ids.iter().filter(|id| **id != NO_EXPERT).for_each(|id| loads[*id as usize] += 1.0);

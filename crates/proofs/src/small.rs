@@ -49,7 +49,7 @@ pub fn mixture_of(layers: usize) -> Model {
     mixture_of_width(layers, 8)
 }
 
-/// [`mixture_of`] with so many hidden columns. In narrow models most tokens choose the same experts.
+/// [`mixture_of`] of another width. In narrow models most tokens choose the same experts.
 ///
 /// # Panics
 /// If four heads do not divide the width.

@@ -17,7 +17,7 @@ impl Model {
     /// Reads the text of a `config.json` of one of the families `deepseek_v3`, `gemma`, `gemma2`, `gemma3_text`, `gpt2`, `gpt_neox`, `kimi_k2`,
     /// `llama`, `mistral`, `mixtral`, `olmo2`, `olmoe`, `phi3`, `qwen2`, `qwen3`, `qwen3_moe` and `starcoder2` (its `model_type`), replaces
     /// fields of the model file by `overrides` (field, value) in their order, and validates the result. Experts drop no token, unless `overrides` say a
-    /// capacity. A window that no sequence reaches is none. `router_aux_loss_coef` becomes the factor of the same strength, unless `overrides` say
+    /// capacity. A window that no sequence reaches is left out. `router_aux_loss_coef` becomes the factor of the same strength, unless `overrides` say
     /// `balance_loss` ([`Self::router_aux_loss_coef`]).
     ///
     /// # Errors

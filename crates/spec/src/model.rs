@@ -110,10 +110,8 @@ impl Model {
         let attends_to_all = |block: &Block| !block.attention.causal;
         let first = self.blocks.iter().position(attends_to_all);
         let Some(block) = first.filter(|_| self.patch_values.is_none()) else { return Ok(()) };
-        let field = match self.blocks.kinds().iter().all(attends_to_all) {
-            true => "causal".to_owned(),
-            false => format!("blocks.{block}.causal"),
-        };
+        let is_general = self.blocks.kinds().iter().all(attends_to_all);
+        let field = if is_general { "causal".to_owned() } else { format!("blocks.{block}.causal") };
         let rule = "the next token is predicted, and without a causal mask attention reads it from the input";
         let remedy = format!("use {field} = true, or patches in place of tokens (patch_values)");
         Err(SpecError::invalid(field, false, rule, remedy))

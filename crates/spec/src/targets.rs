@@ -1,6 +1,6 @@
 //! Ids that stand for no token of the vocabulary.
 
-/// Target that is left out of the loss, its gradient and its count: it follows padding, or training shall not learn it by heart.
+/// Target that is left out of the loss, its gradient and its count: it follows padding, or training shall not memorize it.
 /// No vocabulary is so large.
 pub const IGNORED: u32 = u32::MAX;
 

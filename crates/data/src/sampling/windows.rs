@@ -20,7 +20,7 @@ pub enum Documents {
     /// Windows run over the boundaries of documents.
     #[default]
     Packed,
-    /// A sample never crosses a boundary: what is left of a document is padded, and padding is neither token nor target.
+    /// A sample never crosses a boundary: the rest of its last sample is padding, which is neither token nor target.
     Respected,
 }
 

@@ -178,7 +178,8 @@ impl<B: Backend> RankEngine<'_, B> {
     /// targets of the step that count, in the place of those of its layout.
     fn router_loss_scale(&self) -> f64 {
         let per_token = match self.step_counts {
-            Some(BatchCounts { tokens, targets }) => targets / tokens,
+            // A step without tokens ends with an error, not with losses that are no numbers.
+            Some(BatchCounts { tokens, targets }) => targets / tokens.max(1.0),
             None => self.program.model.patch_values.unwrap_or(1) as f64,
         };
         self.loss_scale() * per_token
