@@ -131,7 +131,11 @@ impl<B: Backend> RankEngine<'_, B> {
     }
 
     fn is_finite(&self, value: ValueId) -> Result<bool, EngineError> {
-        let valid = self.program.valid_elements(value, self.place);
+        // Queues of experts have as many rows as tokens choose.
+        let valid = match self.queues_of(value) {
+            Some(_) => self.local_elements(value),
+            None => self.program.valid_elements(value, self.place),
+        };
         let elements = self.read(value)?.part(0..valid);
         self.backend.download(elements, |numbers| numbers.iter().all(|number| number.to_f64().is_finite()))
     }

@@ -76,6 +76,15 @@ pub(crate) fn qwen3_moe(model: &Model) -> Value {
 /// Refuses a model of which a configuration says something else, by the first field; `known` is what families compute.
 pub(crate) fn check_said(config: &Value, model: &Model, known: &str) -> Result<(), HuggingFaceError> {
     let refuse = |field, value, rule: String| Err(HuggingFaceError::Inexpressible { field, value, rule });
+    let factors = model.balance_losses();
+    if let Some(other) = factors.iter().find(|factor| **factor != factors[0])
+        && config.get("router_aux_loss_coef").is_some()
+    {
+        let value = format!("{} and {other}", factors[0]);
+        let rule =
+            "router_aux_loss_coef is one for all blocks; use one balance_loss and one balance for them".to_owned();
+        return refuse("balance_loss", value, rule);
+    }
     let said = match Model::from_hugging_face(&config.to_string(), &[]) {
         Ok(said) => computed(&said),
         Err(error) => return refuse("model_type", config["model_type"].to_string(), error.to_string()),
@@ -175,6 +184,8 @@ mod tests {
             ("qk_norm = \"rms-all\"\nhead_dim = 4", "model_type = \"olmoe\": head_dim = 4: "),
             ("qk_norm = \"rms\"\nqkv_bias = true", "projection_bias = false: "),
             ("[[blocks]]\nat = [1]\nexpert_ffn = 3", "blocks = 2 kinds: "),
+            ("[[blocks]]\nat = [1]\nbalance_loss = 0.5", "balance_loss = 0.25 and 0.5: router_aux_loss_coef is one"),
+            ("[[blocks]]\nat = [0]\nbalance = \"none\"", "balance_loss = 0 and 0.25: router_aux_loss_coef is one"),
         ] {
             let message = fresh(&model(lines), StoredType::F32).expect_err(starts).to_string();
             assert!(message.starts_with(starts), "{lines}: {message}");

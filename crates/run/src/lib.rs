@@ -101,8 +101,9 @@ pub use settings::{ModelSource, Settings, assignments};
 pub use signals::Signals;
 pub use source::{DEMO_TOKENS, OnPreparation, Source, SourceOverview, describe_tokenizer, open_files};
 pub use spec::{
-    CheckpointSpec, CollectivesSpec, DataChanges, DataPath, DataSpec, HeldOut, LayoutSpec, OptimizerSpec, OutputSpec,
-    RunChanges, RunSpec, StartSpec, StatesSpec, TuningSpec, ValidationSpec, Warmup, layout_json, layout_of_json,
+    CheckpointSpec, CollectivesSpec, DataChanges, DataComparison, DataPath, DataSpec, HeldOut, LayoutSpec,
+    OptimizerSpec, OutputSpec, RunChanges, RunSpec, StartSpec, StatesSpec, TuningSpec, ValidationSpec, Warmup,
+    layout_json, layout_of_json,
 };
 pub use tokenizer_rule::{TokenizerOrigin, TokenizerRule};
 pub use trace::{create_trace, write_trace};

@@ -16,8 +16,8 @@ use crate::refusal::{Refusal, Setting};
 use crate::source::OnPreparation;
 use crate::tuned::{Recorder, Tuning};
 use crate::{
-    CheckpointSpec, HeldOut, Processes, RunChanges, RunError, RunSpec, Signals, Source, TuningSpec, companions,
-    layout_json, processes, resources, same_data, written_over,
+    CheckpointSpec, DataComparison, HeldOut, Processes, RunChanges, RunError, RunSpec, Signals, Source, TuningSpec,
+    companions, layout_json, processes, resources, same_data, written_over,
 };
 
 /// Where a run happens, and who has asked for it.
@@ -59,7 +59,7 @@ impl Prepared {
     /// # Errors
     /// The first choice, file or folder that cannot be used.
     pub fn begin(spec: RunSpec, out: Option<&Path>, host: &Host) -> Result<Self, RunError> {
-        Self::new(spec, out.map_or(Place::Nowhere, Place::New), false, false, host)
+        Self::new(spec, out.map_or(Place::Nowhere, Place::New), DataComparison::Samples, false, host)
     }
 
     /// The run in a folder, from its newest checkpoint on, as it was decided when it began or last went on, but for `changes`.
@@ -84,12 +84,19 @@ impl Prepared {
     /// # Errors
     /// Those of [`Self::resume`].
     pub fn resume_as(folder: &Path, before: RunSpec, changes: RunChanges, host: &Host) -> Result<Self, RunError> {
-        let (other_data, new_log) = (changes.data.name_data(), changes.log.is_some());
-        Self::new(changes.apply(before), Place::Resumed(folder), other_data, !new_log, host)
+        let comparison = changes.data.comparison(&before.data);
+        let new_log = changes.log.is_some();
+        Self::new(changes.apply(before), Place::Resumed(folder), comparison, !new_log, host)
     }
 
-    /// `other_data`: what is read may be other than before. `same_log`: the log is that of the run's earlier part.
-    fn new(spec: RunSpec, place: Place, other_data: bool, same_log: bool, host: &Host) -> Result<Self, RunError> {
+    /// `comparison`: data that have to be those of the run's earlier part. `same_log`: the log is that of the run's earlier part.
+    fn new(
+        spec: RunSpec,
+        place: Place,
+        comparison: DataComparison,
+        same_log: bool,
+        host: &Host,
+    ) -> Result<Self, RunError> {
         spec.check()?;
         check_folder(&spec, place)?;
         let processes = &host.processes;
@@ -103,7 +110,7 @@ impl Prepared {
         let threads = processes.threads(spec.threads, ranks)?;
         resources::check(&program, threads, processes, &spec.states, beside(&spec, place, &program)?)?;
         check_paths(&spec, place)?;
-        let source = open_data(&spec, &beginning, other_data, host)?;
+        let source = open_data(&spec, &beginning, comparison, host)?;
         let (tune_matmuls, matmuls, recorder) = tuning(&spec, &program, threads)?;
         let about = about(&spec, &beginning.start, host, hyper, &source);
         let stop = Arc::new(AtomicBool::new(false));
@@ -201,14 +208,17 @@ impl Prepared {
 }
 
 /// What the run reads, opened; of a run that goes on it is what it has read.
-fn open_data(spec: &RunSpec, beginning: &Beginning, other_data: bool, host: &Host) -> Result<Source, RunError> {
+fn open_data(
+    spec: &RunSpec,
+    beginning: &Beginning,
+    comparison: DataComparison,
+    host: &Host,
+) -> Result<Source, RunError> {
     let (checkpoint, seq_len) = (beginning.checkpoint(), spec.layout.layout.seq_len);
     let open = || Source::open(&spec.data, checkpoint, &spec.model, spec.seed, seq_len, host.on_preparation);
     let source = host.processes.first_then_others(open)?;
-    if let Start::Resumed(checkpoint) = &beginning.start
-        && !other_data
-    {
-        same_data::check(checkpoint, source.about())?;
+    if let Start::Resumed(checkpoint) = &beginning.start {
+        same_data::check(checkpoint, source.about(), comparison)?;
     }
     Ok(source)
 }

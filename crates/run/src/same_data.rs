@@ -7,6 +7,7 @@ use quadrille_checkpoint::Checkpoint;
 use quadrille_data::TokenFile;
 use serde_json::Value;
 
+use crate::DataComparison;
 use crate::refusal::{Refusal, Setting};
 
 /// Fields that decide the samples as a whole.
@@ -14,12 +15,18 @@ const WHOLE: [&str; 4] = ["kind", "documents", "vocabulary", "special_tokens"];
 /// Fields that decide the samples of one source, besides the content of its files.
 const OF_A_SOURCE: [&str; 5] = ["tokens", "first", "end", "vocabulary", "share"];
 
-/// Holds what is read now, as [`crate::Source::about`] says, against what the checkpoint's run has read.
+/// Compares the data of now, as [`crate::Source::about`] describes them, with those of the checkpoint's run.
 ///
 /// # Errors
 /// One that names the first difference.
-pub(crate) fn check(checkpoint: &Checkpoint, now: &Value) -> Result<(), Refusal> {
-    let Some(difference) = difference(&checkpoint.about().data, now) else { return Ok(()) };
+pub(crate) fn check(checkpoint: &Checkpoint, now: &Value, comparison: DataComparison) -> Result<(), Refusal> {
+    let then = &checkpoint.about().data;
+    let difference = match comparison {
+        DataComparison::Samples => difference(then, now),
+        DataComparison::Files => ["sources", "validation"].into_iter().find_map(|list| files_of(then, now, list)),
+        DataComparison::Nothing => None,
+    };
+    let Some(difference) = difference else { return Ok(()) };
     let refusal = Refusal::new(format!(
         "{} was written by a run on other data than there is now: {difference}; bring the data back as it was, or give ",
         checkpoint.path().display()
@@ -48,6 +55,17 @@ fn difference(then: &Value, now: &Value) -> Option<String> {
                 Some(format!("{name}: of files {with}, and not {without}"))
             }
         })
+    })
+}
+
+/// The first difference of the files of a list of sources, where both parts of the run recorded files.
+fn files_of(then: &Value, now: &Value, list: &str) -> Option<String> {
+    let sources = then[list].as_array()?.iter().zip(now[list].as_array()?);
+    sources.into_iter().find_map(|(then, now)| {
+        let contents = |source: &Value| -> Option<Vec<Value>> {
+            Some(source["files"].as_array()?.iter().map(|file| file["content"].clone()).collect())
+        };
+        (contents(then)? != contents(now)?).then(|| other_file(then, now))
     })
 }
 

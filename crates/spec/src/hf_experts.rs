@@ -13,7 +13,7 @@ use crate::choices::QkNorm;
 use crate::hf_fields::{Fields, unexpressed};
 use crate::hf_llama::{normed_over_all_heads, rotary_decoder, with_heads};
 use crate::model_file::BlockTable;
-use crate::{Model, ModelFile, RouterScores, SpecError};
+use crate::{BalanceScope, Model, ModelFile, RouterScores, SpecError};
 
 /// Families whose balance loss joins all blocks. DeepSeek's `aux_loss_alpha` is per block, as the factor here.
 pub(crate) const JOINS_BLOCKS: [&str; 3] = ["mixtral", "olmoe", "qwen3_moe"];
@@ -25,15 +25,21 @@ pub(crate) fn per_block(coefficient: f64, model: &Model) -> f64 {
 
 impl Model {
     /// Coefficient of the transformers library (`router_aux_loss_coef` of Mixtral, OLMoE and Qwen3-MoE) of the strength of this
-    /// model's balance loss: `balance_loss` times the blocks with experts, divided by the experts that a token chooses. `None`
-    /// without experts; of blocks that differ the first with experts counts.
+    /// model's balance loss: `balance_loss` times the blocks with experts, divided by the experts that a token chooses; 0 where
+    /// nothing is balanced. `None` without experts; of blocks that differ ([`Self::balance_losses`]) the first with experts counts.
     pub fn router_aux_loss_coef(&self) -> Option<f64> {
-        let factor = self.blocks.kinds().iter().find_map(|block| block.feed_forward.experts())?.router.balance_loss;
+        let factor = *self.balance_losses().first()?;
         let (chosen, blocks) = self.balanced()?;
         let exact = factor * blocks / chosen;
         // A short decimal that is read as the same factor, else all digits.
         let short = format!("{exact:.12e}").parse().unwrap_or(exact);
         Some(if per_block(short, self) == factor { short } else { exact })
+    }
+
+    /// Factors of the balance loss of all blocks with experts, 0 of those that balance nothing.
+    pub fn balance_losses(&self) -> Vec<f64> {
+        let routers = self.blocks.iter().filter_map(|block| Some(block.feed_forward.experts()?.router));
+        routers.map(|router| if router.balance == BalanceScope::None { 0.0 } else { router.balance_loss }).collect()
     }
 
     /// Experts that a token chooses in the first block with experts, and the number of blocks with experts.

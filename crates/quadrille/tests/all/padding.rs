@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::common::run;
 use crate::run_folders::succeed;
 
 /// A mixture that drops nothing and whose first update is applied at once.
@@ -115,6 +116,24 @@ fn padding_needs_no_room_at_experts() {
     let data = "--data documents.jsonl --tokenizer bytes --documents respected";
     succeed(folder.path(), &format!("{MIXTURE} {of} {data} --grid expert=8 --expert-rows 1 --out run"));
     assert_eq!(Steps::of(folder.path(), "run").numbers("/router/dropped"), [0.0]);
+}
+
+/// The search for the first number that is not finite reads as many rows as experts have got.
+#[test]
+fn operations_of_experts_with_padding_are_named_where_numbers_overflow() {
+    let folder = tempfile::tempdir().unwrap();
+    write_documents(folder.path());
+    let data = "--data documents.jsonl --tokenizer bytes --documents respected --seq-len 16 --global-batch 4";
+    for flags in ["--grid expert=2", "--grid x=2,expert=2", "--grid data=2,z=2"] {
+        let line = format!(
+            "train --model moe-tiny --set vocab=256 --set capacity=0 --threads 1 --steps 2 --dtype f16 \
+             --loss-scale 2147483648 {data} {flags}"
+        );
+        let output = run(folder.path(), &line);
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{flags}: {message}");
+        assert!(message.contains("operation ") && !message.contains("panicked"), "{flags}: {message}");
+    }
 }
 
 #[test]

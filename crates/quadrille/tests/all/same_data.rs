@@ -34,6 +34,14 @@ fn text_that_has_grown_is_refused_unless_it_is_named_again() {
     {
         assert!(message.contains(word), "'{word}' is not in: {message}");
     }
+    // Other ways to read it, or the same one once more, do not name it again.
+    for flags in
+        ["--documents packed", "--documents respected", "--format text", "--parse-special", "--tokenizer bytes"]
+    {
+        let (code, message) = code_and_message(path, &format!("train --resume run --steps 4 {flags}"));
+        assert_eq!(code, Some(2), "{flags}: {message}");
+        assert!(message.contains("c.txt has other content: 2100 bytes then, 4200 now"), "{flags}: {message}");
+    }
     succeed(path, "train --resume run --steps 4 --data c.txt --validation=0.1");
     // Now the checkpoint says what there is.
     succeed(path, "train --resume run --steps 5");

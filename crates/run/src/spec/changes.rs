@@ -91,17 +91,32 @@ pub struct DataChanges {
     pub cache: Option<PathBuf>,
 }
 
+/// What has to be equal in the data of a continued run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DataComparison {
+    /// The samples, and so the content of files and the way to read them.
+    Samples,
+    /// The content of files.
+    Files,
+    /// Nothing: the data are named anew.
+    Nothing,
+}
+
 impl DataChanges {
-    /// Whether they say what is to be read: then it may be other than what the run has read so far.
-    pub fn name_data(&self) -> bool {
-        self.paths.is_some()
-            || self.held_out.is_some()
-            || self.documents.is_some()
-            || self.tokenizer.is_some()
-            || self.text_field.is_some()
-            || self.format.is_some()
-            || self.skip_bad_lines.is_some()
-            || self.parse_special.is_some()
+    /// Data of the continued run that have to be those of the run so far, which `before` describes: all, but where files are named
+    /// anew, or are to be read otherwise.
+    pub fn comparison(&self, before: &DataSpec) -> DataComparison {
+        let differs = |changed: &DataSpec| {
+            let other = DataSpec { goldfish: before.goldfish, cache: before.cache.clone(), ..changed.clone() };
+            other != *before
+        };
+        if self.paths.is_some() || self.held_out.is_some() {
+            DataComparison::Nothing
+        } else if differs(&self.clone().apply(before.clone())) {
+            DataComparison::Files
+        } else {
+            DataComparison::Samples
+        }
     }
 
     /// What is read from now on.

@@ -12,7 +12,7 @@ use quadrille_engine::{DivergencePolicy, Hyper, LossScale, OnSaveFailure};
 use quadrille_spec::{Collectives, ElementType, Layout, Model, Offload, Tier};
 use serde::{Deserialize, Serialize};
 
-pub use changes::{DataChanges, RunChanges};
+pub use changes::{DataChanges, DataComparison, RunChanges};
 pub use data::{DataPath, DataSpec, HeldOut};
 pub use layout::{LayoutSpec, layout_json, layout_of_json};
 pub use optimizer::{OptimizerSpec, Warmup};

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use quadrille_data::{Documents, Goldfish, InputFormat, SpecialTokens, TokenizerChoice};
 use quadrille_engine::{DivergencePolicy, Hyper, LossScale, OnDivergence, OnSaveFailure};
 use quadrille_run::{
-    CheckpointSpec, CollectivesSpec, DataChanges, DataPath, DataSpec, HeldOut, LayoutSpec, OptimizerSpec, OutputSpec,
-    RunChanges, RunSpec, StartSpec, StatesSpec, TuningSpec, ValidationSpec, Warmup,
+    CheckpointSpec, CollectivesSpec, DataChanges, DataComparison, DataPath, DataSpec, HeldOut, LayoutSpec,
+    OptimizerSpec, OutputSpec, RunChanges, RunSpec, StartSpec, StatesSpec, TuningSpec, ValidationSpec, Warmup,
 };
 use quadrille_spec::{
     Algorithm, Collectives, ElementType, Field, Layout, LayoutRequest, Model, Offload, Origin, Origins, Tier,
@@ -282,7 +282,17 @@ fn what_is_said_replaces_what_was_and_leaves_all_else() {
     let before = RunSpec { data: DataSpec { held_out: HeldOut::Share(0.1), ..DataSpec::default() }, ..usual() };
     let files = HeldOut::Files(vec![DataPath { path: "held".into(), weight: None }]);
     let data = DataChanges { held_out: Some(files.clone()), ..DataChanges::default() };
-    assert!(data.name_data() && !DataChanges { cache: Some("c".into()), ..DataChanges::default() }.name_data());
+    assert_eq!(data.comparison(&before.data), DataComparison::Nothing);
+    let of = |data: DataChanges| data.comparison(&before.data);
+    let usual = || DataChanges::default();
+    assert_eq!(of(DataChanges { cache: Some("c".into()), ..usual() }), DataComparison::Samples);
+    // The value that it has changes nothing.
+    assert_eq!(
+        of(DataChanges { text_field: Some(before.data.text_field.clone()), ..usual() }),
+        DataComparison::Samples
+    );
+    assert_eq!(of(DataChanges { text_field: Some("body".to_owned()), ..usual() }), DataComparison::Files);
+    assert_eq!(of(DataChanges { parse_special: Some(true), ..usual() }), DataComparison::Files);
     let changes = RunChanges { data, seed: Some(9), keep: Some(7), ..RunChanges::default() };
     let mut expected = RunSpec { seed: 9, ..before.clone() };
     expected.data.held_out = files;
