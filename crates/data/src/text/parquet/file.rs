@@ -78,6 +78,8 @@ fn failed(path: &Path, error: ParquetError) -> DataError {
             // A reader of pages knows errors of the system alone.
             Err(error) => match error.downcast::<io::Error>().map(|error| error.downcast::<DataError>()) {
                 Ok(Ok(error)) => error,
+                // A header or a compressed page that ends before its time, not the file: that is found below.
+                Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => damaged(path, error.to_string()),
                 Ok(Err(error)) => DataError::io("read", path)(error),
                 Err(error) => damaged(path, error.to_string()),
             },

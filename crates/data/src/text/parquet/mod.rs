@@ -3,7 +3,9 @@
 //! A file is read in its order, one page of the column at a time, so that neither a row group nor the file is held as a whole. The
 //! crate `parquet` reads metadata and pages; its panics at damaged files are contained (`file::library`).
 
+mod codec;
 mod column;
+mod delta;
 mod file;
 mod pages;
 mod rows;

@@ -4,8 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parquet::basic::{BrotliLevel, Compression, GzipLevel};
+use parquet::basic::{BrotliLevel, Compression, Encoding, GzipLevel};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, Int64Type};
+use parquet::file::metadata::ParquetMetaDataReader;
 use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder, WriterVersion};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
@@ -70,6 +71,18 @@ fn folder() -> (TempDir, PathBuf) {
     (folder, path)
 }
 
+/// Codecs that the library writes.
+fn codecs() -> [Compression; 6] {
+    [
+        Compression::UNCOMPRESSED,
+        Compression::SNAPPY,
+        Compression::GZIP(GzipLevel::default()),
+        Compression::BROTLI(BrotliLevel::default()),
+        Compression::LZ4,
+        Compression::LZ4_RAW,
+    ]
+}
+
 /// Several row groups of texts of many lengths, of which some repeat.
 fn texts() -> Vec<String> {
     (0..3 * GROUP + 7).map(|at| format!("text {} ", at % 50).repeat(1 + at % 9)).collect()
@@ -80,14 +93,7 @@ fn texts_are_those_that_were_written_in_every_codec_version_and_encoding() {
     let (_folder, path) = folder();
     let texts = texts();
     let given: Vec<Option<&str>> = texts.iter().map(|text| Some(text.as_str())).collect();
-    for codec in [
-        Compression::UNCOMPRESSED,
-        Compression::SNAPPY,
-        Compression::GZIP(GzipLevel::default()),
-        Compression::BROTLI(BrotliLevel::default()),
-        Compression::LZ4,
-        Compression::LZ4_RAW,
-    ] {
+    for codec in codecs() {
         for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
             for dictionary in [true, false] {
                 let properties = WriterProperties::builder().set_compression(codec).set_writer_version(version);
@@ -154,10 +160,83 @@ fn columns_that_hold_no_texts_are_refused_by_name_and_type() {
         let reason = super::column::text_column(&schema, "text").unwrap_err();
         assert!(reason.contains(&format!("column `text` is {kind}")), "{reason}");
     }
-    // A column that may not be null is read like one that may.
-    let schema = "message m { OPTIONAL BYTE_ARRAY text (UTF8); }";
-    write_as(&path, schema, &[Some("x")], WriterProperties::builder());
-    assert_eq!(read(&path, TextRules::default()).unwrap().0, ["x"]);
+}
+
+#[test]
+fn a_column_that_may_not_be_null_is_read_like_one_that_may() {
+    let (_folder, path) = folder();
+    let texts = texts();
+    let given: Vec<Option<&str>> = texts.iter().map(|text| Some(text.as_str())).collect();
+    for schema in ["message m { REQUIRED BYTE_ARRAY text (STRING); }", "message m { OPTIONAL BYTE_ARRAY text (UTF8); }"]
+    {
+        for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
+            let properties =
+                WriterProperties::builder().set_writer_version(version).set_compression(Compression::SNAPPY);
+            let properties = properties.set_dictionary_enabled(false).set_data_page_size_limit(200);
+            write_as(&path, schema, &given, properties.set_write_batch_size(5));
+            assert!(read(&path, TextRules::default()).unwrap().0 == texts, "{schema} {version:?}");
+        }
+    }
+}
+
+/// Place of the first page of the texts.
+fn first_page(path: &Path) -> usize {
+    let file = fs::File::open(path).unwrap();
+    let metadata = ParquetMetaDataReader::new().parse_and_finish(&file).unwrap();
+    metadata.row_group(0).columns().last().unwrap().data_page_offset() as usize
+}
+
+/// A page of 4 MiB that unpacks to more than its header says is refused before it is unpacked, or where it goes beyond that size.
+#[test]
+fn pages_that_unpack_to_more_than_their_headers_say_are_refused() {
+    let (_folder, path) = folder();
+    let text = "x".repeat(4 << 20);
+    for codec in &codecs()[1..] {
+        for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
+            let properties = WriterProperties::builder().set_compression(*codec).set_writer_version(version);
+            write(&path, &[Some(&text)], properties.set_dictionary_enabled(false));
+            assert_eq!(read(&path, TextRules::default()).unwrap().0, [text.as_str()]);
+            let mut bytes = fs::read(&path).unwrap();
+            // The kind of the page, then its size in four bytes, of which 100 takes as many.
+            let page = first_page(&path);
+            assert_eq!((bytes[page], bytes[page + 2], bytes[page + 7]), (0x15, 0x15, 0x15), "{codec:?} {version:?}");
+            bytes[page + 3..page + 7].copy_from_slice(&[0xc8, 0x81, 0x80, 0]);
+            fs::write(&path, bytes).unwrap();
+            let message = read(&path, TextRules::default()).unwrap_err().to_string();
+            assert!(message.contains("a page of 100 bytes"), "{codec:?} {version:?}: {message}");
+        }
+    }
+}
+
+/// A page whose list of lengths has more entries than the page has values.
+#[test]
+fn lists_of_lengths_that_are_longer_than_their_page_are_refused() {
+    let (_folder, path) = folder();
+    let texts = texts();
+    let given: Vec<Option<&str>> = texts[..GROUP].iter().map(|text| Some(text.as_str())).collect();
+    for (encoding, version, codec) in [
+        (Encoding::DELTA_LENGTH_BYTE_ARRAY, WriterVersion::PARQUET_1_0, Compression::UNCOMPRESSED),
+        (Encoding::DELTA_LENGTH_BYTE_ARRAY, WriterVersion::PARQUET_2_0, Compression::UNCOMPRESSED),
+        (Encoding::DELTA_BYTE_ARRAY, WriterVersion::PARQUET_1_0, Compression::UNCOMPRESSED),
+        (Encoding::DELTA_BYTE_ARRAY, WriterVersion::PARQUET_2_0, Compression::UNCOMPRESSED),
+        (Encoding::DELTA_LENGTH_BYTE_ARRAY, WriterVersion::PARQUET_1_0, Compression::SNAPPY),
+    ] {
+        let properties = WriterProperties::builder().set_compression(codec).set_writer_version(version);
+        write(&path, &given, properties.set_dictionary_enabled(false).set_column_encoding("text".into(), encoding));
+        assert!(read(&path, TextRules::default()).unwrap().0 == texts[..GROUP], "{encoding} {version:?}");
+        if codec != Compression::UNCOMPRESSED {
+            continue;
+        }
+        let mut bytes = fs::read(&path).unwrap();
+        let page = first_page(&path);
+        // Blocks of 128 lengths in 4 parts, and the number of the lengths.
+        let list = [0x80, 1, 4, GROUP as u8];
+        let at = page + bytes[page..].windows(4).position(|window| window == list).unwrap();
+        bytes[at + 3] = GROUP as u8 + 1;
+        fs::write(&path, bytes).unwrap();
+        let message = read(&path, TextRules::default()).unwrap_err().to_string();
+        assert!(message.contains("a page of 40 values") && message.contains("the lengths of 41 strings"), "{message}");
+    }
 }
 
 #[test]
@@ -243,9 +322,7 @@ proptest! {
     #[test]
     fn damaged_files_are_read_or_refused(
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), any::<bool>()), 1..5),
-        codec in prop::sample::select(vec![
-            None, Some(Compression::UNCOMPRESSED), Some(Compression::SNAPPY), Some(Compression::LZ4_RAW),
-        ]),
+        codec in prop::sample::select(codecs().into_iter().map(Some).chain([None]).collect::<Vec<_>>()),
         version in 1..=2_usize,
     ) {
         let (_folder, path) = folder();
