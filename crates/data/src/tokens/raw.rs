@@ -125,3 +125,31 @@ impl Tokens for RawFile {
         self.check_below(usize::MAX)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::VocabularyName;
+
+    /// An end token of 65,536 or more is no id of 2 bytes, and not the one with the same lower bytes either.
+    #[test]
+    fn an_end_token_that_ids_cannot_hold_ends_no_document() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("train.bin");
+        for (element, end, starts) in [
+            (Element::U16, 7, &[0, 2, 3][..]),
+            (Element::U16, 0x1_0007, &[0]),
+            (Element::U32, 7, &[0, 2, 3]),
+            (Element::U32, 0x1_0007, &[0, 5]),
+        ] {
+            let mut bytes = Vec::new();
+            let last = if element == Element::U32 { [0x1_0007, 9] } else { [8, 9] };
+            element.write(&[1, 7, 7, 2], &mut bytes);
+            element.write(&last, &mut bytes);
+            std::fs::write(&path, bytes).unwrap();
+            let vocabulary = Vocabulary { name: VocabularyName::Gpt2, size: 1 << 17, end: Some(end) };
+            let file = RawFile::open(&path, element, Some(vocabulary)).unwrap();
+            assert_eq!(file.starts().unwrap(), starts, "{element:?} {end}");
+        }
+    }
+}

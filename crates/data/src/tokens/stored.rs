@@ -87,8 +87,14 @@ impl StoredFile {
     /// Positions of a token among those that lie from the byte `start` on.
     pub fn positions_of(&self, token: u32, element: Element, start: usize) -> Result<Vec<usize>, DataError> {
         let width = element.width();
-        let bytes = &token.to_le_bytes()[..width.min(4)];
-        let (mut positions, mut before) = (Vec::new(), 0);
+        let bytes = token.to_le_bytes();
+        let (bytes, beyond) = bytes.split_at(width.min(4));
+        let mut positions = Vec::new();
+        // A token that elements of this width cannot hold is none of them.
+        if beyond.iter().any(|byte| *byte != 0) {
+            return Ok(positions);
+        }
+        let mut before = 0;
         self.pieces(start, self.len, |piece| {
             let tokens = piece.chunks_exact(width).zip(before..);
             positions.extend(tokens.filter(|(found, _)| *found == bytes).map(|(_, at)| at));
