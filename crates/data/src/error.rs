@@ -140,6 +140,18 @@ pub enum DataError {
         remedy: &'static str,
     },
 
+    /// A file of something else in place of ids without a header.
+    #[error(
+        "{} looks like {kind}, not like token ids without a header; leave it out, read it without `data.format`, or give it a name \
+         that ends in .bin if it holds ids", path.display()
+    )]
+    NoIds {
+        /// The file.
+        path: PathBuf,
+        /// What its beginning looks like.
+        kind: &'static str,
+    },
+
     /// A pointer in place of a file.
     #[error(
         "{} is a pointer of Git LFS, not the file that it stands for; fetch that with `git lfs pull`, or say `data.format` text \
@@ -217,7 +229,10 @@ pub enum DataError {
     },
 
     /// No file was found, or none has a byte in it.
-    #[error("nothing to read in {paths}: name a non-empty text file, or a folder with one (hidden files are skipped)")]
+    #[error(
+        "nothing to read in {paths}: name a non-empty text file, or a folder with one (hidden files are skipped, and with `data.format` \
+         raw-u16 or raw-u32 all that are not called .bin)"
+    )]
     EmptyCorpus {
         /// The paths that were given, separated by commas.
         paths: String,

@@ -68,6 +68,11 @@ impl InputFormat {
     fn is_text(self) -> bool {
         matches!(self, Self::Text | Self::JsonLines)
     }
+
+    /// True for token ids without a header.
+    pub(super) fn is_raw(self) -> bool {
+        matches!(self, Self::RawU16 | Self::RawU32)
+    }
 }
 
 impl Format {
@@ -96,7 +101,8 @@ impl Format {
     ///
     /// # Errors
     /// [`DataError::Io`]; [`DataError::NotAFile`]; [`DataError::Unrecognised`] for a `.bin` that is none of these;
-    /// [`DataError::LfsPointer`]; [`DataError::Doubtful`] for JSON that is not JSON lines with the text field.
+    /// [`DataError::LfsPointer`]; [`DataError::Doubtful`] for JSON that is not JSON lines with the text field; [`DataError::NoIds`]
+    /// for other things than ids without a header, where these are named.
     pub fn of(path: &Path, rules: TextRules) -> Result<Self, DataError> {
         let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         let (_, index) = megatron::pair(path);
@@ -125,8 +131,8 @@ impl Format {
         }
         match rules.format {
             InputFormat::Parquet => return Ok(Self::Parquet),
-            InputFormat::RawU16 => return Ok(Self::RawU16),
-            InputFormat::RawU32 => return Ok(Self::RawU32),
+            InputFormat::RawU16 => return Self::RawU16.of_ids(path, &start),
+            InputFormat::RawU32 => return Self::RawU32.of_ids(path, &start),
             InputFormat::Auto | InputFormat::Text | InputFormat::JsonLines => {}
         }
         if extension == "bin" && !looks_like_text(&start) && known_kind(&start).is_none() {
@@ -141,6 +147,17 @@ impl Format {
             _ if matches!(extension, "jsonl" | "ndjson") => Ok(Self::JsonLines),
             _ => Self::by_first_line(path, &start, rules),
         }
+    }
+
+    /// The format of ids without a header, for a file that begins with `start`. Ids below 2^15 can look like text: a file that is
+    /// called `.bin` is read whatever it looks like.
+    fn of_ids(self, path: &Path, start: &[u8]) -> Result<Self, DataError> {
+        let kind = match known_kind(start) {
+            Some((kind, _)) => kind,
+            None if !start.is_empty() && looks_like_text(start) => "text",
+            None => return Ok(self),
+        };
+        if is_called_bin(path) { Ok(self) } else { Err(DataError::NoIds { path: path.to_path_buf(), kind }) }
     }
 
     /// JSON lines under another name, or text; refuses what could be either.
@@ -205,6 +222,10 @@ impl fmt::Display for Format {
             Self::RawU32 => "raw-u32",
         })
     }
+}
+
+fn is_called_bin(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "bin")
 }
 
 fn first_bytes(path: &Path) -> Result<Vec<u8>, DataError> {
@@ -281,6 +302,14 @@ mod tests {
             // Known headers count for more; a pointer is no file of tokens.
             assert_eq!((raw("a.x").unwrap(), raw("a.dat").unwrap()), (Format::LlmC, Format::Quadrille));
             assert!(matches!(raw("h.txt"), Err(DataError::LfsPointer(_))));
+            // Text and other things are no ids, unless their name says it: small ids may look like text.
+            for (name, words) in
+                [("latin-1.txt", "looks like text"), ("i.txt", "looks like text"), ("a.gz", "a gzip archive")]
+            {
+                let message = raw(name).unwrap_err().to_string();
+                assert!(message.contains(words) && message.contains("ends in .bin"), "{message}");
+            }
+            assert_eq!(raw("c.bin").unwrap(), expected);
         }
         assert_eq!(of("e.idx", b"what").unwrap(), Format::Megatron);
         assert_eq!(of("e.bin", &[1, 0, 2, 0]).unwrap(), Format::Megatron);

@@ -29,7 +29,8 @@ pub(crate) struct Input {
 
 /// The non-empty files named by `paths`: files in the order given, folders in the order of their entries' names, with
 /// their subfolders. In folders, hidden entries, `*.tokens`, links to folders and what is not a regular file are
-/// skipped. A file named twice is read once.
+/// skipped, and of ids without a header all but `*.bin`, beside which programs keep texts and scripts. A file named twice is
+/// read once.
 pub(crate) fn collect(paths: &[PathBuf], rules: TextRules) -> Result<Vec<Input>, DataError> {
     let mut inputs = Vec::new();
     for path in paths {
@@ -67,11 +68,18 @@ fn collect_folder(folder: &Path, rules: TextRules, inputs: &mut Vec<Input>) -> R
         let kind = entry.file_type().map_err(DataError::io("read", &path))?;
         if kind.is_dir() {
             collect_folder(&path, rules, inputs)?;
+        } else if rules.format.is_raw() && !holds_ids(&path) {
+            continue;
         } else if fs::metadata(&path).map_err(DataError::io("read", &path))?.is_file() {
             inputs.push(Input::new(&path, rules)?);
         }
     }
     Ok(())
+}
+
+/// True for names of files of ids, with a header or without.
+fn holds_ids(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "bin" || extension == "idx")
 }
 
 fn is_token_file(path: &Path) -> bool {
@@ -168,6 +176,30 @@ mod tests {
             ["train/data.jsonl", "train/dataset_info.json"]
         );
         collect(&[root.join("train/data.jsonl")], TextRules::default()).unwrap();
+    }
+
+    /// The folder of nanoGPT's data/*/prepare.py.
+    #[test]
+    fn of_a_folder_of_ids_only_those_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        for name in
+            ["input.txt", "meta.pkl", "prepare.py", "readme.md", "train.bin", "val.bin", "more/0.bin", "more/a.u16"]
+        {
+            write(root, name, "\u{1}\0\u{2}\0");
+        }
+        for format in [InputFormat::RawU16, InputFormat::RawU32] {
+            let rules = TextRules { format, ..TextRules::default() };
+            let inputs = collect(&[root.to_path_buf()], rules).unwrap();
+            assert_eq!(names(root, &inputs), ["more/0.bin", "train.bin", "val.bin"]);
+            // By name others, too.
+            assert_eq!(names(root, &collect(&[root.join("more/a.u16")], rules).unwrap()), ["more/a.u16"]);
+            fs::create_dir_all(root.join("none")).unwrap();
+            write(root, "none/input.txt", "text");
+            let error = collect(&[root.join("none")], rules).unwrap_err().to_string();
+            assert!(error.contains("nothing to read") && error.contains(".bin"), "{error}");
+            fs::remove_dir_all(root.join("none")).unwrap();
+        }
     }
 
     #[test]
