@@ -107,17 +107,17 @@ impl Input {
 pub(crate) fn corpus_key<'f>(reading: &Reading, files: impl IntoIterator<Item = &'f DataFile>) -> u128 {
     let vocabulary = reading.tokenizer.vocabulary();
     let mut named = format!("{} {} {:?} {}", quadrille::VERSION, vocabulary.name, vocabulary.end, reading.text_field);
-    // Tokens without either keep the keys that they had before there was a choice.
+    // Tokens without any of these keep the keys that they had before there was a choice. No field has the byte 0 in its name.
     if !reading.affixes().is_empty() {
-        named += &format!(" {:?}", reading.affixes());
+        named += &format!("\0{:?}", reading.affixes());
     }
     if reading.special.parsed {
-        named += " special tokens";
+        named += "\0special tokens";
+    }
+    if reading.skip_bad_lines {
+        named += "\0skip bad lines";
     }
     let mut text = named.into_bytes();
-    if reading.skip_bad_lines {
-        text.extend(b" skip bad lines");
-    }
     for file in files {
         text.push(match file.format {
             Format::JsonLines => 1,
@@ -218,6 +218,9 @@ mod tests {
             corpus_key(&Reading { text_field: "body".to_owned(), ..bytes.clone() }, &both),
             corpus_key(&Reading { skip_bad_lines: true, ..bytes.clone() }, &both),
             corpus_key(&Reading { special: SpecialTokens { parsed: true, ..bytes.special }, ..bytes.clone() }, &both),
+            // Names of fields that end like other rules.
+            corpus_key(&Reading { text_field: "text special tokens".to_owned(), ..bytes.clone() }, &both),
+            corpus_key(&Reading { text_field: "text skip bad lines".to_owned(), ..bytes.clone() }, &both),
         ];
         let changes: [fn(&mut DataFile); 4] = [
             |file| file.bytes += 1,
@@ -230,7 +233,7 @@ mod tests {
             change(&mut changed[1]);
             keys.push(corpus_key(&bytes, &changed));
         }
-        assert_eq!(keys.iter().collect::<HashSet<_>>().len(), 11);
+        assert_eq!(keys.iter().collect::<HashSet<_>>().len(), 13);
         let moved = [file("elsewhere/c", 1), file("d", 2)];
         assert_eq!(keys[0], corpus_key(&Reading::new(Tokenizer::Gpt2), &moved));
     }
