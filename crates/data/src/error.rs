@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use quadrille_files::FileError;
 use quadrille_spec::counted;
 
-use crate::SkippedLines;
+use crate::{LineUnit, SkippedLines};
 
 /// What this crate's functions return when they fail.
 #[derive(Debug, thiserror::Error)]
@@ -319,8 +319,8 @@ pub enum DataError {
     /// A file without a single document between lines that were skipped.
     #[error(
         "{}: none of its {unit}s holds a text; {} skipped, the first is {unit} {}: {}; name the field that holds the text with \
-         `data.text_field`, or leave the file out", path.display(), counted(skipped.count as usize, skipped.unit.name()),
-        skipped.first, skipped.reason, unit = skipped.unit.name()
+         `data.text_field`, {}or leave the file out", path.display(), counted(skipped.count as usize, skipped.unit.name()),
+        skipped.first, skipped.reason, as_text(skipped.unit), unit = skipped.unit.name()
     )]
     OnlyBadLines {
         /// The file.
@@ -435,6 +435,14 @@ pub enum DataError {
         /// Tokens in the corpus.
         present: usize,
     },
+}
+
+/// Remedy for a file of which all lines are bad: it may be text, and be read as JSON lines by its first line alone.
+fn as_text(unit: LineUnit) -> &'static str {
+    match unit {
+        LineUnit::Line => "read it as text with `data.format` text, ",
+        LineUnit::Row => "",
+    }
 }
 
 impl DataError {
