@@ -74,8 +74,8 @@ impl Documents {
     }
 }
 
-/// Writes the documents of a text file, of JSON lines or of Parquet, and counts them. Holds some megabytes for each core; more where a text
-/// has no place to cut, or a line is longer. `progress` gets the number of bytes of the file that are done.
+/// Writes the documents of a text file, of JSON lines or of Parquet, and counts them. Holds some megabytes for each core; more
+/// where a text has no place to cut, or a line is longer. `progress` gets the number of bytes of the file that are done.
 pub(crate) fn encode_documents(
     input: &Input,
     reading: &Reading,

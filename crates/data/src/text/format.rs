@@ -101,8 +101,8 @@ impl Format {
     ///
     /// # Errors
     /// [`DataError::Io`]; [`DataError::NotAFile`]; [`DataError::Unrecognised`] for a `.bin` that is none of these;
-    /// [`DataError::LfsPointer`]; [`DataError::Doubtful`] for JSON that is not JSON lines with the text field; [`DataError::NoIds`]
-    /// for other things than ids without a header, where these are named.
+    /// [`DataError::LfsPointer`]; [`DataError::Doubtful`] for JSON that is not JSON lines with the text field;
+    /// [`DataError::NoIds`] for other things than ids without a header, where these are named.
     pub fn of(path: &Path, rules: TextRules) -> Result<Self, DataError> {
         let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         let (_, index) = megatron::pair(path);

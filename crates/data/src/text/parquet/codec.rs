@@ -78,7 +78,8 @@ fn check_length(length: usize, out: &[u8]) -> io::Result<()> {
     if length == out.len() { Ok(()) } else { Err(io::Error::other(format!("it unpacks to {length}"))) }
 }
 
-/// Blocks of LZ4 as Hadoop writes them: before each its length, then that of its compressed bytes, both with the highest byte first.
+/// Blocks of LZ4 as Hadoop writes them: before each its length, then that of its compressed bytes, both with the highest byte
+/// first.
 fn hadoop(mut compressed: &[u8], mut out: &mut [u8]) -> io::Result<()> {
     while !compressed.is_empty() {
         let length = take_length(&mut compressed)?;
@@ -165,8 +166,8 @@ mod tests {
         packed
     }
 
-    /// A page that unpacks to more than its header says is refused after as many bytes as the header says, which is all the memory
-    /// that is taken; one that unpacks to less, too.
+    /// A page that unpacks to more than its header says is refused after as many bytes as the header says, which is all the
+    /// memory that is taken; one that unpacks to less, too.
     #[test]
     fn pages_have_the_size_of_their_headers_in_every_codec() {
         let plain = vec![7; BOMB];

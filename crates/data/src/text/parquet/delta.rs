@@ -1,7 +1,7 @@
 //! Numbers of strings in pages of the encodings DELTA_LENGTH_BYTE_ARRAY and DELTA_BYTE_ARRAY.
 //!
-//! Before the strings lie their lengths, or the lengths of what each shares with the one before it and then those of the rest, and
-//! before each such list its number of entries. The library makes room for that many.
+//! Before the strings lie their lengths, or the lengths of what each shares with the one before it and then those of the rest,
+//! and before each such list its number of entries. The library makes room for that many.
 
 use parquet::errors::Result;
 
@@ -123,7 +123,8 @@ mod tests {
 
     #[test]
     fn the_second_list_lies_behind_the_blocks_of_the_first() {
-        // 129 lengths after the first one: a block whose second part has 2 bits for each of 32, and one of a single length in 3 bits.
+        // 129 lengths after the first one: a block whose second part has 2 bits for each of 32, and one of a single length in 3
+        // bits.
         let first = [&[0, 0, 2, 0, 0][..], &[9; 8], &[0, 3, 7, 7, 7], &[9; 12]].concat();
         let page = |total: &[u8]| [header(&[0x82, 1]), first.clone(), header(total)].concat();
         check_lengths(&page(&[0x82, 1]), 2, 130).unwrap();

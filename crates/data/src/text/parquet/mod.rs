@@ -1,7 +1,7 @@
 //! Parquet: every row a document, in one column of strings.
 //!
-//! A file is read in its order, one page of the column at a time, so that neither a row group nor the file is held as a whole. The
-//! crate `parquet` reads metadata and pages; its panics at damaged files are contained (`file::library`).
+//! A file is read in its order, one page of the column at a time, so that neither a row group nor the file is held as a whole.
+//! The crate `parquet` reads metadata and pages; its panics at damaged files are contained (`file::library`).
 
 mod codec;
 mod column;

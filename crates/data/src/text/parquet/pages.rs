@@ -143,8 +143,8 @@ impl PageReader for Pages {
     }
 }
 
-/// A file that keeps the place from which the library reads on: the header of the page that it then returns, unless the header was
-/// looked at before.
+/// A file that keeps the place from which the library reads on: the header of the page that it then returns, unless the header
+/// was looked at before.
 #[derive(Clone)]
 struct HeaderFile {
     chunks: Chunks,
