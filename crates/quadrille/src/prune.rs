@@ -97,7 +97,7 @@ fn prune(from: &Path, out: &Path, pruning: Pruning, arguments: &PruneArguments) 
     if arguments.json {
         return print_json(&json!({
             "path": path,
-            "from": checkpoint.path(),
+            "from": checkpoint.path().to_string_lossy(),
             "rewound_to": rewound.as_ref().map(Checkpoint::path),
             "sparsity": pruning.sparsity,
             "scope": pruning.scope,

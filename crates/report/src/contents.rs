@@ -1,6 +1,7 @@
 //! What files of tokens or of text hold.
 
 use quadrille_data::Contents;
+use quadrille_run::skipped_lines;
 use quadrille_run::units::bytes;
 use serde_json::{Value, json};
 
@@ -30,12 +31,12 @@ pub fn text(files: &[Contents]) -> Table {
 
 fn entry(contents: &Contents) -> Value {
     json!({
-        "path": contents.path,
+        "path": contents.path.to_string_lossy(),
         "format": contents.format.to_string(),
         "bytes": contents.bytes,
         "tokens": contents.tokens,
         "documents": contents.documents,
-        "skipped_lines": contents.skipped,
+        "skipped_lines": skipped_lines(contents.skipped.iter().map(|lines| (contents.path.as_path(), lines))),
         "vocabulary": contents.vocabulary.map(|vocabulary| vocabulary.size),
         "tokenizer": contents.vocabulary.map(|vocabulary| vocabulary.name.to_string()),
         "end_token": contents.vocabulary.and_then(|vocabulary| vocabulary.end),

@@ -5,8 +5,8 @@ use std::slice;
 
 use quadrille_data::{Converted, Ends, TokenFormat};
 use quadrille_hugging_face::{Exported, Imported};
-use quadrille_run::SourceOverview;
 use quadrille_run::units::{bytes, decimal};
+use quadrille_run::{SourceOverview, skipped_lines};
 use quadrille_spec::Model;
 use serde_json::{Value, json};
 
@@ -71,7 +71,7 @@ impl TokensReport<'_> {
         let Self { read, tokenizer, converted, format, seconds } = self;
         json!({
             "read": sources::document(slice::from_ref(read), Some(tokenizer)),
-            "files": converted.files,
+            "files": converted.files.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>(),
             "format": format.to_string(),
             "tokens": converted.tokens,
             "documents": converted.documents,
@@ -79,7 +79,7 @@ impl TokensReport<'_> {
             "ends_appended": converted.ends.appended,
             "tokenizer": converted.vocabulary.name.to_string(),
             "vocabulary": converted.vocabulary.size,
-            "skipped_lines": sources::skipped_document(converted.skipped.iter().map(|(path, lines)| (path.as_path(), lines))),
+            "skipped_lines": skipped_lines(converted.skipped.iter().map(|(path, lines)| (path.as_path(), lines))),
             "bytes_read": converted.bytes_read,
             "seconds": seconds,
         })

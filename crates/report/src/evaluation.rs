@@ -43,7 +43,7 @@ impl EvaluationReport<'_> {
         let Self { evaluation, outcome } = self;
         let (found, checkpoint) = (&outcome.evaluation, evaluation.forward().checkpoint());
         json!({
-            "checkpoint": checkpoint.path(),
+            "checkpoint": checkpoint.path().to_string_lossy(),
             "step": checkpoint.about().step,
             "model": checkpoint.about().model,
             "layout": layout_json(evaluation.forward().layout()),

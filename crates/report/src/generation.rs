@@ -58,7 +58,7 @@ impl GenerationReport<'_> {
         };
         let checkpoint = generation.forward().checkpoint();
         json!({
-            "checkpoint": checkpoint.path(),
+            "checkpoint": checkpoint.path().to_string_lossy(),
             "step": checkpoint.about().step,
             "model": checkpoint.about().model,
             "layout": layout_json(&generation.programs().decode.layout),

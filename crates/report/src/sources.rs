@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use quadrille_data::SkippedLines;
-use quadrille_run::SourceOverview;
 use quadrille_run::units::{bytes, percent};
+use quadrille_run::{SourceOverview, skipped_lines};
 use quadrille_spec::counted;
 use serde_json::{Map, Value, json};
 
@@ -33,7 +33,7 @@ pub fn document(sources: &[SourceOverview], tokenizer: Option<&str>) -> Value {
             "bytes": source.bytes,
             "documents": source.documents,
             "tokens": source.tokens,
-            "skipped_lines": skipped_document(source.skipped.iter().map(|(name, lines)| (Path::new(name), lines))),
+            "skipped_lines": skipped_lines(source.skipped.iter().map(|(name, lines)| (Path::new(name), lines))),
         })
     };
     json!({ "sources": sources.iter().map(entry).collect::<Vec<_>>(), "tokenizer": tokenizer })
@@ -62,10 +62,4 @@ pub(crate) fn skipped(file: &str, skipped: &SkippedLines) -> String {
     let unit = unit.name();
     let count = counted(*count as usize, unit);
     format!("skipped {file}: {count} without a text, the first is {unit} {first}: {reason}\n")
-}
-
-/// An entry of a document for each file with lines that are skipped.
-pub(crate) fn skipped_document<'a>(files: impl IntoIterator<Item = (&'a Path, &'a SkippedLines)>) -> Value {
-    let entry = |(path, skipped): (&Path, &SkippedLines)| json!({ "path": path, "count": skipped.count, "first": skipped.first, "reason": skipped.reason });
-    files.into_iter().map(entry).collect()
 }

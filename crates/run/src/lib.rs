@@ -99,7 +99,7 @@ pub use search_budget::BudgetSpec;
 pub use searched::{SearchSpec, framework};
 pub use settings::{ModelSource, Settings, assignments};
 pub use signals::Signals;
-pub use source::{DEMO_TOKENS, OnPreparation, Source, SourceOverview, describe_tokenizer, open_files};
+pub use source::{DEMO_TOKENS, OnPreparation, Source, SourceOverview, describe_tokenizer, open_files, skipped_lines};
 pub use spec::{
     CheckpointSpec, CollectivesSpec, DataChanges, DataComparison, DataPath, DataSpec, HeldOut, LayoutSpec,
     OptimizerSpec, OutputSpec, RunChanges, RunSpec, StartSpec, StatesSpec, TuningSpec, ValidationSpec, Warmup,

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use quadrille_checkpoint::Checkpoint;
@@ -9,7 +10,10 @@ use quadrille_data::{
     DataError, DemoCorpus, Documents, Opening, Permutation, Reading, SampleShape, SpecialTokens, TextRules,
     TokenSource, Tokenizer, Windows,
 };
-use quadrille_run::{DEMO_TOKENS, OnPreparation, TokenizerRule, open_files};
+use quadrille_report::sources;
+use quadrille_run::{
+    DEMO_TOKENS, OnPreparation, SourceOverview, TokenizerOrigin, TokenizerRule, describe_tokenizer, open_files,
+};
 use quadrille_spec::{Model, RandomStream};
 use serde_json::{Value, json};
 
@@ -35,6 +39,8 @@ pub struct Corpus {
     pub background: Option<Background>,
     /// Where it is all from, for documents.
     pub about: Value,
+    /// Files, documents, skipped lines and the tokenizer in lines of text, as a run prints them before it begins.
+    pub overview: String,
 }
 
 impl Corpus {
@@ -51,41 +57,73 @@ impl Corpus {
         on_preparation: OnPreparation,
     ) -> Result<Self, StudyError> {
         let rule = TokenizerRule { choice: text.tokenizer.as_ref(), checkpoint, model };
-        let source = match text.paths.as_slice() {
-            [] => demo(rule.tokenizer()?.0, rule, seed, wanted)?,
-            paths => {
-                let (field, format, skip_bad_lines) = (&text.text_field, text.format, text.skip_bad_lines);
-                let rules = TextRules { field, format, skip_bad_lines };
-                let (tokenizer, _) = rule.tokenizer_for(paths, rules)?;
-                let reading = Reading {
-                    tokenizer,
-                    text_field: field.clone(),
-                    format,
-                    binary: text.binary,
-                    skip_bad_lines,
-                    special: SpecialTokens::default(),
-                };
-                let opening = Opening { reading: &reading, named: text.tokenizer.is_some(), cache: &text.cache };
-                open_files(paths, &opening, rule, on_preparation)?.tokens
-            }
+        let Opened { tokens: source, files, tokenizer } = match text.paths.as_slice() {
+            [] => demo(rule, seed, wanted)?,
+            paths => read(paths, text, rule, on_preparation)?,
         };
         let chosen = choose(&source, seed, wanted)?;
         let mut taken: Vec<Range<usize>> = chosen.iter().map(|document| document.all.clone()).collect();
         taken.sort_unstable_by_key(|range| range.start);
         let documents = chosen.into_iter().map(|document| document.tokens).collect();
-        let about = json!({
-            "source": source.path(),
+        let overview = sources::text(files.as_slice(), Some(&tokenizer));
+        let mut about = json!({
+            "source": source.path().to_string_lossy(),
             "tokens": source.len(),
             "vocabulary": source.vocabulary().map(|vocabulary| vocabulary.name.to_string()),
         });
+        // The files and the tokenizer, as other commands tell them.
+        let read = sources::document(files.as_slice(), Some(&tokenizer));
+        for key in ["sources", "tokenizer"] {
+            about[key] = read[key].clone();
+        }
         let shape = SampleShape { seq_len: wanted.seq_len, documents: Documents::Packed, vocab: model.vocab };
         let background = Background::new(&Arc::new(source), &taken, shape, seed)?;
-        Ok(Self { documents, background, about })
+        Ok(Self { documents, background, about, overview })
     }
 }
 
+/// Tokens that are open.
+struct Opened {
+    tokens: TokenSource,
+    /// Overview of their files; `None` for the built-in corpus.
+    files: Option<SourceOverview>,
+    /// The tokenizer and the reason for it.
+    tokenizer: String,
+}
+
+/// The tokens of files.
+fn read(
+    paths: &[PathBuf],
+    text: &TextSpec,
+    rule: TokenizerRule,
+    on_preparation: OnPreparation,
+) -> Result<Opened, StudyError> {
+    let TextSpec { text_field, format, binary, skip_bad_lines, .. } = text;
+    let rules = TextRules { field: text_field, format: *format, skip_bad_lines: *skip_bad_lines };
+    let (tokenizer, origin) = rule.tokenizer_for(paths, rules)?;
+    let reading = Reading {
+        tokenizer,
+        text_field: text_field.clone(),
+        format: *format,
+        binary: *binary,
+        skip_bad_lines: *skip_bad_lines,
+        special: SpecialTokens::default(),
+    };
+    let opening = Opening { reading: &reading, named: text.tokenizer.is_some(), cache: &text.cache };
+    let source = open_files(paths, &opening, rule, on_preparation)?;
+    let reads_text = source.files.iter().any(|file| !file.format.is_tokens());
+    let tokenizer = if reads_text {
+        describe_tokenizer(&reading, origin)?
+    } else {
+        TokenizerOrigin::of_tokens(source.tokens.vocabulary())
+    };
+    let files = Some(SourceOverview::of_source(&source));
+    Ok(Opened { tokens: source.tokens, files, tokenizer })
+}
+
 /// The built-in corpus, of which half or less goes into buckets.
-fn demo(tokenizer: Tokenizer, rule: TokenizerRule, seed: u64, wanted: Wanted) -> Result<TokenSource, StudyError> {
+fn demo(rule: TokenizerRule, seed: u64, wanted: Wanted) -> Result<Opened, StudyError> {
+    let (tokenizer, origin) = rule.tokenizer()?;
     rule.check(&tokenizer.to_string(), &tokenizer.vocabulary())?;
     if matches!(tokenizer, Tokenizer::Json(_)) {
         let rule = ": the built-in corpus is spelled by gpt2 or bytes; use one of these, or give text with ";
@@ -93,7 +131,9 @@ fn demo(tokenizer: Tokenizer, rule: TokenizerRule, seed: u64, wanted: Wanted) ->
         return Err(refusal.name(Setting::Data).into());
     }
     let tokens = DEMO_TOKENS.max(2 * wanted.documents * wanted.seq_len);
-    Ok(TokenSource::from(DemoCorpus::new(seed, tokenizer, tokens)))
+    let described = format!("{tokenizer}, {}", origin.reason());
+    let tokens = TokenSource::from(DemoCorpus::new(seed, tokenizer, tokens));
+    Ok(Opened { tokens, files: None, tokenizer: described })
 }
 
 /// A document of a bucket.
@@ -241,10 +281,37 @@ mod tests {
         let corpus = open(folder.path(), &[], &Model::gpt(1, 8, 2, 256, 64), 1, wanted).unwrap();
         let beginnings: HashSet<&[u32]> = corpus.documents.iter().map(|tokens| &tokens[..40]).collect();
         assert_eq!(beginnings.len(), 400);
+        assert_eq!(corpus.overview, "tokenizer bytes, by default for the model's vocabulary\n");
         let background = corpus.background.unwrap();
         // Nearly all of the rest; what is left of a run is less than a window.
         let windows = (DEMO_TOKENS / 64) as u64 - 400;
         assert!(background.samples <= windows && background.samples > windows - 402, "{}", background.samples);
+    }
+
+    #[test]
+    fn skipped_lines_are_told_and_kept_with_the_documents() {
+        let folder = tempfile::tempdir().unwrap();
+        let line = |text: &str| format!("{{\"text\": \"{text}\"}}\n");
+        let lines: String = ["abcdefghijk", "bcdefghijkl", "cdefghijklm"].map(line).join("null\n");
+        std::fs::write(folder.path().join("a.jsonl"), lines).unwrap();
+        let text = TextSpec {
+            paths: vec![folder.path().join("a.jsonl")],
+            skip_bad_lines: true,
+            cache: folder.path().to_owned(),
+            ..TextSpec::default()
+        };
+        let wanted = Wanted { documents: 2, ..WANTED };
+        let corpus = Corpus::open(&text, &model(), None, 1, wanted, &|_, _| {}).unwrap();
+        for words in
+            ["data    a.jsonl: 1 file, 1 of json-lines", "3 documents", "skipped a.jsonl: 2 lines without a text"]
+        {
+            assert!(corpus.overview.contains(words), "{}", corpus.overview);
+        }
+        let skipped = &corpus.about["sources"][0]["skipped_lines"][0];
+        assert_eq!(
+            (&skipped["path"], &skipped["unit"], &skipped["count"]),
+            (&json!("a.jsonl"), &json!("line"), &json!(2))
+        );
     }
 
     #[test]
@@ -254,6 +321,11 @@ mod tests {
         let wanted = Wanted { documents: 1, ..WANTED };
         let corpus = open(folder.path(), &["one.txt"], &model(), 1, wanted).unwrap();
         assert_eq!(corpus.documents, [b"abcdefgh".map(u32::from)]);
+        assert_eq!(
+            corpus.overview,
+            "data    one.txt: 1 file, 1 of text (13 B), 1 document, 14 tokens\n\
+             tokenizer bytes, by default for the model's vocabulary; documents begin without BOS\n"
+        );
         assert!(corpus.background.is_none());
     }
 }

@@ -72,6 +72,11 @@ impl Prepared {
         Ok(prepared)
     }
 
+    /// Files, documents, skipped lines and the tokenizer in lines of text.
+    pub fn overview(&self) -> &str {
+        &self.corpus.overview
+    }
+
     /// What the documents are, and how they are seen.
     pub fn conditions(&self) -> Conditions {
         let spec = &self.spec;

@@ -56,14 +56,14 @@ pub struct StudySpec {
 /// Where documents are from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TextSpec {
-    /// Text, JSON lines, Parquet, or tokens; none: a built-in corpus, cut into documents. Documents that are long enough are put into
-    /// buckets at random, of each its first tokens, and what is left is the other text.
+    /// Text, JSON lines, Parquet, or tokens; none: a built-in corpus, cut into documents. Documents that are long enough are put
+    /// into buckets at random, of each its first tokens, and what is left is the other text.
     pub paths: Vec<PathBuf>,
     /// Whose tokens; `None`: as a run chooses.
     pub tokenizer: Option<TokenizerChoice>,
     /// The field of JSON lines, or column of Parquet files, that holds the text.
     pub text_field: String,
-    /// Format of files without tokens.
+    /// Format of files that do not show theirs, text or token ids without a header.
     pub format: InputFormat,
     /// Whether files that are no text are read all the same.
     pub binary: bool,

@@ -33,7 +33,7 @@ pub fn run(arguments: &MemorizeArguments, launch: &Launch) -> Result<(), Failure
     })?;
     let signals = Signals::watch()?;
     if launch.is_first() && !arguments.json {
-        tell(&(summary(&prepared.program) + &prepared.conditions().text()));
+        tell(&(summary(&prepared.program) + prepared.overview() + &prepared.conditions().text()));
     }
     let mut bars = StudyBars::new(launch);
     let findings = prepared.run(Some(&signals), &mut |progress| bars.show(progress));

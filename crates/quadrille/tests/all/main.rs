@@ -12,6 +12,7 @@ mod command_line;
 mod common;
 mod convert;
 mod data;
+mod data_formats;
 mod decided;
 mod described;
 mod devices;

@@ -98,6 +98,30 @@ fn a_study_begins_with_a_checkpoint_and_keeps_its_own() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// Files, documents, skipped lines and the tokenizer are printed before the first step, and kept with the findings.
+#[test]
+fn what_is_read_is_printed_and_kept() {
+    let folder = folder_with("notes.jsonl", format!("null\n{}", lines()));
+    let line = "memorize --set seq_len=32 --generate-tokens 8 --documents-per-bucket 4 --epochs 1,0 --global-batch 4 \
+                --threads 1 --data notes.jsonl --tokenizer bytes --model gpt-tiny --set vocab=256 --warmup-steps 1 --steps 2 \
+                --loss plain --skip-bad-lines";
+    let output = run(folder.path(), line);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    for words in [
+        "data    notes.jsonl: 1 file, 1 of json-lines (",
+        "60 documents",
+        "skipped notes.jsonl: 1 line without a text, the first is line 1: ",
+        "tokenizer bytes, as named; documents begin without BOS\n",
+    ] {
+        assert!(said.contains(words), "'{words}' is not in: {said}");
+    }
+    let data = &json_in(folder.path(), line)["data"];
+    let source = &data["sources"][0];
+    assert_eq!((&source["documents"], &source["skipped_lines"][0]["count"]), (&Value::from(60), &Value::from(1)));
+    assert_eq!(data["tokenizer"], "bytes, as named; documents begin without BOS");
+}
+
 #[test]
 fn what_cannot_be_studied_is_refused() {
     let tiny = "memorize --model gpt-tiny --set vocab=256";

@@ -39,7 +39,7 @@ fn masks(checkpoint: &Checkpoint) -> Result<Vec<PrunedTensor>, CheckpointError> 
 pub fn contents_document(checkpoint: &Checkpoint) -> Result<Value, CheckpointError> {
     let file = |(rank, bytes, tiles): (usize, u64, usize)| json!({ "rank": rank, "bytes": bytes, "tiles": tiles });
     Ok(json!({
-        "path": checkpoint.path(),
+        "path": checkpoint.path().to_string_lossy(),
         "about": checkpoint.about(),
         "quantities": quantities(checkpoint),
         "parameters": parameters(checkpoint),

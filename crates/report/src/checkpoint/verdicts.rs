@@ -12,7 +12,7 @@ use quadrille_spec::counted;
 pub fn verdicts_document(verdicts: &[Verdict]) -> Value {
     let document = |verdict: &Verdict| {
         json!({
-            "path": verdict.path,
+            "path": verdict.path.to_string_lossy(),
             "sound": verdict.is_sound(),
             "summary": verdict.summary,
             "faults": verdict.faults.iter().map(told).collect::<Vec<_>>(),

@@ -12,7 +12,7 @@ impl Run {
         let summary = self.summary.as_ref().ok();
         let ledger = summary.map(|summary| &summary.ledger);
         json!({
-            "path": self.path,
+            "path": self.path.to_string_lossy(),
             "command": self.command,
             "model": self.program.model,
             "layout": layout_json(&self.program.layout),

@@ -3,6 +3,8 @@
 use quadrille_data::DataFile;
 use serde_json::{Value, json};
 
+use super::overview::skipped_lines;
+
 /// Number of files of a source that a document lists: each checkpoint holds one.
 const LISTED: usize = 256;
 
@@ -36,20 +38,14 @@ impl SourceIdentity {
         digits(self.content)
     }
 
-    /// Number of lines of all files that were skipped.
-    pub fn skipped_lines(&self) -> u64 {
-        self.files.iter().filter_map(|file| file.skipped.as_ref()).map(|skipped| skipped.count).sum()
+    /// The lines of each file that were skipped, for documents.
+    pub fn skipped_lines(&self) -> Value {
+        skipped_lines(self.files.iter().filter_map(|file| Some((file.path.as_path(), file.skipped.as_ref()?))))
     }
 
     /// The files with the hashes of their contents, for documents: of many files the first ones.
     pub fn files(&self) -> Value {
-        let entry = |DataFile { path, bytes, content, skipped, .. }: &DataFile| {
-            let mut entry = json!({ "path": path, "bytes": bytes, "content": digits(*content) });
-            if let Some(skipped) = skipped {
-                entry["skipped_lines"] = json!(skipped);
-            }
-            entry
-        };
+        let entry = |DataFile { path, bytes, content, .. }: &DataFile| json!({ "path": path.to_string_lossy(), "bytes": bytes, "content": digits(*content) });
         self.files.iter().take(LISTED).map(entry).collect()
     }
 }

@@ -18,7 +18,7 @@ use crate::tokenizer_rule::TokenizerRule;
 use crate::{DataSpec, RunError};
 
 pub use open::open_files;
-pub use overview::SourceOverview;
+pub use overview::{SourceOverview, skipped_lines};
 pub use tokenizer::describe_tokenizer;
 
 /// Tokens of the built-in corpus.
@@ -263,7 +263,7 @@ impl Kind {
 fn source_about(windows: &Windows, share: f64, identity: &SourceIdentity) -> Value {
     let (source, range) = (windows.source(), windows.range());
     json!({
-        "path": source.path(),
+        "path": source.path().to_string_lossy(),
         "share": share,
         "tokens": source.len(),
         "first": range.start,

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use quadrille_data::{FileSurvey, Format, Mixture, SkippedLines, TokenSource, Windows};
+use quadrille_data::{DataFile, DataSource, FileSurvey, Format, Mixture, SkippedLines, TokenSource, Windows};
+use serde_json::{Value, json};
 
 use super::identity::SourceIdentity;
 use super::{Kind, Source};
@@ -63,63 +64,98 @@ impl SourceOverview {
         let sum = |count: fn(&FileSurvey) -> Option<u64>| -> Option<usize> {
             files.iter().map(count).sum::<Option<u64>>().map(|sum| sum as usize)
         };
-        let listed = files.iter().map(|file| ListedFile {
-            path: &file.path,
-            format: file.format,
-            bytes: file.bytes,
-            skipped: file.skipped.as_ref(),
-        });
-        let (documents, tokens) = (sum(|file| file.documents), sum(|file| file.tokens));
-        Self { documents, tokens, ..Self::of(listed) }
+        let mut all =
+            Self { documents: sum(|file| file.documents), tokens: sum(|file| file.tokens), ..Self::default() };
+        files.iter().for_each(|file| all.add(&file.path, file.format, file.bytes, file.skipped.as_ref()));
+        all
     }
 
-    /// Names, formats, sizes and skipped lines of files.
-    fn of<'f>(files: impl Iterator<Item = ListedFile<'f>>) -> Self {
-        let (names, formats, skipped) = (Vec::new(), Vec::new(), Vec::new());
-        let (bytes, documents, tokens) = (0, None, None);
-        let (is_held_out, share, samples) = (false, 1.0, 0);
-        let mut all = Self { is_held_out, names, formats, bytes, documents, tokens, skipped, share, samples };
-        for file in files {
-            let name = file.path.file_name().unwrap_or(file.path.as_os_str()).to_string_lossy().into_owned();
-            all.skipped.extend(file.skipped.map(|lines| (name.clone(), lines.clone())));
-            all.names.push(name);
-            all.bytes += file.bytes;
-            match all.formats.iter_mut().find(|(format, _)| *format == file.format) {
-                Some((_, count)) => *count += 1,
-                None => all.formats.push((file.format, 1)),
-            }
-        }
+    /// The overview of files that are open.
+    pub fn of_source(source: &DataSource) -> Self {
+        Self::of_tokens(&source.tokens, &source.files)
+    }
+
+    /// The overview of files with their tokens. Documents of files of some formats are found by reading all tokens: these are not
+    /// counted.
+    fn of_tokens(tokens: &TokenSource, files: &[DataFile]) -> Self {
+        let lists_documents = files.iter().all(|file| file.format.lists_documents());
+        let documents = if lists_documents { tokens.documents().ok() } else { None };
+        let mut all = Self { documents, tokens: Some(tokens.len()), ..Self::default() };
+        files.iter().for_each(|file| all.add(&file.path, file.format, file.bytes, file.skipped.as_ref()));
         all
+    }
+
+    /// Adds a file.
+    fn add(&mut self, path: &Path, format: Format, bytes: u64, skipped: Option<&SkippedLines>) {
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+        self.skipped.extend(skipped.map(|lines| (name.clone(), lines.clone())));
+        self.names.push(name);
+        self.bytes += bytes;
+        match self.formats.iter_mut().find(|(known, _)| *known == format) {
+            Some((_, count)) => *count += 1,
+            None => self.formats.push((format, 1)),
+        }
     }
 }
 
-/// A file of an overview.
-struct ListedFile<'f> {
-    path: &'f Path,
-    format: Format,
-    bytes: u64,
-    skipped: Option<&'f SkippedLines>,
+impl Default for SourceOverview {
+    /// A source without files, from which all samples are.
+    fn default() -> Self {
+        Self {
+            is_held_out: false,
+            names: Vec::new(),
+            formats: Vec::new(),
+            bytes: 0,
+            documents: None,
+            tokens: None,
+            skipped: Vec::new(),
+            share: 1.0,
+            samples: 0,
+        }
+    }
+}
+
+/// An entry of a document for each file with lines that are skipped: its path, the unit, their number, the first one and the
+/// reason.
+pub fn skipped_lines<'f>(files: impl IntoIterator<Item = (&'f Path, &'f SkippedLines)>) -> Value {
+    let entry = |(path, SkippedLines { unit, count, first, reason }): (&Path, &SkippedLines)| json!({ "path": path.to_string_lossy(), "unit": unit.name(), "count": count, "first": first, "reason": reason });
+    files.into_iter().map(entry).collect()
 }
 
 fn overviews(mixture: &Mixture, identities: &[SourceIdentity], is_held_out: bool) -> Vec<SourceOverview> {
     let sources = mixture.sources().zip(identities);
-    sources.map(|((windows, share), identity)| overview(windows, share, identity, is_held_out)).collect()
+    let overview = |((windows, share), identity): ((&Windows, f64), &SourceIdentity)| SourceOverview {
+        is_held_out,
+        share,
+        samples: windows.len(),
+        ..SourceOverview::of_tokens(windows.source(), &identity.files)
+    };
+    sources.map(overview).collect()
 }
 
-fn overview(windows: &Windows, share: f64, identity: &SourceIdentity, is_held_out: bool) -> SourceOverview {
-    let source = windows.source();
-    let listed = identity.files.iter().map(|file| ListedFile {
-        path: &file.path,
-        format: file.format,
-        bytes: file.bytes,
-        skipped: file.skipped.as_ref(),
-    });
-    let (documents, tokens) = (documents(source, identity), Some(source.len()));
-    SourceOverview { is_held_out, documents, tokens, share, samples: windows.len(), ..SourceOverview::of(listed) }
-}
+#[cfg(test)]
+mod tests {
+    use quadrille_data::LineUnit;
 
-/// Documents of a source; those of llm.c's files are found by reading all tokens.
-fn documents(source: &TokenSource, identity: &SourceIdentity) -> Option<usize> {
-    let is_counted = identity.files.iter().all(|file| file.format.lists_documents());
-    if is_counted { source.documents().ok() } else { None }
+    use super::*;
+
+    /// Documents are of text, and names of files need not be.
+    #[cfg(unix)]
+    #[test]
+    fn files_whose_names_are_no_text_are_documents_too() {
+        use std::ffi::OsStr;
+        use std::os::unix::ffi::OsStrExt;
+
+        let path = Path::new(OsStr::from_bytes(b"caf\xe9.jsonl"));
+        let lines = SkippedLines { unit: LineUnit::Row, count: 3, first: 2, reason: "the text is null".to_owned() };
+        let expected = json!([{
+            "path": "caf\u{fffd}.jsonl", "unit": "row", "count": 3, "first": 2, "reason": "the text is null",
+        }]);
+        assert_eq!(skipped_lines([(path, &lines)]), expected);
+        let file =
+            DataFile { path: path.into(), format: Format::JsonLines, bytes: 9, content: 0, skipped: Some(lines) };
+        let identity = SourceIdentity { files: vec![file], content: 0 };
+        assert_eq!(identity.skipped_lines(), expected);
+        assert_eq!(identity.files()[0]["path"], "caf\u{fffd}.jsonl");
+    }
 }
