@@ -19,6 +19,8 @@ pub(super) enum FirstLine {
     OtherJson(String),
     /// The beginning of a JSON array of objects or texts.
     Array,
+    /// A JSON object over several lines.
+    Object,
     /// Anything else.
     Text,
 }
@@ -32,7 +34,10 @@ impl FirstLine {
         let start = start.strip_prefix(BYTE_ORDER_MARK).unwrap_or(start).trim_ascii_start();
         match start.first() {
             Some(b'[') if matches!(start[1..].trim_ascii_start().first(), Some(b'{' | b'"')) => Ok(Self::Array),
-            Some(b'{') => Self::of_object(&line(path)?, field),
+            Some(b'{') => match Self::of_object(&line(path)?, field)? {
+                Self::Text if is_object(path)? => Ok(Self::Object),
+                line => Ok(line),
+            },
             _ => Ok(Self::Text),
         }
     }
@@ -50,6 +55,18 @@ impl FirstLine {
             Err(_) => Self::Text,
         })
     }
+}
+
+/// True if the file begins with a JSON object, over any number of lines.
+fn is_object(path: &Path) -> Result<bool, DataError> {
+    let file = File::open(path).map_err(DataError::io("open", path))?;
+    let mut reader = BufReader::new(file.take(LONGEST));
+    if reader.fill_buf().map_err(DataError::io("read", path))?.starts_with(BYTE_ORDER_MARK) {
+        reader.consume(BYTE_ORDER_MARK.len());
+    }
+    let mut values =
+        serde_json::Deserializer::from_reader(reader).into_iter::<serde_json::Map<String, serde_json::Value>>();
+    Ok(values.next().is_some_and(|value| value.is_ok()))
 }
 
 /// The first line that is not empty, or its beginning.

@@ -145,6 +145,11 @@ impl Format {
             InputFormat::Text => Ok(Self::Text),
             InputFormat::JsonLines => Ok(Self::JsonLines),
             _ if matches!(extension, "jsonl" | "ndjson") => Ok(Self::JsonLines),
+            _ if extension == "parquet" => Err(DataError::Doubtful {
+                path: path.to_path_buf(),
+                content: "it is called Parquet, and does not begin as such files do".to_owned(),
+                remedy: "bring the whole file",
+            }),
             _ => Self::by_first_line(path, &start, rules),
         }
     }
@@ -172,6 +177,10 @@ impl Format {
                 format!("its first line looks like JSON lines, but {reason}"),
                 "correct the line, name the field that holds the text with `data.text_field`, skip such lines with \
                  `data.skip_bad_lines`",
+            ),
+            FirstLine::Object => doubtful(
+                "it looks like a JSON object over several lines, of which no text is taken".to_owned(),
+                "write each object on a line of its own",
             ),
             FirstLine::Array => doubtful(
                 "it looks like a JSON array, of which no text is taken".to_owned(),
@@ -275,6 +284,8 @@ mod tests {
         let skipping = TextRules { skip_bad_lines: true, ..TextRules::default() };
         assert_eq!(Format::of(&folder.path().join("e.txt"), skipping).unwrap(), Format::JsonLines);
         doubtful("f.json", b"[\n  {\"text\": \"x\"}\n]\n", &["JSON array", "a line of its own"]);
+        doubtful("f.json", b"{\n  \"text\": \"x\"\n}\n", &["JSON object over several lines", "a line of its own"]);
+        doubtful("f.parquet", b"<html>not found</html>\n", &["called Parquet", "bring the whole file"]);
         doubtful("g", b"[\"one\", \"two\"]", &["JSON array"]);
         doubtful("h.txt", b"version https://git-lfs.github.com/spec/v1\noid sha256:4d\nsize 9\n", &["Git LFS"]);
         for text in [&b"[Chorus]\nla"[..], b"[1] A citation", b"{ let x = 1; }", b"{{template}}", b"fn f() {}"] {
