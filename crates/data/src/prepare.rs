@@ -58,7 +58,7 @@ pub(crate) fn prepare_inputs(
     reading.check(inputs)?;
     let hash = |input: &Input| hashes.hash(&input.path, input.format, &mut |_| {});
     let hashed = inputs.iter().map(hash).collect::<Result<Vec<_>, _>>()?;
-    let key = corpus_key(reading, hashed.iter().map(|hashed| &hashed.file));
+    let key = corpus_key(reading, hashed.iter().map(|hashed| &hashed.file))?;
     let record = SkippedRecord::new(cache_dir, key);
     let vocabulary = reading.tokenizer.vocabulary();
     let path = cache_dir.join(format!("{}-{key:032x}.tokens", vocabulary.name));

@@ -78,6 +78,7 @@ mod targets;
 mod toml_text;
 mod unusable;
 mod usual_order;
+mod usual_tokens;
 
 pub use attention::{Attention, Latent, NormedOver, QueryKeyNorm, Rotary, RotaryScaling};
 pub use axis::{Axis, AxisOrder, AxisSet};
@@ -127,3 +128,4 @@ pub use sparsity::Sparsity;
 pub use targets::{IGNORED, PADDING};
 pub use toml_text::{check_name, read as read_toml};
 pub use unusable::{Blame, Named, Unusable};
+pub use usual_tokens::{USUAL_BEGINNINGS, USUAL_ENDS};

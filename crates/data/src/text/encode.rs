@@ -85,8 +85,6 @@ pub(crate) fn encode_documents(
     let mut documents = Documents::open(input, reading)?;
     let enough = rayon::current_num_threads() * PIECES_EACH * PIECE_BYTES;
     let (affixes, end) = (reading.affixes(), reading.tokenizer.end_of_document());
-    // The end of the document before is their beginning.
-    let begin_at_end = affixes.begin.iter().copied().eq(end);
     let mut at_end = false;
     let mut begins = true;
     let mut count = 0;
@@ -105,9 +103,8 @@ pub(crate) fn encode_documents(
         for (piece, tokens) in batch.iter().zip(encoded) {
             let tokens = tokens?;
             if begins {
-                let follows = begin_at_end && writer.documents() > 0;
                 writer.begin_document(Mark::Present)?;
-                writer.push(affixes.before(&tokens, follows))?;
+                writer.push(&affixes.begin)?;
             }
             writer.push(&tokens)?;
             begins = piece.ends;

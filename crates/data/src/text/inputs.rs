@@ -104,7 +104,13 @@ impl Input {
 
 /// Identity of the tokens of text files: a hash of the token format, the tokenizer, the special tokens of documents, the field
 /// that holds the text, the rule for lines without one, and each file's format and content.
-pub(crate) fn corpus_key<'f>(reading: &Reading, files: impl IntoIterator<Item = &'f DataFile>) -> u128 {
+///
+/// # Errors
+/// Those of [`crate::Tokenizer::parsed_special`].
+pub(crate) fn corpus_key<'f>(
+    reading: &Reading,
+    files: impl IntoIterator<Item = &'f DataFile>,
+) -> Result<u128, DataError> {
     let vocabulary = reading.tokenizer.vocabulary();
     let mut named = format!("{} {} {:?} {}", quadrille::VERSION, vocabulary.name, vocabulary.end, reading.text_field);
     // Tokens without any of these keep the keys that they had before there was a choice. No field has the byte 0 in its name.
@@ -112,7 +118,8 @@ pub(crate) fn corpus_key<'f>(reading: &Reading, files: impl IntoIterator<Item = 
         named += &format!("\0{:?}", reading.affixes());
     }
     if reading.special.parsed {
-        named += "\0special tokens";
+        // The files beside a tokenizer decide on them, which its name does not cover.
+        named += &format!("\0special tokens {:?}", reading.tokenizer.parsed_special()?);
     }
     if reading.skip_bad_lines {
         named += "\0skip bad lines";
@@ -127,7 +134,7 @@ pub(crate) fn corpus_key<'f>(reading: &Reading, files: impl IntoIterator<Item = 
         text.extend(file.bytes.to_le_bytes());
         text.extend(file.content.to_le_bytes());
     }
-    xxh3_128(&text)
+    Ok(xxh3_128(&text))
 }
 
 #[cfg(test)]
@@ -208,19 +215,20 @@ mod tests {
             let (path, format) = (name.into(), Format::Text);
             DataFile { path, format, bytes: 3, content, skipped: None }
         };
+        let key = |reading: &Reading, files: &[DataFile]| corpus_key(reading, files).unwrap();
         let both = [file("a", 1), file("b", 2)];
         let bytes = Reading::new(Tokenizer::Bytes);
         let mut keys = vec![
-            corpus_key(&Reading::new(Tokenizer::Gpt2), &both),
-            corpus_key(&bytes, &both),
-            corpus_key(&bytes, &both[..1]),
-            corpus_key(&bytes, &[both[1].clone(), both[0].clone()]),
-            corpus_key(&Reading { text_field: "body".to_owned(), ..bytes.clone() }, &both),
-            corpus_key(&Reading { skip_bad_lines: true, ..bytes.clone() }, &both),
-            corpus_key(&Reading { special: SpecialTokens { parsed: true, ..bytes.special }, ..bytes.clone() }, &both),
+            key(&Reading::new(Tokenizer::Gpt2), &both),
+            key(&bytes, &both),
+            key(&bytes, &both[..1]),
+            key(&bytes, &[both[1].clone(), both[0].clone()]),
+            key(&Reading { text_field: "body".to_owned(), ..bytes.clone() }, &both),
+            key(&Reading { skip_bad_lines: true, ..bytes.clone() }, &both),
+            key(&Reading { special: SpecialTokens { parsed: true, ..bytes.special }, ..bytes.clone() }, &both),
             // Names of fields that end like other rules.
-            corpus_key(&Reading { text_field: "text special tokens".to_owned(), ..bytes.clone() }, &both),
-            corpus_key(&Reading { text_field: "text skip bad lines".to_owned(), ..bytes.clone() }, &both),
+            key(&Reading { text_field: "text special tokens".to_owned(), ..bytes.clone() }, &both),
+            key(&Reading { text_field: "text skip bad lines".to_owned(), ..bytes.clone() }, &both),
         ];
         let changes: [fn(&mut DataFile); 4] = [
             |file| file.bytes += 1,
@@ -231,11 +239,11 @@ mod tests {
         for change in changes {
             let mut changed = both.clone();
             change(&mut changed[1]);
-            keys.push(corpus_key(&bytes, &changed));
+            keys.push(key(&bytes, &changed));
         }
         assert_eq!(keys.iter().collect::<HashSet<_>>().len(), 13);
         let moved = [file("elsewhere/c", 1), file("d", 2)];
-        assert_eq!(keys[0], corpus_key(&Reading::new(Tokenizer::Gpt2), &moved));
+        assert_eq!(keys[0], key(&Reading::new(Tokenizer::Gpt2), &moved));
     }
 
     #[test]

@@ -23,20 +23,6 @@ impl Affixes {
         self.begin.is_empty() && self.end.is_empty()
     }
 
-    /// Tokens of a text with those around it. A text that begins with the first ones gets them once.
-    pub fn around(&self, text: Vec<u32>) -> Vec<u32> {
-        let mut tokens = self.before(&text, false).to_vec();
-        tokens.extend(text);
-        tokens.extend(&self.end);
-        tokens
-    }
-
-    /// Tokens before a text: none where it begins with them already; none, too, if it is `follows` a document whose end token
-    /// is all that it would begin with.
-    pub(crate) fn before(&self, text: &[u32], follows: bool) -> &[u32] {
-        if follows || text.starts_with(&self.begin) { &[] } else { &self.begin }
-    }
-
     /// Tokens after a document that gets the end token `end` in any case.
     pub(crate) fn after(&self, end: Option<u32>) -> &[u32] {
         match self.end.split_last() {

@@ -2,20 +2,31 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 
 use chrono::Local;
-use minijinja::value::{Kwargs, ValueKind};
+use minijinja::value::{Kwargs, Rest, ValueKind, from_args};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, Value, context, escape_formatter};
 use minijinja_contrib::pycompat::unknown_method_callback;
+use quadrille_panics as panics;
 use serde::Serialize;
 
 use super::python_json::{Style, dumps};
 use super::settings::TokenizerSettings;
 use crate::DataError;
 
-/// Steps of a template that are done at most: a loop without end is an error.
-const FUEL: u64 = 10_000_000;
+/// Steps of a template that are done at most: a loop without end is an error. A chat has two messages at most, for which the
+/// longest published templates take some thousands. The number also bounds how deep lists are nested, which are freed
+/// recursively. The library counts steps, not bytes: a text that is doubled in a loop is bounded by no number of steps that
+/// leaves room for real templates, only texts that are printed are ([`MOST_BYTES`]).
+const FUEL: u64 = 50_000;
+/// Bytes that a template prints at most.
+const MOST_BYTES: usize = 1 << 24;
+/// Spaces of a level of JSON at most.
+const MOST_INDENT: usize = 64;
+/// Levels of a value that is written as JSON at most.
+const MOST_LEVELS: usize = 64;
 const NAME: &str = "chat_template";
 
 /// A message of a chat.
@@ -48,12 +59,11 @@ pub(super) struct ChatTemplate {
 }
 
 impl ChatTemplate {
-    /// Reads the template beside the tokenizer at `path`.
+    /// The template in the files beside a tokenizer.
     ///
     /// # Errors
     /// [`DataError::NoChatTemplate`]; those of files.
-    pub fn beside(path: &Path) -> Result<Self, DataError> {
-        let settings = TokenizerSettings::beside(path)?;
+    pub fn of(settings: &TokenizerSettings) -> Result<Self, DataError> {
         let (path, source) = settings.chat_template()?;
         let owned = |(role, text): (&str, &str)| (role.to_owned(), text.to_owned());
         Ok(Self { path, source, tokens: settings.roles().into_iter().map(owned).collect() })
@@ -62,22 +72,53 @@ impl ChatTemplate {
     /// Text of the chat, with the beginning of the answer.
     ///
     /// # Errors
-    /// [`DataError::ChatTemplate`]: a template that is no Jinja, fails, or refuses the chat.
+    /// [`DataError::ChatTemplate`]: a template that is no Jinja, fails, prints more than [`MOST_BYTES`], or refuses the chat.
     pub fn render(&self, messages: &[ChatMessage]) -> Result<String, DataError> {
-        let render = || -> Result<String, Error> {
-            let mut environment = environment();
-            let source = without_generation_tags(&self.source);
-            environment.add_template_owned(NAME, source)?;
-            let chat = context! {
-                messages => messages,
-                tools => (),
-                documents => (),
-                add_generation_prompt => true,
-                ..Value::from_serialize(&self.tokens)
-            };
-            environment.get_template(NAME)?.render(chat)
+        let failed = |reason| DataError::ChatTemplate { path: self.path.clone(), reason };
+        let mut printed = Printed::default();
+        let rendered = panics::catch(|| self.render_to(messages, &mut printed));
+        let rendered =
+            rendered.map_err(|panic| failed(format!("the library that reads templates gives up {panic}")))?;
+        if printed.is_full {
+            return Err(failed(format!("it prints more than {MOST_BYTES} bytes")));
+        }
+        rendered.map_err(|error| failed(error.to_string()))?;
+        String::from_utf8(printed.bytes).map_err(|error| failed(error.to_string()))
+    }
+
+    fn render_to(&self, messages: &[ChatMessage], printed: &mut Printed) -> Result<(), Error> {
+        let mut environment = environment();
+        environment.add_template_owned(NAME, without_generation_tags(&self.source))?;
+        let chat = context! {
+            messages => messages,
+            tools => (),
+            documents => (),
+            add_generation_prompt => true,
+            ..Value::from_serialize(&self.tokens)
         };
-        render().map_err(|error| DataError::ChatTemplate { path: self.path.clone(), reason: error.to_string() })
+        environment.get_template(NAME)?.render_captured_to(chat, printed).map(drop)
+    }
+}
+
+/// Text that a template prints, at most [`MOST_BYTES`].
+#[derive(Default)]
+struct Printed {
+    bytes: Vec<u8>,
+    is_full: bool,
+}
+
+impl io::Write for Printed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + bytes.len() > MOST_BYTES {
+            self.is_full = true;
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.bytes.extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -112,40 +153,103 @@ fn format_as_python(out: &mut Output, state: &State, value: &Value) -> Result<()
     }
 }
 
-/// JSON as Python's `json.dumps` writes it, with the keywords that the library passes on.
-fn to_json(value: &Value, options: Kwargs) -> Result<String, Error> {
-    let style = Style {
-        ascii: options.get::<Option<bool>>("ensure_ascii")?.unwrap_or(false),
-        indent: options.get("indent")?,
-        separators: options.get::<Option<Vec<String>>>("separators")?,
-        sorted: options.get::<Option<bool>>("sort_keys")?.unwrap_or(false),
-    };
+/// JSON as Python's `json.dumps` writes it, with the arguments that the library passes on.
+fn to_json(value: &Value, arguments: Rest<Value>) -> Result<String, Error> {
+    type Arguments = (Option<bool>, Option<Value>, Option<Vec<String>>, Option<bool>, Kwargs);
+    let (ascii, indent, separators, sorted, options): Arguments = from_args(&arguments)?;
+    let ascii = ascii.map_or_else(|| options.get("ensure_ascii"), |ascii| Ok(Some(ascii)))?;
+    let indent = indent.map_or_else(|| options.get("indent"), |indent| Ok(Some(indent)))?;
+    let separators = separators.map_or_else(|| options.get("separators"), |separators| Ok(Some(separators)))?;
+    let sorted = sorted.map_or_else(|| options.get("sort_keys"), |sorted| Ok(Some(sorted)))?;
     options.assert_all_used()?;
+    let style = Style {
+        ascii: ascii.unwrap_or(false),
+        indent: indent.map(|indent| indentation(&indent)).transpose()?.flatten(),
+        separators,
+        sorted: sorted.unwrap_or(false),
+    };
+    if is_deeper(value, MOST_LEVELS) {
+        let rule = format!("tojson: a value has more than {MOST_LEVELS} levels");
+        return Err(Error::new(ErrorKind::BadSerialization, rule));
+    }
     let value = serde_json::to_value(value)
         .map_err(|error| Error::new(ErrorKind::BadSerialization, format!("it is no JSON: {error}")))?;
-    Ok(dumps(&value, &style))
+    let long = || Error::new(ErrorKind::BadSerialization, format!("tojson: more than {MOST_BYTES} bytes"));
+    dumps(&value, &style, MOST_BYTES).ok_or_else(long)
+}
+
+/// Text of one level of indentation: a number of spaces, or the text itself.
+fn indentation(indent: &Value) -> Result<Option<String>, Error> {
+    if indent.is_none() {
+        return Ok(None);
+    }
+    let refused = || {
+        let rule = format!("tojson: indent {indent}: it is a text or a number of spaces, {MOST_INDENT} at most");
+        Error::new(ErrorKind::InvalidOperation, rule)
+    };
+    let text = match indent.as_str() {
+        Some(text) => text.to_owned(),
+        None => {
+            let spaces = indent.as_usize().filter(|spaces| *spaces <= MOST_INDENT).ok_or_else(refused)?;
+            " ".repeat(spaces)
+        }
+    };
+    if text.len() <= MOST_INDENT { Ok(Some(text)) } else { Err(refused()) }
+}
+
+/// True if lists and maps are nested deeper than `levels`.
+fn is_deeper(value: &Value, levels: usize) -> bool {
+    let is_map = value.kind() == ValueKind::Map;
+    if !is_map && !matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable) {
+        return false;
+    }
+    let Ok(mut items) = value.try_iter() else { return false };
+    let item = |item: Value| if is_map { value.get_item(&item).unwrap_or_default() } else { item };
+    levels == 0 || items.any(|one| is_deeper(&item(one), levels - 1))
 }
 
 /// The template with conditions that always hold in place of the library's tags `generation` and `endgeneration`, which mark
 /// what is the model's and print nothing.
 fn without_generation_tags(source: &str) -> String {
     let (mut text, mut rest) = (String::with_capacity(source.len()), source);
-    while let Some(start) = rest.find("{%") {
-        let (before, tag) = rest.split_at(start);
-        let Some(end) = tag.find("%}") else { break };
-        let inner = &tag[2..end];
-        let name = inner.trim_matches(|c: char| c.is_whitespace() || c == '-' || c == '+');
-        text += before;
-        text += "{%";
+    while let Some((start, end)) = next_tag(rest) {
+        let tag = &rest[start..end];
+        let name = tag.trim_matches(|c: char| c.is_whitespace() || "{%-+}".contains(c));
+        text += &rest[..start];
         text += &match name {
-            "generation" => inner.replacen("generation", "if true", 1),
-            "endgeneration" => inner.replacen("endgeneration", "endif", 1),
-            _ => inner.to_owned(),
+            "generation" if tag.starts_with("{%") => tag.replacen("generation", "if true", 1),
+            "endgeneration" if tag.starts_with("{%") => tag.replacen("endgeneration", "endif", 1),
+            _ => tag.to_owned(),
         };
-        text += "%}";
-        rest = &tag[end + 2..];
+        rest = &rest[end..];
     }
     text + rest
+}
+
+/// First and last place of the next tag, expression or comment; `None` without one that ends.
+fn next_tag(source: &str) -> Option<(usize, usize)> {
+    let start = ["{%", "{{", "{#"].into_iter().filter_map(|open| source.find(open)).min()?;
+    let inner = &source[start + 2..];
+    let close = match source.as_bytes()[start + 1] {
+        b'#' => return Some((start, start + 2 + inner.find("#}")? + 2)),
+        b'%' => "%}",
+        _ => "}}",
+    };
+    let (mut quote, mut braces) = (None, 0);
+    let mut characters = inner.char_indices();
+    while let Some((place, character)) = characters.next() {
+        match (quote, character) {
+            (Some(_), '\\') => drop(characters.next()),
+            (Some(open), _) if open == character => quote = None,
+            (Some(_), _) => {}
+            (None, '\'' | '"') => quote = Some(character),
+            (None, '{') => braces += 1,
+            (None, '}') if braces > 0 => braces -= 1,
+            (None, _) if inner[place..].starts_with(close) => return Some((start, start + 2 + place + 2)),
+            (None, _) => {}
+        }
+    }
+    None
 }
 
 #[cfg(test)]
@@ -175,6 +279,12 @@ mod tests {
             ("{{ {'b': [1], 'c': []} | tojson(indent=2) }}", "{\n  \"b\": [\n    1\n  ],\n  \"c\": []\n}".to_owned()),
             ("a\n  {% if true %}\nb\n  {% endif %}\nc\n", "a\nb\nc".to_owned()),
             ("{%- generation %}x{% endgeneration -%} y", "xy".to_owned()),
+            ("{{ '{%' }}{% generation %}x{% endgeneration %}", "{%x".to_owned()),
+            ("{# it's {% #}{% generation %}{{ {'a': {'b': '%}'}}['a']['b'] }}{% endgeneration %}", "%}".to_owned()),
+            ("{% if '%}' == \"%}\" %}{% generation %}x{% endgeneration %}{% endif %}", "x".to_owned()),
+            ("{{ 'generation' }}", "generation".to_owned()),
+            ("{{ {'c': [1]} | tojson(indent='\t') }}", "{\n\t\"c\": [\n\t\t1\n\t]\n}".to_owned()),
+            ("{{ {'b': 1, 'a': 'é'} | tojson(true, none, [',', ':'], true) }}", r#"{"a":"\u00e9","b":1}"#.to_owned()),
             (
                 "{% for m in messages %}{% if loop.first %}{% continue %}{% endif %}{% endfor %}{{ add_generation_prompt }}",
                 "True".to_owned(),
@@ -222,6 +332,15 @@ mod tests {
             ("{{ strftime_now('%!') }}", "no format of a time"),
             ("{% for a in range(9999) %}{% for b in range(9999) %}x{% endfor %}{% endfor %}", "fuel"),
             ("{{ messages[3].content }}", "undefined"),
+            ("{{ [1] | tojson(indent=9223372036854775807) }}", "indent 9223372036854775807"),
+            ("{{ [1] | tojson(indent=65) }}", "64 at most"),
+            ("{{ [1] | tojson(indent='x' * 65) }}", "64 at most"),
+            ("{% for a in range(20) %}{{ 'x' * 1000000 }}{% endfor %}", "more than 16777216 bytes"),
+            ("{{ range(20) | list | tojson(separators=['x' * 1000000, ':']) }}", "more than 16777216 bytes"),
+            (
+                "{% set ns = namespace(x=1) %}{% for a in range(65) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x | tojson }}",
+                "64 levels",
+            ),
         ] {
             let message = rendered(source, &user("x")).unwrap_err().to_string();
             assert!(message.contains(word) && message.contains("chat_template.jinja"), "{source}: {message}");

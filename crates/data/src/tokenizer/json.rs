@@ -6,28 +6,15 @@ use std::sync::OnceLock;
 
 use quadrille_files::{Document, is_lfs_pointer};
 use quadrille_panics as panics;
+use quadrille_spec::{USUAL_BEGINNINGS, USUAL_ENDS};
 use tokenizers::AddedToken;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::affixes::{Affixes, affixes};
+use super::chat::ChatTemplate;
 use super::settings::TokenizerSettings;
 use super::{Cut, check, ends_of_words};
 use crate::{DataError, Vocabulary, VocabularyName};
-
-/// Usual names of the token that ends a document, for tokenizers without a file that names it.
-const USUAL_ENDS: [&str; 7] =
-    ["<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "<|end▁of▁sentence|>", "[EOS]"];
-
-/// The same of the token that begins a text.
-const USUAL_BEGINNINGS: [&str; 7] = [
-    "<|begin_of_text|>",
-    "<s>",
-    "<bos>",
-    "<|startoftext|>",
-    "<|begin▁of▁sentence|>",
-    "<｜begin▁of▁sentence｜>",
-    "[BOS]",
-];
 
 const BEGIN: &str = "bos_token";
 
@@ -49,6 +36,8 @@ pub struct JsonTokenizer {
     tokenizer: tokenizers::Tokenizer,
     /// The tokenizer to which special tokens are tokens, made when it is needed.
     parsing: OnceLock<tokenizers::Tokenizer>,
+    /// The chat template beside it, read when it is needed.
+    chat: OnceLock<ChatTemplate>,
     settings: TokenizerSettings,
     vocabulary: Vocabulary,
     /// The token that begins a text, for empty prompts.
@@ -101,8 +90,17 @@ impl JsonTokenizer {
         let affixes = affixes.map_err(|error| failed(format!("its post-processor cannot be used: {error}")))?;
         let vocabulary = Vocabulary { name: VocabularyName::Json(xxh3_128(&bytes)), size, end };
         let begin = affixes.begin.last().copied().or(begin);
-        let (path, parsing) = (path.to_path_buf(), OnceLock::new());
-        Ok(Self { path, tokenizer, parsing, settings, vocabulary, begin, affixes, tokens })
+        Ok(Self {
+            path: path.to_path_buf(),
+            tokenizer,
+            parsing: OnceLock::new(),
+            chat: OnceLock::new(),
+            settings,
+            vocabulary,
+            begin,
+            affixes,
+            tokens,
+        })
     }
 
     /// Where it was read from.
@@ -153,6 +151,28 @@ impl JsonTokenizer {
         })?;
         let made = made.map_err(|error| self.failed("parse special tokens", error))?;
         Ok(self.parsing.get_or_init(|| made))
+    }
+
+    /// The chat template beside the tokenizer.
+    ///
+    /// # Errors
+    /// Those of [`ChatTemplate::of`].
+    pub(super) fn chat_template(&self) -> Result<&ChatTemplate, DataError> {
+        match self.chat.get() {
+            Some(template) => Ok(template),
+            None => {
+                let template = ChatTemplate::of(&self.settings)?;
+                Ok(self.chat.get_or_init(|| template))
+            }
+        }
+    }
+
+    /// Ids of the special tokens that are parsed, in order. They depend on the files beside the tokenizer, too.
+    pub(super) fn parsed_ids(&self) -> Result<Vec<u32>, DataError> {
+        let added = self.parsing()?.get_added_tokens_decoder();
+        let mut ids: Vec<u32> = added.into_iter().filter(|(_, token)| token.special).map(|(id, _)| id).collect();
+        ids.sort_unstable();
+        Ok(ids)
     }
 
     pub(super) fn decode(&self, tokens: &[u32]) -> Result<String, DataError> {

@@ -19,7 +19,6 @@ use tiktoken_rs::r50k_base_singleton;
 use crate::{DataError, Vocabulary, VocabularyName};
 pub use affixes::Affixes;
 pub use chat::ChatMessage;
-use chat::ChatTemplate;
 pub use choice::TokenizerChoice;
 pub use decoder::Decoder;
 pub use json::JsonTokenizer;
@@ -92,6 +91,18 @@ impl Tokenizer {
         }
     }
 
+    /// Ids of the special tokens that are parsed in text where that is asked for, in order.
+    ///
+    /// # Errors
+    /// [`DataError::TokenizerFile`] of a file that does not work.
+    pub fn parsed_special(&self) -> Result<Vec<u32>, DataError> {
+        match self {
+            Self::Gpt2 => Ok(self.end_of_document().into_iter().collect()),
+            Self::Bytes => Ok(Vec::new()),
+            Self::Json(json) => json.parsed_ids(),
+        }
+    }
+
     /// Tokens of a chat with the beginning of the answer, by the chat template beside the tokenizer. Special tokens that the
     /// template spells out are parsed, in messages, too; none are added.
     ///
@@ -99,7 +110,7 @@ impl Tokenizer {
     /// [`DataError::NoChat`], [`DataError::NoChatTemplate`], [`DataError::ChatTemplate`]; those of [`Self::encode`].
     pub fn encode_chat(&self, messages: &[ChatMessage]) -> Result<Vec<u32>, DataError> {
         match self {
-            Self::Json(json) => self.encode_as(&ChatTemplate::beside(json.path())?.render(messages)?, true),
+            Self::Json(json) => self.encode_as(&json.chat_template()?.render(messages)?, true),
             _ => Err(DataError::NoChat(self.to_string())),
         }
     }

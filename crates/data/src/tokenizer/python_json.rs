@@ -6,30 +6,32 @@ use serde_json::Value;
 pub(super) struct Style {
     /// True if characters beyond ASCII are escaped.
     pub ascii: bool,
-    /// Spaces of a level; everything is on one line without them.
-    pub indent: Option<usize>,
+    /// Indentation of a level; everything is on one line without it.
+    pub indent: Option<String>,
     /// Text between items, and between a key and its value.
     pub separators: Option<Vec<String>>,
     /// True if keys are sorted.
     pub sorted: bool,
 }
 
-/// The text of a value.
-pub(super) fn dumps(value: &Value, style: &Style) -> String {
+/// The text of a value; `None` if it has more than `most` bytes.
+pub(super) fn dumps(value: &Value, style: &Style, most: usize) -> Option<String> {
     let usual = [if style.indent.is_some() { "," } else { ", " }, ": "].map(str::to_owned);
     let [item, key] = match style.separators.as_deref() {
         Some([item, key]) => [item.clone(), key.clone()],
         _ => usual,
     };
     let mut text = String::new();
-    Writer { style, item: &item, key: &key }.write(value, 0, &mut text);
-    text
+    Writer { style, item: &item, key: &key, most }.write(value, 0, &mut text);
+    (text.len() <= most).then_some(text)
 }
 
 struct Writer<'a> {
     style: &'a Style,
     item: &'a str,
     key: &'a str,
+    /// Bytes after which no further item is written.
+    most: usize,
 }
 
 impl Writer<'_> {
@@ -58,14 +60,17 @@ impl Writer<'_> {
         text: &mut String,
     ) {
         let line = |level: usize, text: &mut String| {
-            if let Some(indent) = self.style.indent {
+            if let Some(indent) = &self.style.indent {
                 text.push('\n');
-                *text += &" ".repeat(indent * level);
+                *text += &indent.repeat(level);
             }
         };
         text.push(open);
         let is_empty = items.len() == 0;
         for (number, (name, value)) in items.enumerate() {
+            if text.len() > self.most {
+                return;
+            }
             if number > 0 {
                 *text += self.item;
             }

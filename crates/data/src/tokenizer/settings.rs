@@ -15,7 +15,7 @@ const TEMPLATE: Document = Document::new("a chat template", 1 << 24);
 pub(super) const TEMPLATE_FILE: &str = "chat_template.jinja";
 /// Files that name special tokens, the one that counts first. Of both only the first has flags and a chat template.
 const FILES: [&str; 2] = ["tokenizer_config.json", "special_tokens_map.json"];
-/// Lists of special tokens without a role, by their names in versions 4 and 5 of the transformers library.
+/// Lists of special tokens without a usual role, by their names in versions 4 and 5 of the transformers library.
 const LISTS: [&str; 2] = ["additional_special_tokens", "extra_special_tokens"];
 
 /// `tokenizer_config.json` and `special_tokens_map.json`; empty without these files.
@@ -43,18 +43,25 @@ impl TokenizerSettings {
         Some(content(value))
     }
 
-    /// Text of every special token that has a role, by the role.
+    /// Text of every special token that has a role, by the role: as `bos_token`, or by a name of the model's own.
     pub fn roles(&self) -> BTreeMap<&str, &str> {
         let fields = self.map.iter().chain(&self.config);
-        let named = fields.filter(|(role, _)| role.ends_with("_token") && !role.starts_with("add_"));
-        named.filter_map(|(role, value)| Some((role.as_str(), content(value)?))).collect()
+        let usual = fields.filter(|(role, _)| role.ends_with("_token") && !role.starts_with("add_"));
+        let own = self.lists().filter_map(Value::as_object).flatten();
+        own.chain(usual).filter_map(|(role, value)| Some((role.as_str(), content(value)?))).collect()
     }
 
     /// Text of all special tokens that the files name.
     pub fn special_tokens(&self) -> Vec<&str> {
-        let lists = LISTS.iter().flat_map(|list| [self.config.get(*list), self.map.get(*list)]).flatten();
-        let listed = lists.filter_map(Value::as_array).flatten().filter_map(content);
-        self.roles().into_values().chain(listed).collect()
+        let listed = self.lists().filter_map(Value::as_array).flatten();
+        let added = self.config.get("added_tokens_decoder").and_then(Value::as_object);
+        let added = added.into_iter().flat_map(Map::values).filter(|token| token["special"] == true);
+        self.roles().into_values().chain(listed.chain(added).filter_map(content)).collect()
+    }
+
+    /// Lists of special tokens without a usual role, or maps of them by roles of the model's own.
+    fn lists(&self) -> impl Iterator<Item = &Value> {
+        LISTS.iter().flat_map(|list| [self.map.get(*list), self.config.get(*list)]).flatten()
     }
 
     /// True if a flag as `add_bos_token` is set.

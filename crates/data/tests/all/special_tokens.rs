@@ -138,10 +138,9 @@ fn documents_have_the_tokens_around_texts_once() {
         (template(&[1], &[5, 2]), SpecialTokens::default(), ["one", "two"], &[1, 3, 5, 2, 1, 4, 5, 2]),
         (template(&[1], &[]), SpecialTokens::NONE, ["one", "two one"], &[3, 2, 4, 3, 2]),
         (Value::Null, SpecialTokens::default(), ["one", "two one"], &[3, 2, 4, 3, 2]),
-        // BOS in a text takes the place of the one before it.
-        (template(&[1], &[]), PARSED, ["<s>one", "two<|user|>"], &[1, 3, 2, 1, 4, 5, 2]),
-        // The end of a document is the beginning of the next one.
-        (template(&[2], &[]), SpecialTokens::default(), ["one", "two"], &[2, 3, 2, 4, 2]),
+        // Also before BOS in a text, and where BOS is the token that ends documents.
+        (template(&[1], &[]), PARSED, ["<s>one", "two<|user|>"], &[1, 1, 3, 2, 1, 4, 5, 2]),
+        (template(&[2], &[]), SpecialTokens::default(), ["one", "two"], &[2, 3, 2, 2, 4, 2]),
     ] {
         let folder = folder(&post_processor, &names);
         assert_eq!(prepared(&opened(folder.path()), special, &texts), expected, "{post_processor} {special:?}");
@@ -191,6 +190,59 @@ fn tokens_that_the_configuration_calls_special_are_parsed() {
     // Between letters, where no word begins.
     assert_eq!(opened(folder.path()).encode_as("twoonetwo", true).unwrap(), [4, 3, 4]);
     assert_eq!(opened(folder.path()).encode("twoonetwo").unwrap(), [0]);
+}
+
+/// The forms in which version 4 of the library writes special tokens of a model's own.
+#[test]
+fn tokens_of_maps_and_of_added_tokens_are_special() {
+    let config = json!({
+        "extra_special_tokens": { "image_token": "one" },
+        "added_tokens_decoder": { "4": { "content": "two", "special": true }, "7": { "content": "<more>", "special": false } },
+        "chat_template": "{{ image_token }}",
+    });
+    let made = folder(&Value::Null, &config);
+    let tokenizer = opened(made.path());
+    assert_eq!(tokenizer.encode_as("oneonetwotwo", true).unwrap(), [3, 3, 4, 4]);
+    assert_eq!(tokenizer.parsed_special().unwrap(), [0, 1, 2, 3, 4, 5, 6]);
+    assert_eq!(tokenizer.encode_chat(&[ChatMessage::user("two")]).unwrap(), [3]);
+    let plain = folder(&Value::Null, &Value::Null);
+    assert_eq!(opened(plain.path()).parsed_special().unwrap(), [0, 1, 2, 5, 6]);
+    assert_eq!(Tokenizer::Gpt2.parsed_special().unwrap(), [50256]);
+}
+
+/// The files beside a tokenizer decide which tokens are parsed: they are part of a kept file's name.
+#[test]
+fn a_kept_file_is_not_used_with_other_special_tokens() {
+    let made = folder(&Value::Null, &Value::Null);
+    let path = made.path().join("a.txt");
+    fs::write(&path, "oneone").unwrap();
+    let config = json!({ "additional_special_tokens": ["one"] });
+    let mut found = Vec::new();
+    for config in [None, Some(config)] {
+        if let Some(config) = config {
+            fs::write(made.path().join("tokenizer_config.json"), config.to_string()).unwrap();
+        }
+        let reading = Reading { special: PARSED, ..Reading::new(opened(made.path())) };
+        let file = prepare(std::slice::from_ref(&path), &reading, made.path(), &mut |_, _| {}).unwrap();
+        let file = TokenSource::from(file);
+        let mut tokens = vec![0; file.len()];
+        file.window(0, &mut tokens).unwrap();
+        found.push(tokens);
+    }
+    assert_eq!(found, [vec![0, 2], vec![3, 3, 2]]);
+}
+
+/// The template is read once, with the tokenizer.
+#[test]
+fn a_chat_template_is_read_once() {
+    let made = folder(&Value::Null, &json!({ "bos_token": "<s>" }));
+    let file = made.path().join("chat_template.jinja");
+    fs::write(&file, "{{ bos_token }}one").unwrap();
+    let tokenizer = opened(made.path());
+    for template in ["two", "{% if %}"] {
+        assert_eq!(tokenizer.encode_chat(&[ChatMessage::user("two")]).unwrap(), [1, 3]);
+        fs::write(&file, template).unwrap();
+    }
 }
 
 const CHAT: &str = "{{ bos_token }}{% for message in messages %}<|{{ message['role'] }}|> {{ message['content'] }}</s>\n\
