@@ -41,8 +41,20 @@ const TEMPLATES: &str = "additional_chat_templates";
 /// # Errors
 /// A file that cannot be read or written; one that is there with another content.
 pub fn copy_companions(from: &Path, to: &Path) -> Result<Vec<&'static str>, HuggingFaceError> {
+    copy_companions_without(&[], from, to)
+}
+
+/// [`copy_companions`], but for the files of these names.
+///
+/// # Errors
+/// As [`copy_companions`].
+pub fn copy_companions_without(
+    left_out: &[&str],
+    from: &Path,
+    to: &Path,
+) -> Result<Vec<&'static str>, HuggingFaceError> {
     let mut copied = Vec::new();
-    for name in COMPANIONS {
+    for name in COMPANIONS.into_iter().filter(|name| !left_out.contains(name)) {
         if copy(&from.join(name), &to.join(name))? {
             copied.push(name);
         }
@@ -51,6 +63,20 @@ pub fn copy_companions(from: &Path, to: &Path) -> Result<Vec<&'static str>, Hugg
         copied.push(TEMPLATES);
     }
     Ok(copied)
+}
+
+/// Checks that a copy of the companions of `from` replaces nothing in `to`.
+///
+/// # Errors
+/// As [`copy_companions`].
+pub fn check_companions(from: &Path, to: &Path) -> Result<(), HuggingFaceError> {
+    for name in COMPANIONS {
+        match COMPANION.bytes(&from.join(name)) {
+            Err(error) if error.is_missing() => {}
+            content => check(&from.join(name), &content?, &to.join(name))?,
+        }
+    }
+    Ok(())
 }
 
 /// Removes from `folder` what [`copy_companions`] has copied there.
@@ -86,13 +112,20 @@ fn copy(source: &Path, target: &Path) -> Result<bool, HuggingFaceError> {
         Err(error) if error.is_missing() => return Ok(false),
         content => content?,
     };
+    check(source, &content, target)?;
     if !target.exists() {
         write_file(target, &content)?;
-    } else if COMPANION.bytes(target)? != content {
+    }
+    Ok(true)
+}
+
+/// Refuses a target that is there with another content than its source.
+fn check(source: &Path, content: &[u8], target: &Path) -> Result<(), HuggingFaceError> {
+    if target.exists() && COMPANION.bytes(target)? != content {
         let rule = format!("it differs from {}", source.display());
         return Err(HuggingFaceError::folder(target, rule, "name another folder, or remove the file"));
     }
-    Ok(true)
+    Ok(())
 }
 
 #[cfg(test)]
@@ -113,8 +146,11 @@ mod tests {
         assert_eq!(fs::read_dir(to.path()).unwrap().count(), 2);
         assert_eq!(fs::read_to_string(to.path().join(TEMPLATES).join("tools.jinja")).unwrap(), "{{ tools }}");
         fs::write(to.path().join("tokenizer.json"), "[]").unwrap();
-        let message = copy_companions(from.path(), to.path()).unwrap_err().to_string();
-        assert!(message.contains("tokenizer.json: it differs from "), "{message}");
+        for copied in [check_companions(from.path(), to.path()), copy_companions(from.path(), to.path()).map(drop)] {
+            let message = copied.unwrap_err().to_string();
+            assert!(message.contains("tokenizer.json: it differs from "), "{message}");
+        }
+        check_companions(from.path(), from.path()).unwrap();
         assert_eq!(fs::read_to_string(to.path().join("tokenizer.json")).unwrap(), "[]");
     }
 }

@@ -17,6 +17,7 @@ pub(crate) fn rotary_fields(model: &Model, family: Family) -> Map<String, Value>
         Family::GptNeox => json!({
             "rotary_emb_base": rotary.base,
             "rotary_pct": part,
+            "rope_scaling": scaling(&rotary),
             "rope_parameters": in_part(parameters(&rotary), part),
         }),
         Family::Phi3 => json!({

@@ -27,8 +27,8 @@ pub struct Destination {
     items: Vec<Item>,
     family: Family,
     config: Value,
-    /// True if the configuration is that of the import.
-    is_imported: bool,
+    /// True if the special tokens of the configuration are those of the import.
+    has_imported_tokens: bool,
     dtype: StoredType,
     notes: Vec<String>,
 }
@@ -80,16 +80,16 @@ impl Destination {
             _ => general,
         };
         let items = items(&tensors, (head_stored && model.tied_head).then(|| head_name(family)), dtype_of);
-        let is_imported = false;
-        let mut new = Self { model: model.clone(), tensors, items, family, config, is_imported, dtype: general, notes };
+        let has_imported_tokens = kept.as_ref().is_some_and(|(origin, ..)| !origin.other_tokenizer);
+        let model = model.clone();
+        let mut new = Self { model, tensors, items, family, config, has_imported_tokens, dtype: general, notes };
         if let Some((origin, ..)) = kept {
-            new.is_imported = true;
             new.adapt(origin, dtype);
-            complete(&mut new.config, model, family);
-        } else if !config::set_dropout(&mut new.config, family, model.dropout) {
+            complete(&mut new.config, &new.model, family);
+        } else if !config::set_dropout(&mut new.config, family, new.model.dropout) {
             new.note_dropout();
         }
-        new.notes.extend(left_out(model, family));
+        new.notes.extend(left_out(&new.model, family));
         Ok(new)
     }
 
@@ -112,9 +112,9 @@ impl Destination {
         self.notes.push(format!("{family} has no dropout of this kind: the rate {dropout} is left out of config.json"));
     }
 
-    /// Writes the special tokens of a tokenizer into a configuration that was not imported.
+    /// Writes the special tokens of a tokenizer into a configuration that has not those of its import.
     pub(crate) fn set_special_tokens(&mut self, tokens: &SpecialTokens) {
-        if !self.is_imported {
+        if !self.has_imported_tokens {
             tokens.write(&mut self.config, self.model.vocab);
         }
     }
@@ -189,15 +189,15 @@ impl Destination {
         Ok(exported)
     }
 
-    /// Writes the file by which the library generates, of the special tokens alone, where there is none and the configuration was
-    /// not imported.
+    /// Writes the file by which the library generates, of the special tokens alone, where there is none and they are not
+    /// the import's.
     fn write_generation_config(&self, path: &Path) -> Result<(), HuggingFaceError> {
         let tokens: Map<String, Value> = SpecialTokens::FIELDS
             .iter()
             .filter_map(|field| Some(((*field).to_owned(), self.config.get(field)?.clone())))
             .filter(|(_, token)| !token.is_null())
             .collect();
-        if self.is_imported || tokens.is_empty() || path.exists() {
+        if self.has_imported_tokens || tokens.is_empty() || path.exists() {
             return Ok(());
         }
         let mut config = Map::from_iter([("_from_model_config".to_owned(), Value::from(true))]);

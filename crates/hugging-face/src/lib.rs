@@ -42,7 +42,9 @@ mod training;
 
 pub use checkpoints::{ExportOptions, Imported, OnNumbers, export, export_watched, import, import_watched};
 pub use columns::Columns;
-pub use companions::{COMPANION, COMPANIONS, GENERATION_CONFIG, copy_companions};
+pub use companions::{
+    COMPANION, COMPANIONS, GENERATION_CONFIG, check_companions, copy_companions, copy_companions_without,
+};
 pub use destination::{Destination, Exported};
 pub use element::{Narrow, StoredType};
 pub use error::HuggingFaceError;

@@ -23,6 +23,9 @@ pub struct Origin {
     /// Whether a tied head had a tensor of its own, equal to the embedding.
     #[serde(default)]
     pub tied_head_stored: bool,
+    /// True if a run has read tokens of another tokenizer since: the special tokens of the configuration are not the model's.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub other_tokenizer: bool,
     /// The type of most tensors.
     pub dtype: StoredType,
     /// The types of the others, by name.
@@ -76,4 +79,8 @@ impl Origin {
     pub(crate) fn dtype_of(&self, tensor: &str) -> StoredType {
         self.other_dtypes.get(tensor).copied().unwrap_or(self.dtype)
     }
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }

@@ -90,6 +90,7 @@ impl Source {
                 set: set.to_vec(),
                 prefix,
                 tied_head_stored: false,
+                other_tokenizer: false,
                 dtype: StoredType::F32,
                 other_dtypes: BTreeMap::new(),
             },

@@ -144,6 +144,22 @@ fn a_model_from_scratch_has_the_special_tokens_of_its_tokenizer() {
             imported(&to, &out.path().join(format!("again-{number}-{names_in}"))).unwrap();
         }
     }
+    // Alone, a tokenizer has the tokens of usual names, by which text is read; also one with as many as GPT-2, whose ids are others.
+    let lone =
+        json!({ "added_tokens": [{ "id": 7, "content": "<s>" }], "model": { "vocab": { "</s>": 3, "[PAD]": 4 } } });
+    for (tokenizer, vocab, expected) in [
+        (lone.clone(), 300, [json!(7), json!(3)]),
+        (lone, 50_257, [json!(7), json!(3)]),
+        (json!({ "added_tokens": [], "model": { "vocab": { "</s>": 3 } } }), 50_257, [Value::Null, json!(3)]),
+    ] {
+        let name = format!("lone-{vocab}-{}", expected[0]);
+        let from = out.path().join(&name);
+        write::<f32>(&Model::gpt(1, 8, 2, vocab, 6), &from, None, |_| 0.5);
+        fs::write(from.join("tokenizer.json"), tokenizer.to_string()).unwrap();
+        let to = out.path().join(name + "-exported");
+        export(Checkpoint::find(&from).unwrap(), &to, ExportOptions::default()).unwrap();
+        assert_eq!(["bos_token_id", "eos_token_id"].map(|field| config(&to)[field].clone()), expected);
+    }
     // Without a tokenizer nothing is said.
     write::<f32>(&model, &out.path().join("plain"), None, |_| 0.5);
     let to = out.path().join("exported");
@@ -168,6 +184,29 @@ fn a_changed_model_keeps_its_special_tokens() {
     assert_eq!(written["eos_token_id"], json!([301, 303]));
 }
 
+/// What a run with another tokenizer has left has the tokens of that one, and none that only the first one has.
+#[test]
+fn special_tokens_are_of_the_tokenizer_that_was_read_last() {
+    let source = Source::open(&fixture("llama-chat"), &[]).unwrap();
+    let mut origin = source.origin().clone();
+    origin.other_tokenizer = true;
+    let out = tempfile::tempdir().unwrap();
+    let changed = source.model().reshaped(|m| m.seq_len = 12);
+    for (name, model) in [("same", source.model()), ("changed", &changed)] {
+        let from = out.path().join(name);
+        write::<f32>(model, &from, Some(origin.to_value()), |_| 0.5);
+        let tokenizer = json!({ "added_tokens": [], "model": { "vocab": { "<s>": 5, "</s>": 6 } } });
+        fs::write(from.join("tokenizer.json"), tokenizer.to_string()).unwrap();
+        let to = out.path().join(format!("{name}-exported"));
+        export(Checkpoint::find(&from).unwrap(), &to, ExportOptions::default()).unwrap();
+        let written = config(&to);
+        assert_eq!((&written["bos_token_id"], &written["eos_token_id"]), (&json!(5), &json!(6)), "{name}");
+        assert!(written["pad_token_id"].is_null(), "{name}");
+        let generation = fs::read_to_string(to.join("generation_config.json")).unwrap();
+        assert_eq!(serde_json::from_str::<Value>(&generation).unwrap()["eos_token_id"], 6, "{name}");
+    }
+}
+
 /// Either version of the library reads the base and the scaling where it looks for them; this program reads either form alone.
 #[test]
 fn rotary_positions_are_written_for_both_versions_of_the_library() {
@@ -180,11 +219,21 @@ fn rotary_positions_are_written_for_both_versions_of_the_library() {
         ("llama", ("rope_theta", 10_000.0), None, None),
         ("qwen2", ("rope_theta", 10_000.0), None, None),
         ("mixtral", ("rope_theta", 1e6), None, None),
-        ("gemma3", ("rope_theta", 500.0), Some(linear), Some(("rope_local_base_freq", 100.0))),
+        ("gemma3", ("rope_theta", 500.0), Some(linear.clone()), Some(("rope_local_base_freq", 100.0))),
         ("phi3", ("rope_theta", 10_000.0), None, Some(("partial_rotary_factor", 0.5))),
         ("gpt-neox-parallel", ("rotary_emb_base", 10_000.0), None, Some(("rotary_pct", 0.5))),
+        ("gpt-neox-scaled", ("rotary_emb_base", 10_000.0), Some(linear.clone()), Some(("rotary_pct", 0.5))),
     ] {
-        let source = Source::open(&fixture(name), &[]).unwrap();
+        let source = match name {
+            "gpt-neox-scaled" => {
+                let neox = fixture("gpt-neox-parallel");
+                let mut scaled = config(&neox);
+                scaled["rope_parameters"]["rope_type"] = linear["rope_type"].clone();
+                scaled["rope_parameters"]["factor"] = linear["factor"].clone();
+                Source::open(folder(&scaled, &raw(&neox)).path(), &[]).unwrap()
+            }
+            name => Source::open(&fixture(name), &[]).unwrap(),
+        };
         for origin in [Some(source.origin()), None] {
             let made = Destination::new(source.model(), origin, None).unwrap().config().clone();
             let said = &made["rope_parameters"];
