@@ -4,7 +4,7 @@ use clap::Args;
 use quadrille_engine::EvaluateOutcome;
 use quadrille_report::evaluation::EvaluationReport;
 use quadrille_report::sources;
-use quadrille_run::{DataSpec, Evaluation};
+use quadrille_run::{DataSpec, Evaluation, recorded_special};
 
 use crate::data_arguments::DataArguments;
 use crate::failure::Failure;
@@ -22,7 +22,8 @@ const EXAMPLES: &str = "Examples:
 Any layout and batch evaluates what any other has written over the same samples, each counted
 once, with the same loss but for rounding; the last batch may be incomplete. With --validation or
 --validation-data their samples are read, in order, and none that training reads; else those that
-the checkpoint's run would have trained on first with this data. Dropout is off.";
+the checkpoint's run would have trained on first with this data. Special tokens of documents are
+those of that run. Dropout is off.";
 
 /// Samples without `--samples` and `--steps`, if there are as many.
 const DEFAULT_SAMPLES: u64 = 64;
@@ -62,7 +63,9 @@ impl EvalArguments {
 pub fn run(arguments: &EvalArguments, launch: &Launch) -> Result<(), Failure> {
     let forward = forward(&arguments.weights, launch)?;
     let global_batch = forward.layout().global_batch as u64;
-    let data = arguments.data.said().apply(DataSpec::default());
+    // Text is read as the run of the checkpoint has read its own, where nothing else is said.
+    let special = recorded_special(forward.checkpoint());
+    let data = arguments.data.said().apply(DataSpec { special, ..DataSpec::default() });
     let evaluation =
         bars::preparing(|on_preparation| Evaluation::prepare(forward, &data, arguments.seed, launch, on_preparation))?;
     if launch.is_first() && !arguments.json {

@@ -12,7 +12,7 @@ use quadrille_run::{ChatSpec, Generation, GenerationSpec};
 use crate::documents;
 use crate::failure::Failure;
 use crate::launch::Launch;
-use crate::output::{print_exactly, print_json, tell};
+use crate::output::{print_exactly, print_json, remark, tell};
 use crate::parse::{real, whole};
 use crate::weights::{WeightsArguments, forward};
 
@@ -22,7 +22,8 @@ const EXAMPLES: &str = "Examples:
   quadrille generate --from runs/mine --prompt Yes --prompt No --temperature 0 --grid x=2,pipe=2 --json
   quadrille generate --from qwen --chat --prompt 'What is a mesh?' --system 'Answer in one sentence.'
 
-Prompts begin with BOS where the tokenizer's own rule says so, as the transformers library tokenizes them.
+Prompts begin with BOS where the tokenizer's own rule says so, as the transformers library
+tokenizes them; tokens that the rule puts behind a text (an end token) are left out.
 Keys and values of earlier tokens are cached: a pass has one token of each sequence. Every layout
 draws the same tokens, but for rounding; ranks along context take sequences of their own.";
 
@@ -80,6 +81,9 @@ pub fn run(arguments: &GenerateArguments, launch: &Launch) -> Result<(), Failure
     let generation = Generation::prepare(forward(&arguments.weights, launch)?, &texts, &arguments.spec(), launch)?;
     // One text is shown as it comes; several would mix.
     let live = launch.is_first() && !arguments.json && texts.len() == 1;
+    if launch.is_first() && generation.is_chat() && !generation.has_end() {
+        remark("warning", "no token is known to end an answer: it ends at --max-tokens");
+    }
     let mut decoder = generation.decoder();
     let mut show = |_: usize, token: u32| match live {
         true => write(&decoder.push(token).map_err(EngineError::of_callback)?),

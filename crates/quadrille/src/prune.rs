@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use quadrille_checkpoint::{Checkpoint, EarlyBird, Folder, Pruning, Scope};
 use quadrille_report::Text;
 use quadrille_report::checkpoint::{distances_text, pruned_table, settled_at};
-use quadrille_run::carry_companions;
+use quadrille_run::{carry_companions, check_companions_of};
 use quadrille_spec::Sparsity;
 use serde_json::json;
 
@@ -91,6 +91,7 @@ fn prune(from: &Path, out: &Path, pruning: Pruning, arguments: &PruneArguments) 
     }
     let checkpoint = Checkpoint::find(from)?;
     let rewound = arguments.rewind.as_deref().map(Checkpoint::find).transpose()?;
+    check_companions_of(&checkpoint, out)?;
     let (path, pruned) =
         quadrille_checkpoint::prune(&checkpoint, rewound.as_ref(), out, pruning).map_err(Failure::of_checkpoints)?;
     carry_companions(&checkpoint, &path)?;

@@ -7,7 +7,9 @@ use quadrille_checkpoint::Checkpoint;
 use quadrille_data::{Tokenizer, TokenizerChoice};
 use quadrille_engine::Start;
 use quadrille_files::replace;
-use quadrille_hugging_face::{COMPANION, COMPANIONS, copy_companions};
+use quadrille_hugging_face::{
+    COMPANION, COMPANIONS, GENERATION_CONFIG, Origin, check_companions, copy_companions, copy_companions_without,
+};
 use serde_json::Value;
 
 use crate::refusal::{Refusal, Setting};
@@ -48,24 +50,58 @@ pub fn carry_companions(from: &Checkpoint, folder: &Path) -> Result<(), RunError
     }
 }
 
+/// Checks that [`carry_companions`] to the folder would replace nothing, before a checkpoint is written there.
+///
+/// # Errors
+/// As [`carry_companions`].
+pub fn check_companions_of(from: &Checkpoint, folder: &Path) -> Result<(), RunError> {
+    match folder_with(from, &COMPANIONS) {
+        Some(source) => Ok(check_companions(&source, folder)?),
+        None => Ok(()),
+    }
+}
+
+/// What a run that begins with the values of a checkpoint keeps about its import; `data` is [`crate::Source::about`]. Where the
+/// run reads tokens of another tokenizer than the one beside the checkpoint, the special tokens of the import no longer count.
+///
+/// # Errors
+/// A tokenizer that cannot be read; a record that is something else.
+pub(crate) fn origin(checkpoint: &Checkpoint, data: &Value) -> Result<Option<Value>, RunError> {
+    let Some(value) = &checkpoint.about().hugging_face else { return Ok(None) };
+    let folder = folder_with(checkpoint, &[TOKENIZER_FILE]);
+    let (Some(folder), Some(read)) = (folder, recorded(data)) else { return Ok(Some(value.clone())) };
+    if is_tokenizer(&folder.join(TOKENIZER_FILE), read)? {
+        return Ok(Some(value.clone()));
+    }
+    let origin = Origin { other_tokenizer: true, ..Origin::from_value(value)? };
+    Ok(Some(origin.to_value()))
+}
+
+/// True if a file is the tokenizer of this name.
+fn is_tokenizer(file: &Path, name: &str) -> Result<bool, RunError> {
+    Ok(Tokenizer::from_file(file)?.vocabulary().name.to_string() == name)
+}
+
 /// Where the files of a checkpoint are, if the tokenizer among them is the one whose tokens are read.
 fn of_checkpoint(checkpoint: &Checkpoint, read: Option<&str>, named: bool) -> Result<Option<PathBuf>, RunError> {
     let Some(folder) = folder_with(checkpoint, &COMPANIONS) else { return Ok(None) };
     let file = folder.join(TOKENIZER_FILE);
     let same = match read {
         _ if !file.is_file() => !named,
-        Some(read) => Tokenizer::from_file(&file)?.vocabulary().name.to_string() == read,
+        Some(read) => is_tokenizer(&file, read)?,
         None => true,
     };
     Ok(same.then_some(folder))
 }
 
-/// Copies a tokenizer, whatever its file is called, and the files beside it that name its special tokens and the form of chats.
+/// Copies a tokenizer, whatever its file is called, and the files that belong to it beside it: all companions but the one that
+/// says how another model is sampled.
 fn copy_named(file: &Path, folder: &Path) -> Result<(), RunError> {
-    const BESIDE: [&str; 3] = ["tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"];
     copy(file, &folder.join(TOKENIZER_FILE))?;
-    let beside = BESIDE.map(|name| (file.with_file_name(name), folder.join(name)));
-    beside.iter().filter(|(from, _)| from.is_file()).try_for_each(|(from, to)| copy(from, to))
+    // The parent of a name alone is empty: the working directory.
+    let beside = file.with_file_name("");
+    let from = if beside.as_os_str().is_empty() { Path::new(".") } else { beside.as_path() };
+    Ok(copy_companions_without(&[TOKENIZER_FILE, GENERATION_CONFIG], from, folder).map(drop)?)
 }
 
 fn copy(from: &Path, to: &Path) -> Result<(), RunError> {
@@ -79,5 +115,28 @@ fn copy(from: &Path, to: &Path) -> Result<(), RunError> {
             let rule = format!("{}: it differs from {}; name another folder with ", to.display(), from.display());
             Err(Refusal::new(rule).name(Setting::Out).text(", or remove the file").into())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_named_tokenizer_is_kept_with_the_files_that_belong_to_it() {
+        let [from, to] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let beside = ["added_tokens.json", "vocab.json", "merges.txt", "tokenizer.model", "tokenizer_config.json"];
+        for name in beside.into_iter().chain(["mine.json", TOKENIZER_FILE, GENERATION_CONFIG]) {
+            fs::write(from.path().join(name), name).unwrap();
+        }
+        fs::create_dir(from.path().join("additional_chat_templates")).unwrap();
+        fs::write(from.path().join("additional_chat_templates/tools.jinja"), "x").unwrap();
+        copy_named(&from.path().join("mine.json"), to.path()).unwrap();
+        assert_eq!(fs::read_to_string(to.path().join(TOKENIZER_FILE)).unwrap(), "mine.json");
+        assert!(beside.iter().all(|name| to.path().join(name).is_file()));
+        assert!(to.path().join("additional_chat_templates/tools.jinja").is_file());
+        assert_eq!(fs::read_dir(to.path()).unwrap().count(), beside.len() + 2);
     }
 }

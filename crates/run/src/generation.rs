@@ -1,6 +1,8 @@
 //! Text that continues prompts, by a checkpoint's model.
 
 use std::collections::BTreeSet;
+use std::path::Path;
+use std::slice;
 
 use quadrille_checkpoint::Checkpoint;
 use quadrille_data::{ChatMessage, DataError, Decoder, Tokenizer, TokenizerChoice};
@@ -49,7 +51,8 @@ pub struct Generation {
 }
 
 impl Generation {
-    /// Reads the prompts as tokens, with those that the tokenizer's own rule puts around a text; an empty one begins a text.
+    /// Reads the prompts as tokens, behind those that the tokenizer's own rule puts before a text; an empty one begins a text. What the
+    /// rule puts behind a text is left out.
     ///
     /// # Errors
     /// A model of patches; a tokenizer that is not the model's, or has no chat template for a chat; what cannot be generated; a
@@ -80,6 +83,11 @@ impl Generation {
     /// True if texts are answers, not continuations of the prompts.
     pub fn is_chat(&self) -> bool {
         self.is_chat
+    }
+
+    /// True if any token ends a text.
+    pub fn has_end(&self) -> bool {
+        !self.options.stop.is_empty()
     }
 
     /// What generates.
@@ -139,8 +147,10 @@ fn encode(tokenizer: &Tokenizer, text: &str, spec: &GenerationSpec) -> Result<Ve
         let messages: Vec<ChatMessage> = system.into_iter().chain([ChatMessage::user(text)]).collect();
         return tokenizer.encode_chat(&messages);
     }
-    let tokens = tokenizer.affixes().around(tokenizer.encode_as(text, spec.parse_special)?);
-    Ok(if text.is_empty() && tokens.is_empty() { tokenizer.beginning().into_iter().collect() } else { tokens })
+    // What the rule appends, as an end token, would end the text that is to be continued.
+    let mut tokens = tokenizer.affixes().begin.clone();
+    tokens.extend(tokenizer.encode_as(text, spec.parse_special)?);
+    Ok(if tokens.is_empty() { tokenizer.beginning().into_iter().collect() } else { tokens })
 }
 
 fn options(spec: &GenerationSpec, tokenizer: &Tokenizer, checkpoint: &Checkpoint) -> Result<GenerateOptions, RunError> {
@@ -165,20 +175,94 @@ fn options(spec: &GenerationSpec, tokenizer: &Tokenizer, checkpoint: &Checkpoint
 /// Tokens that end a text: the tokenizer's, and `eos_token_id` of the `generation_config.json` beside the checkpoint, or else of
 /// the configuration that the model was imported with: one token or several.
 fn ends(tokenizer: &Tokenizer, checkpoint: &Checkpoint) -> Result<BTreeSet<u32>, RunError> {
-    let config = match folder_with(checkpoint, &[GENERATION_CONFIG]) {
-        Some(folder) => {
-            let path = folder.join(GENERATION_CONFIG);
-            serde_json::from_slice(&COMPANION.bytes(&path)?).map_err(|error| {
-                let rule = format!("cannot read {}: it is no JSON: {error}; correct or remove it", path.display());
-                Refusal::new(rule)
-            })?
-        }
-        None => checkpoint.about().hugging_face.as_ref().map_or(Value::Null, |origin| origin["config"].clone()),
+    let file = folder_with(checkpoint, &[GENERATION_CONFIG]).map(|folder| folder.join(GENERATION_CONFIG));
+    let config = match &file {
+        Some(path) => serde_json::from_slice(&COMPANION.bytes(path)?).map_err(|error| {
+            let rule = format!("cannot read {}: it is no JSON: {error}; correct or remove it", path.display());
+            Refusal::new(rule)
+        })?,
+        None => imported_config(checkpoint).cloned().unwrap_or_default(),
     };
+    let path = file.as_deref().unwrap_or(checkpoint.path());
+    Ok(end_ids(&config, path)?.into_iter().chain(tokenizer.end_of_document()).collect())
+}
+
+/// The ids of `eos_token_id` in the configuration of `path`: none, one or several.
+fn end_ids(config: &Value, path: &Path) -> Result<Vec<u32>, Refusal> {
     let listed = match &config["eos_token_id"] {
-        Value::Array(tokens) => tokens.clone(),
-        token => vec![token.clone()],
+        Value::Null => &[],
+        Value::Array(tokens) => tokens.as_slice(),
+        token => slice::from_ref(token),
     };
-    let ids = listed.iter().filter_map(|token| u32::try_from(token.as_u64()?).ok());
-    Ok(ids.chain(tokenizer.end_of_document()).collect())
+    let id = |token: &Value| {
+        let id = token.as_u64().and_then(|token| u32::try_from(token).ok());
+        id.ok_or_else(|| {
+            let rule = "it is the id of a token, or a list of ids; correct or remove it";
+            Refusal::new(format!("{}: eos_token_id {token}: {rule}", path.display()))
+        })
+    };
+    listed.iter().map(id).collect()
+}
+
+/// The configuration that a model was imported with, if no run has read tokens of another tokenizer since.
+fn imported_config(checkpoint: &Checkpoint) -> Option<&Value> {
+    let origin = checkpoint.about().hugging_face.as_ref()?;
+    (origin["other_tokenizer"] != true).then(|| &origin["config"])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn ends_are_ids_of_tokens() {
+        let ids = |tokens: Value| end_ids(&json!({ "eos_token_id": tokens }), Path::new("g.json"));
+        assert_eq!(ids(json!([7, 8])).unwrap(), [7, 8]);
+        assert_eq!((ids(json!(7)).unwrap(), ids(Value::Null).unwrap()), (vec![7], Vec::new()));
+        for wrong in [json!("</s>"), json!([7, -1]), json!(4_294_967_296_u64), json!([null])] {
+            let message = ids(wrong.clone()).unwrap_err().to_string();
+            assert!(message.starts_with("g.json: eos_token_id "), "{wrong}: {message}");
+        }
+    }
+
+    /// A prompt is continued: the end token that the rule appends to texts is left out.
+    #[test]
+    fn prompts_have_no_appended_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokenizer.json");
+        let special = |id: u32, word: &str| {
+            json!({ "id": id, "content": word, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
+                "special": true })
+        };
+        let sequence =
+            json!([{ "Sequence": { "id": "A", "type_id": 0 } }, { "SpecialToken": { "id": "</s>", "type_id": 0 } }]);
+        let appended = json!({ "type": "TemplateProcessing", "single": sequence, "pair": sequence,
+            "special_tokens": { "</s>": { "id": "</s>", "ids": [1], "tokens": ["</s>"] } } });
+        let both = json!({ "type": "BertProcessing", "sep": ["</s>", 1], "cls": ["<s>", 0] });
+        let spec = GenerationSpec {
+            max_tokens: 1,
+            sampling: Sampling::GREEDY,
+            stop: false,
+            tokenizer: None,
+            parse_special: false,
+            chat: None,
+        };
+        for (post_processor, text, expected) in
+            [(&appended, "", &[0][..]), (&appended, "one", &[2]), (&both, "", &[0]), (&both, "one", &[0, 2])]
+        {
+            let tokenizer = json!({
+                "version": "1.0", "truncation": null, "padding": null, "normalizer": null, "decoder": null,
+                "added_tokens": [special(0, "<s>"), special(1, "</s>")], "pre_tokenizer": { "type": "Whitespace" },
+                "post_processor": post_processor,
+                "model": { "type": "WordLevel", "vocab": { "<s>": 0, "</s>": 1, "one": 2 }, "unk_token": "one" },
+            });
+            fs::write(&path, tokenizer.to_string()).unwrap();
+            let tokenizer = Tokenizer::from_file(&path).unwrap();
+            assert_eq!(encode(&tokenizer, text, &spec).unwrap(), expected, "{text:?}");
+        }
+    }
 }

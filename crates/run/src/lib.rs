@@ -79,7 +79,7 @@ mod trace;
 mod tuned;
 pub mod units;
 
-pub use companions::carry_companions;
+pub use companions::{carry_companions, check_companions_of};
 pub use error::RunError;
 pub use evaluation::Evaluation;
 pub use execute::{Ended, OnEvent, RunOutcome};
@@ -105,5 +105,5 @@ pub use spec::{
     OptimizerSpec, OutputSpec, RunChanges, RunSpec, StartSpec, StatesSpec, TuningSpec, ValidationSpec, Warmup,
     layout_json, layout_of_json,
 };
-pub use tokenizer_rule::{TokenizerOrigin, TokenizerRule};
+pub use tokenizer_rule::{TokenizerOrigin, TokenizerRule, recorded_special};
 pub use trace::{create_trace, write_trace};

@@ -112,7 +112,7 @@ impl Prepared {
         check_paths(&spec, place)?;
         let source = open_data(&spec, &beginning, comparison, host)?;
         let (tune_matmuls, matmuls, recorder) = tuning(&spec, &program, threads)?;
-        let about = about(&spec, &beginning.start, host, hyper, &source);
+        let about = about(&spec, &beginning.start, host, hyper, &source)?;
         let stop = Arc::new(AtomicBool::new(false));
         let options = TrainOptions {
             threads,
@@ -284,7 +284,7 @@ fn check_folder(spec: &RunSpec, place: Place) -> Result<(), Refusal> {
 }
 
 /// What checkpoints say of the run, as it is when it begins or goes on.
-fn about(spec: &RunSpec, start: &Start, host: &Host, hyper: Hyper, source: &Source) -> About {
+fn about(spec: &RunSpec, start: &Start, host: &Host, hyper: Hyper, source: &Source) -> Result<About, RunError> {
     let (step, samples, tokens) = match start {
         Start::Resumed(checkpoint) => {
             let about = checkpoint.about();
@@ -293,11 +293,12 @@ fn about(spec: &RunSpec, start: &Start, host: &Host, hyper: Hyper, source: &Sour
         Start::Drawn | Start::Values(_) => (0, 0, 0),
     };
     let hugging_face = match start {
-        Start::Values(checkpoint) | Start::Resumed(checkpoint) => checkpoint.about().hugging_face.clone(),
+        Start::Values(checkpoint) => companions::origin(checkpoint, source.about())?,
+        Start::Resumed(checkpoint) => checkpoint.about().hugging_face.clone(),
         Start::Drawn => None,
     };
     let layout = spec.layout.layout.clone();
-    About {
+    Ok(About {
         model: spec.model.clone(),
         dtype: layout.dtype.real(),
         layout,
@@ -309,7 +310,7 @@ fn about(spec: &RunSpec, start: &Start, host: &Host, hyper: Hyper, source: &Sour
         data: source.about().clone(),
         run: json!({ "command": host.command, "version": env!("CARGO_PKG_VERSION") }),
         hugging_face,
-    }
+    })
 }
 
 fn saving(spec: &RunSpec, place: Place, about: About) -> Option<Saving> {

@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use quadrille_checkpoint::Checkpoint;
-use quadrille_data::{TextRules, Tokenizer, TokenizerChoice, Vocabulary, formats};
+use quadrille_data::{SpecialTokens, TextRules, Tokenizer, TokenizerChoice, Vocabulary, formats};
 use quadrille_spec::Model;
 use serde_json::Value;
 
@@ -177,6 +177,32 @@ pub fn recorded(data: &Value) -> Option<&str> {
     data["vocabulary"].as_str().or(data["sources"][0]["vocabulary"].as_str())
 }
 
+/// Special tokens of the documents of text that the run of a checkpoint has read; those of a new run where it has read none.
+pub fn recorded_special(checkpoint: &Checkpoint) -> SpecialTokens {
+    special_of(&checkpoint.about().data)
+}
+
+fn special_of(data: &Value) -> SpecialTokens {
+    let recorded = &data["special_tokens"];
+    let has_any = |field: &str| recorded[field].as_array().is_some_and(|tokens| !tokens.is_empty());
+    let added = has_any("begin") || has_any("end");
+    // A run of text records them where it has any.
+    if added || recorded.is_object() || reads_text(data) {
+        return SpecialTokens { added, parsed: recorded["parsed"] == true };
+    }
+    SpecialTokens::default()
+}
+
+/// True if the tokens of a source lie in another file than the one that was named, or a run of an older version names none.
+fn reads_text(data: &Value) -> bool {
+    let stem = |path: &Value| path.as_str().and_then(|path| Path::new(path).file_stem().map(ToOwned::to_owned));
+    let is_text = |source: &Value| {
+        let files = source["files"].as_array();
+        files.and_then(|files| files.first()).is_none_or(|file| stem(&file["path"]) != stem(&source["path"]))
+    };
+    data["kind"] == "files" && data["sources"].as_array().into_iter().flatten().any(is_text)
+}
+
 /// The folder with any of the files that belong to a checkpoint: its own, that of the checkpoints it is one of, or the
 /// run's around that one. A checkpoint that stands alone has no other: what lies beside it is of something else.
 pub fn folder_with(checkpoint: &Checkpoint, names: &[&str]) -> Option<PathBuf> {
@@ -187,4 +213,33 @@ pub fn folder_with(checkpoint: &Checkpoint, names: &[&str]) -> Option<PathBuf> {
     let around = of_all.filter(|folder| folder.file_name().is_some_and(|name| name == "checkpoints"));
     let has_any = |folder: &&Path| names.iter().any(|name| folder.join(name).is_file());
     [Some(own.as_path()), of_all, around.and_then(Path::parent)].into_iter().flatten().find(has_any).map(Path::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn special_tokens_are_those_of_the_run() {
+        let source = |path: &str, files: Value| json!([{ "path": path, "files": files }]);
+        let text = || source("cache/gpt2-00ff.tokens", json!([{ "path": "a.txt" }]));
+        let tokens = || source("/x/a.tokens", json!([{ "path": "/x/a.tokens" }]));
+        let special = |parsed: bool| json!({ "begin": [1], "end": [], "parsed": parsed });
+        let parsed = json!({ "begin": [], "end": [], "parsed": true });
+        for (kind, sources, recorded, added, is_parsed) in [
+            ("files", text(), Value::Null, false, false),
+            ("files", text(), special(false), true, false),
+            ("files", text(), special(true), true, true),
+            ("files", text(), parsed, false, true),
+            ("files", source("cache/a.tokens", Value::Null), Value::Null, false, false),
+            ("files", tokens(), Value::Null, true, false),
+            ("demo", json!([]), Value::Null, true, false),
+        ] {
+            let data = json!({ "kind": kind, "sources": sources, "special_tokens": recorded });
+            assert_eq!(special_of(&data), SpecialTokens { added, parsed: is_parsed }, "{data}");
+        }
+        assert_eq!(special_of(&Value::Null), SpecialTokens::default());
+    }
 }

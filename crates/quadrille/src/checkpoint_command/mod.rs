@@ -4,7 +4,7 @@ pub mod arguments;
 
 use quadrille_checkpoint::{Checkpoint, CheckpointError, Folder, Merge, Verdict, merge};
 use quadrille_report::checkpoint::{contents_document, contents_text, verdicts_document, verdicts_text};
-use quadrille_run::{Lock, carry_companions};
+use quadrille_run::{Lock, carry_companions, check_companions_of};
 use quadrille_spec::counted;
 use serde_json::json;
 
@@ -67,6 +67,7 @@ fn verdicts(arguments: &VerifyArguments) -> Result<Vec<Verdict>, Failure> {
 fn merge_tiles(arguments: &MergeArguments) -> Result<(), Failure> {
     let source = Checkpoint::find(&arguments.folder)?;
     let from = source.path().to_path_buf();
+    check_companions_of(&source, &arguments.out)?;
     let options = Merge { dtype: arguments.dtype, weights_only: arguments.weights_only };
     let merged = bars::waiting("merging", || merge(source, &arguments.out, options));
     let path = merged.map_err(Failure::of_checkpoints)?;

@@ -148,6 +148,42 @@ fn the_files_around_the_weights_outlive_training() {
     assert!(path.join("exported-scratch/chat_template.jinja").is_file());
 }
 
+/// A run with another tokenizer than that of the import: the export names ids of the one that it has read.
+#[test]
+fn an_export_has_the_special_tokens_of_the_tokenizer_that_was_read() {
+    let folder = imported(|_| {});
+    let path = folder.path();
+    let mut other = read(&fixture().join("tokenizer.json"));
+    other["post_processor"] = Value::Null;
+    fs::create_dir(path.join("other")).unwrap();
+    fs::write(path.join("other/mine.json"), other.to_string()).unwrap();
+    let names = json!({ "bos_token": "<|im_start|>", "eos_token": "<|im_end|>" });
+    fs::write(path.join("other/tokenizer_config.json"), names.to_string()).unwrap();
+    fs::write(path.join("a.txt"), "a model of tokens and of texts ".repeat(40)).unwrap();
+    for line in [
+        "train --from ours --tokenizer other/mine.json --threads 1 --grid x=1 --steps 1 --seq-len 16 --global-batch 2 \
+         --data a.txt --out run",
+        "convert --to-hf exported run",
+    ] {
+        let output = run(path, &line.split_whitespace().collect::<Vec<_>>().join(" "));
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    for file in ["config.json", "generation_config.json"] {
+        let written = read(&path.join("exported").join(file));
+        assert_eq!((&written["bos_token_id"], &written["eos_token_id"]), (&json!(302), &json!(303)), "{file}");
+        assert!(written["pad_token_id"].is_null(), "{file}");
+    }
+    // Files that cannot be copied are found before a checkpoint is written.
+    fs::remove_file(path.join("ours/tokenizer_config.json")).unwrap();
+    fs::create_dir(path.join("ours/tokenizer_config.json")).unwrap();
+    for (line, out) in
+        [("checkpoint merge ours --out merged", "merged"), ("prune --from ours --sparsity 0.5 --out pruned", "pruned")]
+    {
+        let output = run(path, line);
+        assert!(!output.status.success() && !path.join(out).exists(), "{line}");
+    }
+}
+
 /// Refusals name the file without a template; a tokenizer that was named has its template beside it.
 #[test]
 fn a_model_without_a_chat_template_is_refused_with_the_file_that_has_none() {
@@ -222,6 +258,9 @@ fn documents_begin_with_bos_where_the_rule_of_the_tokenizer_says_so() {
     assert!(text.contains(&format!("{line}; special tokens in text are parsed")), "{text}");
     assert!(text.contains(&format!("{} tokens", parsed.len())), "{text}");
 
+    let text = said("eval --from parsed --data wiki.jsonl --samples 2");
+    assert!(text.contains(&format!("{line}; special tokens in text are parsed")), "{text}");
+
     // A run goes on with the rule that it began with, also one from before there was a rule.
     let spec = read(&path.join("parsed/run.json"))["spec"]["data"]["special"].clone();
     assert_eq!(spec, json!({ "added": true, "parsed": true }));
@@ -234,4 +273,6 @@ fn documents_begin_with_bos_where_the_rule_of_the_tokenizer_says_so() {
     assert!(output.status.code() == Some(2) && message.contains("special_tokens: {\"begin\":[300]"), "{message}");
     fs::remove_dir_all(path.join("run/checkpoints")).unwrap();
     assert!(said("train --resume run --steps 1").contains("beside the checkpoint; documents begin without BOS"));
+    let text = said("eval --from run --data wiki.jsonl --samples 2");
+    assert!(text.contains("beside the checkpoint; documents begin without BOS"), "{text}");
 }
