@@ -179,6 +179,13 @@ pub enum DataError {
     )]
     UnusedField(String),
 
+    /// Bad lines are to be skipped, and no file has lines.
+    #[error(
+        "`data.skip_bad_lines`: none of the files is read as JSON lines or Parquet, the only ones with lines that may be bad; leave it \
+         out, or say `data.format` json-lines"
+    )]
+    UnusedSkipping,
+
     /// The name of a format of files that does not exist.
     #[error(
         "unknown format `{0}` of files that are read: use `auto`, `text`, `json-lines`, `parquet`, `raw-u16` or `raw-u32`"

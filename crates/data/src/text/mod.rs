@@ -113,13 +113,19 @@ impl TextRules<'_> {
     /// The field of JSON lines where none is named.
     pub const FIELD: &'static str = "text";
 
-    /// Refuses a named field where no file has fields.
+    /// Refuses a named field, and the skipping of bad lines, where no file has fields.
     ///
     /// # Errors
-    /// [`DataError::UnusedField`].
+    /// [`DataError::UnusedField`], [`DataError::UnusedSkipping`].
     pub fn check(self, formats: impl IntoIterator<Item = Format>) -> Result<(), DataError> {
-        let is_used = self.field == Self::FIELD || formats.into_iter().any(Format::has_fields);
-        if is_used { Ok(()) } else { Err(DataError::UnusedField(self.field.to_owned())) }
+        if formats.into_iter().any(Format::has_fields) {
+            return Ok(());
+        }
+        match self.field {
+            Self::FIELD if self.skip_bad_lines => Err(DataError::UnusedSkipping),
+            Self::FIELD => Ok(()),
+            field => Err(DataError::UnusedField(field.to_owned())),
+        }
     }
 }
 
@@ -146,5 +152,23 @@ impl Piece {
     /// A whole document.
     fn document(text: String, offset: u64) -> Self {
         Self { context: Vec::new(), bytes: text.into_bytes(), offset, ends: true }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_of_lines_are_refused_where_no_file_has_lines() {
+        let skipping = TextRules { skip_bad_lines: true, ..TextRules::default() };
+        let named = TextRules { field: "body", ..skipping };
+        for formats in [[Format::Text, Format::JsonLines], [Format::Parquet, Format::Quadrille]] {
+            assert!([skipping, named].iter().all(|rules| rules.check(formats).is_ok()));
+        }
+        let formats = [Format::Text, Format::Quadrille];
+        assert!(matches!(skipping.check(formats), Err(DataError::UnusedSkipping)));
+        assert!(matches!(named.check(formats), Err(DataError::UnusedField(field)) if field == "body"));
+        assert!(TextRules::default().check(formats).is_ok());
     }
 }

@@ -40,8 +40,8 @@ pub struct JsonTokenizer {
     chat: OnceLock<ChatTemplate>,
     settings: TokenizerSettings,
     vocabulary: Vocabulary,
-    /// The token that begins a text, for empty prompts.
-    begin: Option<u32>,
+    /// The token that begins a text by its role or usual name.
+    bos: Option<u32>,
     affixes: Affixes,
     /// Every token, in order: ids may leave holes.
     tokens: Vec<u32>,
@@ -89,7 +89,6 @@ impl JsonTokenizer {
         let affixes = contained(path, || affixes(&tokenizer, &settings, begin, end))?;
         let affixes = affixes.map_err(|error| failed(format!("its post-processor cannot be used: {error}")))?;
         let vocabulary = Vocabulary { name: VocabularyName::Json(xxh3_128(&bytes)), size, end };
-        let begin = affixes.begin.last().copied().or(begin);
         Ok(Self {
             path: path.to_path_buf(),
             tokenizer,
@@ -97,7 +96,7 @@ impl JsonTokenizer {
             chat: OnceLock::new(),
             settings,
             vocabulary,
-            begin,
+            bos: begin,
             affixes,
             tokens,
         })
@@ -117,8 +116,13 @@ impl JsonTokenizer {
         self.tokens.binary_search(&token).is_ok()
     }
 
+    pub(super) fn bos(&self) -> Option<u32> {
+        self.bos
+    }
+
+    /// The token that begins a text, for empty prompts.
     pub(super) fn begin(&self) -> Option<u32> {
-        self.begin
+        self.affixes.begin.last().copied().or(self.bos)
     }
 
     pub(super) fn affixes(&self) -> &Affixes {

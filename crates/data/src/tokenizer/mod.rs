@@ -83,6 +83,14 @@ impl Tokenizer {
         }
     }
 
+    /// The token BOS, of a tokenizer that has one.
+    pub fn bos(&self) -> Option<u32> {
+        match self {
+            Self::Json(json) => json.bos(),
+            _ => None,
+        }
+    }
+
     /// Tokens that the tokenizer's own rule puts around a text; none of the built-in tokenizers.
     pub fn affixes(&self) -> &Affixes {
         match self {

@@ -282,6 +282,9 @@ fn doubtful_files_are_refused_with_the_flag_that_decides_it() {
     refused_in(path, &format!("{TRAIN} --data book.txt --text-field body"), &unused);
     refused_in(path, "data prepare book.txt --text-field body --out x", &unused);
     refused_in(path, "memorize --data book.txt --text-field body --seq-len 16 --generate-tokens 4", &unused);
+    let unused = ["--skip-bad-lines: none of the files is read as JSON lines", "-format json-lines"];
+    refused_in(path, &format!("{TRAIN} --data book.txt --skip-bad-lines"), &unused);
+    refused_in(path, "data prepare book.txt --skip-bad-lines --out x", &unused);
     refused_in(path, &format!("{TRAIN} --data book.txt --format csv"), &["csv", "json-lines"]);
 }
 
