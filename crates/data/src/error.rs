@@ -181,8 +181,8 @@ pub enum DataError {
 
     /// Bad lines are to be skipped, and no file has lines.
     #[error(
-        "`data.skip_bad_lines`: none of the files is read as JSON lines or Parquet, the only ones with lines that may be bad; leave it \
-         out, or say `data.format` json-lines"
+        "`data.skip_bad_lines`: none of the files is read as JSON lines or Parquet, the only ones with lines that may be bad; \
+         leave it out, or say `data.format` json-lines"
     )]
     UnusedSkipping,
 

@@ -75,7 +75,7 @@ impl SpecialTokens {
     }
 }
 
-/// The tokens that a tokenizer's files name, or those of usual names, by which text is read and documents end, too; `None` without a
+/// The tokens that a tokenizer's files name, or those of usual names, by which text is read, too; `None` without a
 /// `tokenizer.json`.
 fn of_files(folder: &Path) -> Result<Option<SpecialTokens>, HuggingFaceError> {
     let Some(tokenizer) = json(&COMPANION, &folder.join("tokenizer.json"))? else { return Ok(None) };

@@ -51,8 +51,8 @@ pub struct Generation {
 }
 
 impl Generation {
-    /// Reads the prompts as tokens, behind those that the tokenizer's own rule puts before a text; an empty one begins a text. What the
-    /// rule puts behind a text is left out.
+    /// Reads the prompts as tokens, behind those that the tokenizer's own rule puts before a text; an empty one begins a text.
+    /// Tokens that the rule puts behind a text are left out.
     ///
     /// # Errors
     /// A model of patches; a tokenizer that is not the model's, or has no chat template for a chat; what cannot be generated; a

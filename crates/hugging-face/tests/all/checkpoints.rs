@@ -144,7 +144,7 @@ fn a_model_from_scratch_has_the_special_tokens_of_its_tokenizer() {
             imported(&to, &out.path().join(format!("again-{number}-{names_in}"))).unwrap();
         }
     }
-    // Alone, a tokenizer has the tokens of usual names, by which text is read; also one with as many as GPT-2, whose ids are others.
+    // Alone, a tokenizer has the tokens of usual names; also one with as many tokens as GPT-2, whose ids are others.
     let lone =
         json!({ "added_tokens": [{ "id": 7, "content": "<s>" }], "model": { "vocab": { "</s>": 3, "[PAD]": 4 } } });
     for (tokenizer, vocab, expected) in [
