@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(of("a", b"Once upon").unwrap(), Format::Text);
         assert_eq!(of("a.jsonl", b"Once upon").unwrap(), Format::JsonLines);
         assert_eq!(of("a.txt", b"\n{\"text\": \"x\"}\n").unwrap(), Format::JsonLines);
-        assert_eq!(of("a.json", b"{\n  \"text\": \"x\"\n}\n").unwrap(), Format::Text);
+        assert_eq!(of("a.json", b"{\n  \"text\": x\n}\n").unwrap(), Format::Text);
         assert_eq!(of("b.txt", b"\xef\xbb\xbf{\"text\": \"x\"}\n").unwrap(), Format::JsonLines);
         doubtful("c.txt", b"{\"body\": \"x\", \"id\": 3}\n", &["no field `text`", "body, id", "`data.text_field`"]);
         doubtful("d.json", b"\n{\"text\": \"x\", \"score\": NaN}\n{\"text\": \"y\"}\n", &["expected value"]);
