@@ -109,7 +109,8 @@ fn copy_templates(from: &Path, to: &Path) -> Result<bool, HuggingFaceError> {
 /// Copies a file, byte for byte; returns false if there is none.
 fn copy(source: &Path, target: &Path) -> Result<bool, HuggingFaceError> {
     let content = match COMPANION.bytes(source) {
-        Err(error) if error.is_missing() => return Ok(false),
+        // A link whose target is missing is a download that did not end.
+        Err(error) if error.is_missing() && fs::symlink_metadata(source).is_err() => return Ok(false),
         content => content?,
     };
     check(source, &content, target)?;
@@ -151,6 +152,12 @@ mod tests {
             assert!(message.contains("tokenizer.json: it differs from "), "{message}");
         }
         check_companions(from.path(), from.path()).unwrap();
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::symlink("blobs/missing", from.path().join("merges.txt")).unwrap();
+            let message = copy_companions(from.path(), tempfile::tempdir().unwrap().path()).unwrap_err().to_string();
+            assert!(message.contains("merges.txt"), "{message}");
+        }
         assert_eq!(fs::read_to_string(to.path().join("tokenizer.json")).unwrap(), "[]");
     }
 }

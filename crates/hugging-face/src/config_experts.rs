@@ -184,7 +184,7 @@ mod tests {
             ("qk_norm = \"rms-all\"\nhead_dim = 4", "model_type = \"olmoe\": head_dim = 4: "),
             ("qk_norm = \"rms\"\nqkv_bias = true", "projection_bias = false: "),
             ("[[blocks]]\nat = [1]\nexpert_ffn = 3", "blocks = 2 kinds: "),
-            ("[[blocks]]\nat = [1]\nbalance_loss = 0.5", "balance_loss = 0.25 and 0.5: router_aux_loss_coef is one"),
+            ("[[blocks]]\nat = [1]\nbalance_loss = 0.5", "balance_loss = 0.01 and 0.5: router_aux_loss_coef is one"),
             ("[[blocks]]\nat = [0]\nbalance = \"none\"", "balance_loss = 0 and 0.25: router_aux_loss_coef is one"),
         ] {
             let message = fresh(&model(lines), StoredType::F32).expect_err(starts).to_string();

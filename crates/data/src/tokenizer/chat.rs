@@ -88,7 +88,9 @@ impl ChatTemplate {
 
     fn render_to(&self, messages: &[ChatMessage], printed: &mut Printed) -> Result<(), Error> {
         let mut environment = environment();
-        environment.add_template_owned(NAME, without_generation_tags(&self.source))?;
+        // Jinja reads every end of a line as \n.
+        let source = self.source.replace("\r\n", "\n").replace('\r', "\n");
+        environment.add_template_owned(NAME, without_generation_tags(&source))?;
         let chat = context! {
             messages => messages,
             tools => (),
@@ -279,6 +281,7 @@ mod tests {
             ("{{ {'b': [1], 'c': []} | tojson(indent=2) }}", "{\n  \"b\": [\n    1\n  ],\n  \"c\": []\n}".to_owned()),
             ("a\n  {% if true %}\nb\n  {% endif %}\nc\n", "a\nb\nc".to_owned()),
             ("{%- generation %}x{% endgeneration -%} y", "xy".to_owned()),
+            ("a\r\n{{ 'b' }}\rc\r\n", "a\nb\nc".to_owned()),
             ("{{ '{%' }}{% generation %}x{% endgeneration %}", "{%x".to_owned()),
             ("{# it's {% #}{% generation %}{{ {'a': {'b': '%}'}}['a']['b'] }}{% endgeneration %}", "%}".to_owned()),
             ("{% if '%}' == \"%}\" %}{% generation %}x{% endgeneration %}{% endif %}", "x".to_owned()),
