@@ -84,7 +84,7 @@ fn tokens_are_not_learned_or_evaluated_with_attention_to_the_answer() {
     // Numbers of patches are predicted from all patches, and layouts of any model are planned and proven.
     let patches = "name='v'\nlayers=1\nhidden=12\nheads=3\nseq_len=4\npatch_values=6\n";
     for (model, line) in [
-        (patches, "train --model m.toml --steps 1 --global-batch 2"),
+        (patches, "train --model m.toml --steps 1 --global-batch 2 --grid x=1"),
         (one, "verify --model m.toml --grid x=3"),
         (one, "explain --model m.toml --grid x=3"),
     ] {

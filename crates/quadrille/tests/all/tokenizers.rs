@@ -173,7 +173,8 @@ fn a_tokenizer_file_that_does_not_work_is_named() {
     json_in(path, &format!("{TRAIN} --tokenizer decoding.json --data plain.txt --out run"));
     for (line, name) in [
         ("data prepare plain.txt --out x --tokenizer reading.json".to_owned(), "reading.json"),
-        ("data prepare plain.txt --out x --tokenizer encoding.json".to_owned(), "encoding.json"),
+        // Without --json the files that are read are printed before they are.
+        ("data prepare plain.txt --out x --tokenizer encoding.json --json".to_owned(), "encoding.json"),
         (format!("{TRAIN} --tokenizer reading.json --data plain.txt"), "reading.json"),
         (format!("{TRAIN} --tokenizer encoding.json --data plain.txt"), "encoding.json"),
         ("generate --from run --prompt a --max-tokens 2".to_owned(), "tokenizer.json"),
