@@ -15,7 +15,7 @@ const EXACT: usize = 1 << 24;
 /// number first, where the rule has groups of experts only of those that are chosen; their slots, -1 where
 /// the tokens' group has used up the expert's; and their weights, which neither bias nor dropping change.
 ///
-/// `present` [rows] is 0 for rows of padding, which choose nothing, take no slots, and bring none to their group.
+/// `present` has an entry for each row, 0 for rows of padding, which choose nothing, take no slots, and bring none to their group.
 ///
 /// Slots are taken in the order of [`TokenGroups::by_score`]; equal weights by choice, then by row. Tokens with probabilities
 /// that are no numbers choose experts in turn, all about equally often.
