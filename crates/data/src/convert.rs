@@ -145,7 +145,7 @@ impl<'a> OpenConversion<'a> {
     /// Writes the documents.
     ///
     /// # Errors
-    /// Those of [`convert`].
+    /// Those of [`convert`]; [`DataError::Empty`].
     pub fn run(self, progress: &mut Progress) -> Result<Converted, DataError> {
         let Self { inputs, conversion, vocabulary, mut writer } = self;
         let Conversion { reading, append_end, .. } = conversion;
@@ -161,7 +161,11 @@ impl<'a> OpenConversion<'a> {
             }
             before += input.bytes;
         }
-        let (tokens, documents) = (writer.tokens(), writer.documents());
+        let tokens = writer.tokens();
+        let documents = writer.documents();
+        if tokens == 0 {
+            return Err(DataError::Empty { path: inputs[0].path.clone(), files: inputs.len() });
+        }
         Ok(Converted { files: writer.finish()?, tokens, documents, ends, vocabulary, bytes_read: total, skipped })
     }
 }

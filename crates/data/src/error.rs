@@ -408,6 +408,15 @@ pub enum DataError {
         present: usize,
     },
 
+    /// Files that hold no token at all.
+    #[error("no text in {}{}: there is nothing to tokenize; name files with text", path.display(), others(*files))]
+    Empty {
+        /// The first file.
+        path: PathBuf,
+        /// Number of files.
+        files: usize,
+    },
+
     /// No document is long enough for a token and one that follows it.
     #[error(
         "none of the documents in {present} tokens has two tokens: there is nothing to predict; add text or use `data.documents` packed"
@@ -457,4 +466,9 @@ impl DataError {
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { action, path: path.to_path_buf(), source }
     }
+}
+
+/// Words for the files after the first.
+fn others(files: usize) -> String {
+    if files > 1 { format!(" and {} files more", files - 1) } else { String::new() }
 }

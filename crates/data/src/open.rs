@@ -71,6 +71,10 @@ pub fn open(paths: &[PathBuf], opening: &Opening, progress: &mut Progress) -> Re
         _ => joined(contents),
     };
     let tokens = one_source(parts)?;
+    if tokens.is_empty() {
+        let path = files.first().map_or_else(|| paths[0].clone(), |file| file.path.clone());
+        return Err(DataError::Empty { path, files: files.len() });
+    }
     hashes.store();
     Ok(DataSource { tokens, files, content })
 }

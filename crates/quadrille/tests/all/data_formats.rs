@@ -9,6 +9,29 @@ use crate::common::run;
 use crate::data::{TRAIN, corpus, json_in};
 use crate::refusals::refused_in;
 
+/// Files that hold no token are no data.
+#[test]
+fn files_without_a_text_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("blank.jsonl"), "\n\n\n").unwrap();
+    fs::write(folder.path().join("empty.jsonl"), "{\"text\": \"\"}\n").unwrap();
+    for data in ["blank.jsonl", "empty.jsonl"] {
+        for line in [
+            format!("data prepare {data} --tokenizer bytes --out out --json"),
+            format!("train --model gpt-tiny --set vocab=256 --threads 1 --steps 1 --grid x=1 --data {data}"),
+        ] {
+            let output = run(folder.path(), &line);
+            let message = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(2), "{line}: {message}");
+            assert!(
+                message.contains("no text in ") && message.contains(&format!("{data}: there is nothing")),
+                "{line}: {message}"
+            );
+        }
+        assert!(!folder.path().join("out.tokens").exists());
+    }
+}
+
 /// Lines without a text are errors that name the flag; with it they are skipped, counted and reported, and the rest is read as if
 /// they were not there.
 #[test]
