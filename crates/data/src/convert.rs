@@ -150,7 +150,9 @@ impl<'a> OpenConversion<'a> {
         let Self { inputs, conversion, vocabulary, mut writer } = self;
         let Conversion { reading, append_end, .. } = conversion;
         let total = inputs.iter().map(|input| input.bytes).sum();
-        let (mut before, mut ends, mut skipped) = (0, Ends::default(), Vec::new());
+        let mut before = 0;
+        let mut ends = Ends::default();
+        let mut skipped = Vec::new();
         for input in &inputs {
             let mut told = |done| progress(before + done, total);
             if input.format.is_tokens() {

@@ -34,7 +34,7 @@ pub enum DataError {
     TokenizerFile {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Reason, in words.
         reason: String,
     },
 
@@ -43,7 +43,7 @@ pub enum DataError {
     ChatTemplate {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Reason, in words.
         reason: String,
     },
 
@@ -148,7 +148,7 @@ pub enum DataError {
     NoIds {
         /// The file.
         path: PathBuf,
-        /// What its beginning looks like.
+        /// Kind of content that its beginning shows.
         kind: &'static str,
     },
 
@@ -286,7 +286,7 @@ pub enum DataError {
         line: u64,
         /// Where the line begins, in bytes.
         offset: u64,
-        /// What is wrong with it.
+        /// Reason, in words.
         reason: String,
         /// Remedy.
         remedy: &'static str,
@@ -299,7 +299,7 @@ pub enum DataError {
     Parquet {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Reason, in words.
         reason: String,
     },
 
@@ -308,7 +308,7 @@ pub enum DataError {
     Column {
         /// The file.
         path: PathBuf,
-        /// What is wrong with the column.
+        /// Reason, in words.
         reason: String,
     },
 
@@ -319,7 +319,7 @@ pub enum DataError {
         path: PathBuf,
         /// Number of the row, from 1 on.
         row: u64,
-        /// What is wrong with it.
+        /// Reason, in words.
         reason: String,
     },
 

@@ -66,7 +66,8 @@ fn contents(input: Input, rules: TextRules) -> Result<Contents, DataError> {
         checksum,
     };
     if !input.format.is_tokens() {
-        let (text_field, skip_bad_lines) = (rules.field.to_owned(), rules.skip_bad_lines);
+        let text_field = rules.field.to_owned();
+        let skip_bad_lines = rules.skip_bad_lines;
         let reading = Reading { text_field, skip_bad_lines, ..Reading::new(Tokenizer::Bytes) };
         let DocumentCount { documents, skipped } = count_documents(&input, &reading)?;
         return Ok(Contents { documents, skipped, ..found });

@@ -96,7 +96,8 @@ fn identify(
 ) -> Result<Vec<DataFile>, DataError> {
     let Input { path, format, bytes } = input;
     if let TokenSource::File(file) = source {
-        let (path, content) = (path.clone(), file.content());
+        let path = path.clone();
+        let content = file.content();
         return Ok(vec![DataFile { path, format: *format, bytes: *bytes, content, skipped: None }]);
     }
     let paths = match format {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use xxhash_rust::xxh3::xxh3_128;
+
 /// The identity of a tokenizer, without the tokenizer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum VocabularyName {
@@ -11,6 +13,13 @@ pub enum VocabularyName {
     Bytes,
     /// A `tokenizer.json` with this XXH3-128 of its bytes.
     Json(u128),
+}
+
+impl VocabularyName {
+    /// Name of the tokens of a `tokenizer.json` with these bytes.
+    pub fn of_json(bytes: &[u8]) -> Self {
+        Self::Json(xxh3_128(bytes))
+    }
 }
 
 /// The tokens of a tokenizer.

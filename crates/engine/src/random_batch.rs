@@ -11,11 +11,7 @@ pub fn random_batch(
     seed: u64,
     seq_len: usize,
 ) -> impl Fn(u64, usize, Samples) -> Result<(), EngineError> + Sync + use<> {
-    let model = model.clone();
-    move |step, first, samples| {
-        fill_randomly(&model, seed, seq_len, step, first, samples);
-        Ok(())
-    }
+    source(model, seed, seq_len, true)
 }
 
 /// [`random_batch`] without padding: measured times are those of as many tokens as the layout has.
@@ -24,9 +20,18 @@ pub fn random_full_batch(
     seed: u64,
     seq_len: usize,
 ) -> impl Fn(u64, usize, Samples) -> Result<(), EngineError> + Sync + use<> {
+    source(model, seed, seq_len, false)
+}
+
+fn source(
+    model: &Model,
+    seed: u64,
+    seq_len: usize,
+    pads: bool,
+) -> impl Fn(u64, usize, Samples) -> Result<(), EngineError> + Sync + use<> {
     let model = model.clone();
     move |step, first, samples| {
-        fill(&model, seed, seq_len, step, first, false, samples);
+        fill(&model, seed, seq_len, step, first, pads, samples);
         Ok(())
     }
 }

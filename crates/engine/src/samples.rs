@@ -74,7 +74,7 @@ pub struct OwnSamples {
     pub tokens: [Vec<u32>; 2],
     /// Numbers `[rows * values]`: inputs, and what is to be predicted.
     pub patches: [Vec<f64>; 2],
-    /// `[rows]`: 1 for a token or patch, 0 for padding, whose token id is 0.
+    /// `[rows]` of a model with experts: 1 for a token or patch, 0 for padding, whose token id is 0. Else empty.
     pub present: Vec<u32>,
 }
 
@@ -101,6 +101,7 @@ impl<B: Backend> RankEngine<'_, B> {
         let (step, first, layout) = (self.step, self.first_sequence(), &self.program.layout);
         let (part, rows) = (self.context_part(), [layout.rows(), layout.seq_len]);
         let there = self.counted_sequences();
+        let routes = self.program.model.has_experts();
         let OwnSamples { tokens, patches, present } = &mut self.staged;
         match self.program.model.patch_values {
             None => {
@@ -109,8 +110,10 @@ impl<B: Backend> RankEngine<'_, B> {
                     |inputs: &mut [u32], targets: &mut [u32]| batch(step, first, Samples::Tokens { inputs, targets });
                 read(tokens, rows, 1, part, there, [PADDING, IGNORED], fill)?;
                 let [inputs, _] = tokens;
-                present.clear();
-                present.extend(inputs.iter().map(|token| u32::from(*token != PADDING)));
+                if routes {
+                    present.clear();
+                    present.extend(inputs.iter().map(|token| u32::from(*token != PADDING)));
+                }
                 inputs.iter_mut().filter(|token| **token == PADDING).for_each(|token| *token = 0);
                 self.check_tokens()?;
             }
@@ -119,9 +122,11 @@ impl<B: Backend> RankEngine<'_, B> {
                 let fill =
                     |inputs: &mut [f64], targets: &mut [f64]| batch(step, first, Samples::Patches { inputs, targets });
                 read(patches, rows, values, part, there, [0.0; 2], fill)?;
-                let own = there * part.tokens(rows[1]);
-                present.clear();
-                present.extend((0..rows[0]).map(|row| u32::from(row < own)));
+                if routes {
+                    let own = there * part.tokens(rows[1]);
+                    present.clear();
+                    present.extend((0..rows[0]).map(|row| u32::from(row < own)));
+                }
             }
         }
         self.backend.load_samples(&mut self.staged, &mut self.samples)?;

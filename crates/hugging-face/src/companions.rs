@@ -44,7 +44,7 @@ pub fn copy_companions(from: &Path, to: &Path) -> Result<Vec<&'static str>, Hugg
     copy_companions_without(&[], from, to)
 }
 
-/// [`copy_companions`], but for the files of these names.
+/// [`copy_companions`] without the files of these names.
 ///
 /// # Errors
 /// As [`copy_companions`].
@@ -106,7 +106,7 @@ fn copy_templates(from: &Path, to: &Path) -> Result<bool, HuggingFaceError> {
     Ok(is_copied)
 }
 
-/// Copies a file, byte for byte; returns false if there is none.
+/// Copies a file, byte for byte; returns false without a source.
 fn copy(source: &Path, target: &Path) -> Result<bool, HuggingFaceError> {
     let content = match COMPANION.bytes(source) {
         // A link whose target is missing is a download that did not end.

@@ -189,8 +189,8 @@ impl Destination {
         Ok(exported)
     }
 
-    /// Writes the file by which the library generates, of the special tokens alone, where there is none and they are not
-    /// the import's.
+    /// Writes the file by which the library generates, with the special tokens alone, unless it is there or they are those of the
+    /// import.
     fn write_generation_config(&self, path: &Path) -> Result<(), HuggingFaceError> {
         let tokens: Map<String, Value> = SpecialTokens::FIELDS
             .iter()

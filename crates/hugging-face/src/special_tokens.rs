@@ -18,11 +18,11 @@ pub const SPECIAL_TOKEN_FIELDS: [&str; 3] = ["bos_token_id", "eos_token_id", "pa
 /// GPT-2's `<|endoftext|>`, of the built-in tokenizer.
 const END_OF_TEXT: u64 = 50_256;
 
-/// Ids of the tokens that begin and end texts, and pad them, by [`SpecialTokens::FIELDS`]; null where there is none.
+/// Ids of the tokens that begin and end texts, and pad them, by [`SpecialTokens::FIELDS`]; null for a token that is missing.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct SpecialTokens {
     ids: [Value; 3],
-    /// True if the tokenizer is known: what it does not have is none, too, of a configuration.
+    /// True if the tokenizer is known: tokens that it lacks become null in a configuration.
     is_known: bool,
 }
 

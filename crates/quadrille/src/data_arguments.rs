@@ -24,7 +24,7 @@ pub struct DataArguments {
     /// The field of JSON lines, or column of Parquet files, that holds the text [default: text]
     #[arg(long, value_name = "FIELD")]
     pub text_field: Option<String>,
-    /// Format of files that do not show theirs: auto (JSON lines by name or first line, else text; what is doubtful is refused),
+    /// Format of files that do not show theirs: auto (JSON lines by name or first line, otherwise text; doubtful files are refused),
     /// text, json-lines, parquet, or raw-u16 or raw-u32 (token ids without a header, as nanoGPT writes them) [default: auto]
     #[arg(long, alias = "text-format", value_name = "FORMAT")]
     pub format: Option<InputFormat>,

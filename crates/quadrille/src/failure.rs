@@ -75,7 +75,7 @@ impl Failure {
         }
     }
 
-    /// The same, with a choice called by another name than commands usually do.
+    /// Renames a choice in the message, for a command that calls it otherwise.
     pub(crate) fn renamed(self, key: &str, name: &str) -> Self {
         let message = |error: anyhow::Error| {
             keys::renamed(&format!("{error:#}"), |found| (found == key).then(|| name.to_owned()))

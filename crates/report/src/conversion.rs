@@ -53,7 +53,7 @@ fn copied(names: &[&str]) -> String {
 
 /// Text or tokens that have become a file of tokens, in so many seconds.
 pub struct TokensReport<'a> {
-    /// What is read, before it is tokenized.
+    /// Overview of the files, before they are tokenized.
     pub read: &'a SourceOverview,
     /// The tokenizer and the reason for it.
     pub tokenizer: &'a str,

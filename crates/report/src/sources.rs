@@ -23,7 +23,7 @@ pub fn text(sources: &[SourceOverview], tokenizer: Option<&str>) -> String {
     text + &tokenizer.unwrap_or_default()
 }
 
-/// The same as a document.
+/// JSON document of [`text`].
 pub fn document(sources: &[SourceOverview], tokenizer: Option<&str>) -> Value {
     let entry = |source: &SourceOverview| {
         let formats = source.formats.iter().map(|(format, count)| (format.to_string(), json!(count)));

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use quadrille_checkpoint::Checkpoint;
-use quadrille_data::{Tokenizer, TokenizerChoice};
+use quadrille_data::{TokenizerChoice, VocabularyName};
 use quadrille_engine::Start;
 use quadrille_files::replace;
 use quadrille_hugging_face::{
@@ -61,8 +61,8 @@ pub fn check_companions_of(from: &Checkpoint, folder: &Path) -> Result<(), RunEr
     }
 }
 
-/// What a run that begins with the values of a checkpoint keeps about its import; `data` is [`crate::Source::about`]. Where the
-/// run reads tokens of another tokenizer than the one beside the checkpoint, the special tokens of the import no longer count.
+/// Record of the import for a run that begins with the values of a checkpoint; `data` is [`crate::Source::about`]. Where the
+/// run reads tokens of another tokenizer than the checkpoint's, the special tokens of the import no longer count.
 ///
 /// # Errors
 /// A tokenizer that cannot be read; a record that is something else.
@@ -79,7 +79,7 @@ pub(crate) fn origin(checkpoint: &Checkpoint, data: &Value) -> Result<Option<Val
 
 /// True if a file is the tokenizer of this name.
 fn is_tokenizer(file: &Path, name: &str) -> Result<bool, RunError> {
-    Ok(Tokenizer::from_file(file)?.vocabulary().name.to_string() == name)
+    Ok(VocabularyName::of_json(&COMPANION.bytes(file)?).to_string() == name)
 }
 
 /// Where the files of a checkpoint are, if the tokenizer among them is the one whose tokens are read.
@@ -94,8 +94,7 @@ fn of_checkpoint(checkpoint: &Checkpoint, read: Option<&str>, named: bool) -> Re
     Ok(same.then_some(folder))
 }
 
-/// Copies a tokenizer, whatever its file is called, and the files that belong to it beside it: all companions but the one that
-/// says how another model is sampled.
+/// Copies a tokenizer, under its usual name, with its companions; the generation configuration is of another model and stays.
 fn copy_named(file: &Path, folder: &Path) -> Result<(), RunError> {
     copy(file, &folder.join(TOKENIZER_FILE))?;
     // The parent of a name alone is empty: the working directory.

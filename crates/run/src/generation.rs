@@ -172,7 +172,7 @@ fn options(spec: &GenerationSpec, tokenizer: &Tokenizer, checkpoint: &Checkpoint
     })
 }
 
-/// Tokens that end a text: the tokenizer's, and `eos_token_id` of the `generation_config.json` beside the checkpoint, or else of
+/// Tokens that end a text: the tokenizer's, and `eos_token_id` of the `generation_config.json` of the checkpoint, or else of
 /// the configuration that the model was imported with: one token or several.
 fn ends(tokenizer: &Tokenizer, checkpoint: &Checkpoint) -> Result<BTreeSet<u32>, RunError> {
     let file = folder_with(checkpoint, &[GENERATION_CONFIG]).map(|folder| folder.join(GENERATION_CONFIG));

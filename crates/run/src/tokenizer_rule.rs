@@ -46,7 +46,7 @@ impl TokenizerOrigin {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Named => "as named",
-            Self::Beside(_) => "beside the checkpoint",
+            Self::Beside(_) => "of the checkpoint's folder",
             Self::Recorded => "as the run of the checkpoint",
             Self::Usual => "by default for the model's vocabulary",
             Self::WithoutModel => "by default for text",

@@ -163,5 +163,5 @@ fn turnings(fields: &mut Fields) -> Result<(Turning, Turning), SpecError> {
         let own = said.get(kind).cloned().unwrap_or_default();
         fields.inner(Map::from_iter([("rope_parameters".to_owned(), own)]), kind.to_owned()).rotary()
     };
-    Ok((of(FULL)?.beside(older)?, of(SLIDING)?.beside(Turning::default().or((base, None)))?))
+    Ok((of(FULL)?.merged(older)?, of(SLIDING)?.merged(Turning::default().or((base, None)))?))
 }

@@ -50,13 +50,14 @@ impl Turning {
         Self { base: self.base.or(base), part: self.part.or(part), ..self }
     }
 
-    /// The same with what another form says, which may say less.
+    /// Adds the fields of another form, which may have fewer.
     ///
     /// # Errors
     /// Another base or scaling.
-    pub fn beside(self, other: Self) -> Result<Self, SpecError> {
-        let refuse =
-            |value: String| Err(unexpressed("rope_parameters", value, "rope_theta or rope_scaling beside it differs"));
+    pub fn merged(self, other: Self) -> Result<Self, SpecError> {
+        let refuse = |value: String| {
+            Err(unexpressed("rope_parameters", value, "another rope_theta or rope_scaling in the same configuration"))
+        };
         if let Some((own, _)) = self.base.zip(other.base).filter(|(own, other)| own != other) {
             return refuse(format!("rope_theta {own}"));
         }
@@ -154,7 +155,7 @@ impl Fields {
             let mut said = self.inner(map.clone(), String::new());
             let base = said.number("rope_theta")?;
             if let Some((before, base)) = turning.base.zip(base).filter(|(before, base)| before != base) {
-                let rule = format!("rope_theta is {before} beside it");
+                let rule = format!("rope_theta is {before} in the same configuration");
                 return Err(unexpressed(field, format!("rope_theta {base}"), rule));
             }
             turning.base = base.or(turning.base);

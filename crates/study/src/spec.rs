@@ -57,7 +57,7 @@ pub struct StudySpec {
 #[derive(Debug, Clone, PartialEq)]
 pub struct TextSpec {
     /// Text, JSON lines, Parquet, or tokens; none: a built-in corpus, cut into documents. Documents that are long enough are put
-    /// into buckets at random, of each its first tokens, and what is left is the other text.
+    /// into buckets at random, the first tokens of each; the rest is the other text.
     pub paths: Vec<PathBuf>,
     /// Whose tokens; `None`: as a run chooses.
     pub tokenizer: Option<TokenizerChoice>,

@@ -201,8 +201,8 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// The experts that a step's tokens have chosen; `present` is false for padding. `None`: there are none, or ranks have not
-    /// decided together.
+    /// The experts that a step's tokens have chosen; `present` is false for padding. `None`: the model has no experts, or ranks
+    /// have decided differently.
     pub fn decisions(&mut self, present: &[bool], ranks: &[&ObservedStep]) -> Option<Decisions> {
         self.report.decisions?;
         let chosen = ranks.iter().map(|rank| &rank.choices);

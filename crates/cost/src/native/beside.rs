@@ -20,7 +20,7 @@ const BESIDE_ALONE: [u64; 2] = [2_500_000_000, 1_000_000_000];
 const KNOWN_DEVICE: f64 = 80.0 * (1u64 << 30) as f64;
 
 impl Framework {
-    /// The framework on so many devices: on a single one runs take less beside their tensors, of frameworks whose runs differ in it.
+    /// The framework on this number of devices: on a single device runs reserve less memory, where the reserve of runs differs.
     #[must_use]
     pub fn on_devices(self, devices: usize) -> Self {
         Self { is_alone: devices == 1 && self.reserved_deviation > 0, ..self }

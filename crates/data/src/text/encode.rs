@@ -84,7 +84,8 @@ pub(crate) fn encode_documents(
 ) -> Result<DocumentCount, DataError> {
     let mut documents = Documents::open(input, reading)?;
     let enough = rayon::current_num_threads() * PIECES_EACH * PIECE_BYTES;
-    let (affixes, end) = (reading.affixes(), reading.tokenizer.end_of_document());
+    let affixes = reading.affixes();
+    let end = reading.tokenizer.end_of_document();
     let mut at_end = false;
     let mut begins = true;
     let mut count = 0;

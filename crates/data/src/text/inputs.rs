@@ -212,7 +212,8 @@ mod tests {
     #[test]
     fn the_key_changes_with_the_tokenizer_and_with_each_content() {
         let file = |name: &str, content: u128| {
-            let (path, format) = (name.into(), Format::Text);
+            let path = name.into();
+            let format = Format::Text;
             DataFile { path, format, bytes: 3, content, skipped: None }
         };
         let key = |reading: &Reading, files: &[DataFile]| corpus_key(reading, files).unwrap();

@@ -35,7 +35,8 @@ pub(super) struct Lines<R> {
 impl<R: BufRead> Lines<R> {
     /// `path` is for messages.
     pub fn new(path: &Path, input: R, rules: TextRules) -> Self {
-        let (path, field) = (path.to_path_buf(), rules.field.to_owned());
+        let path = path.to_path_buf();
+        let field = rules.field.to_owned();
         Self {
             path,
             input,
@@ -200,7 +201,8 @@ mod tests {
         for (are_skipped, expected) in [(false, Err(2)), (true, Ok((vec!["one", "two"], 2)))] {
             let rules = TextRules { skip_bad_lines: are_skipped, ..TextRules::default() };
             let mut lines = Lines { longest: 40, ..Lines::new(Path::new("a.jsonl"), content.as_bytes(), rules) };
-            let (mut texts, mut error) = (Vec::new(), None);
+            let mut texts = Vec::new();
+            let mut error = None;
             loop {
                 match lines.next() {
                     Ok(Some(piece)) => texts.push(String::from_utf8(piece.bytes).unwrap()),

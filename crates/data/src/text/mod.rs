@@ -54,7 +54,7 @@ impl SpecialTokens {
 }
 
 impl Default for SpecialTokens {
-    /// Those of the tokenizer's own rule; none in text.
+    /// Adds the tokens of the tokenizer's own rule, and parses none in text.
     fn default() -> Self {
         Self { added: true, parsed: false }
     }

@@ -37,7 +37,8 @@ impl<R: Read> Pieces<R> {
     /// `path` is for messages.
     pub fn new(tokenizer: &Tokenizer, path: &Path, input: R, size: usize, parse_special: bool) -> Self {
         let (tokenizer, path) = (tokenizer.clone(), path.to_path_buf());
-        let (buffer, context) = (Vec::new(), Vec::new());
+        let buffer = Vec::new();
+        let context = Vec::new();
         Self { tokenizer, path, input, parse_special, size, buffer, context, offset: 0, ended: false }
     }
 

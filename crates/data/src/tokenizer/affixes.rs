@@ -5,7 +5,7 @@ use tokenizers::{Encoding, Token};
 use super::settings::TokenizerSettings;
 
 /// Tokens around a text: those of the post-processor of a `tokenizer.json`, and those of the flags `add_bos_token` and
-/// `add_eos_token` beside it.
+/// `add_eos_token` of its configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Affixes {
     /// Tokens before the text.
@@ -43,7 +43,8 @@ pub(super) fn affixes(
 ) -> tokenizers::Result<Affixes> {
     let text = Encoding::from_tokens(vec![Token::new(0, String::new(), (0, 0))], 0);
     let processed = tokenizer.post_process(text, None, true)?;
-    let (ids, special) = (processed.get_ids(), processed.get_special_tokens_mask());
+    let ids = processed.get_ids();
+    let special = processed.get_special_tokens_mask();
     let first = special.iter().position(|mask| *mask == 0).unwrap_or(0);
     let last = special.iter().rposition(|mask| *mask == 0).map_or(ids.len(), |last| last + 1);
     let mut affixes = Affixes { begin: ids[..first].to_vec(), end: ids[last..].to_vec() };

@@ -237,7 +237,8 @@ fn next_tag(source: &str) -> Option<(usize, usize)> {
         b'%' => "%}",
         _ => "}}",
     };
-    let (mut quote, mut braces) = (None, 0);
+    let mut quote = None;
+    let mut braces = 0;
     let mut characters = inner.char_indices();
     while let Some((place, character)) = characters.next() {
         match (quote, character) {

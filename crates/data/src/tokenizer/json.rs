@@ -8,7 +8,6 @@ use quadrille_files::{Document, is_lfs_pointer};
 use quadrille_panics as panics;
 use quadrille_spec::{USUAL_BEGINNINGS, USUAL_ENDS};
 use tokenizers::AddedToken;
-use xxhash_rust::xxh3::xxh3_128;
 
 use super::affixes::{Affixes, affixes};
 use super::chat::ChatTemplate;
@@ -36,7 +35,7 @@ pub struct JsonTokenizer {
     tokenizer: tokenizers::Tokenizer,
     /// The tokenizer to which special tokens are tokens, made when it is needed.
     parsing: OnceLock<tokenizers::Tokenizer>,
-    /// The chat template beside it, read when it is needed.
+    /// Chat template in the same folder, read when it is needed.
     chat: OnceLock<ChatTemplate>,
     settings: TokenizerSettings,
     vocabulary: Vocabulary,
@@ -49,7 +48,7 @@ pub struct JsonTokenizer {
 
 impl JsonTokenizer {
     /// Reads the file. The tokens that end a document and begin a text are the `eos_token` and `bos_token` of the
-    /// `tokenizer_config.json`, or of the `special_tokens_map.json`, beside it, or else tokens with one of the usual names
+    /// `tokenizer_config.json`, or of the `special_tokens_map.json`, of its folder, or else tokens with one of the usual names
     /// (`<|endoftext|>`, `</s>`, ...).
     ///
     /// # Errors
@@ -77,7 +76,7 @@ impl JsonTokenizer {
                 Some(Some(name)) => match id(name)? {
                     None if needed => {
                         let file = settings.path.file_name().unwrap_or_default().display().to_string();
-                        Err(failed(format!("it has no token {name:?}, the {role} of the {file} beside it")))
+                        Err(failed(format!("it has no token {name:?}, the {role} of its {file}")))
                     }
                     id => Ok(id),
                 },
@@ -88,7 +87,7 @@ impl JsonTokenizer {
         let begin = token(BEGIN, &USUAL_BEGINNINGS, settings.flag("add_bos_token"))?;
         let affixes = contained(path, || affixes(&tokenizer, &settings, begin, end))?;
         let affixes = affixes.map_err(|error| failed(format!("its post-processor cannot be used: {error}")))?;
-        let vocabulary = Vocabulary { name: VocabularyName::Json(xxh3_128(&bytes)), size, end };
+        let vocabulary = Vocabulary { name: VocabularyName::of_json(&bytes), size, end };
         Ok(Self {
             path: path.to_path_buf(),
             tokenizer,
@@ -136,7 +135,7 @@ impl JsonTokenizer {
         Ok(encoding.get_ids().to_vec())
     }
 
-    /// The tokenizer that reads special tokens in text. Those that only the files beside it name are special, too, as in the
+    /// The tokenizer that reads special tokens in text. Those that only the other files of its folder name are special, too, as in the
     /// transformers library.
     fn parsing(&self) -> Result<&tokenizers::Tokenizer, DataError> {
         if let Some(parsing) = self.parsing.get() {
@@ -157,7 +156,7 @@ impl JsonTokenizer {
         Ok(self.parsing.get_or_init(|| made))
     }
 
-    /// The chat template beside the tokenizer.
+    /// Chat template of the tokenizer's folder.
     ///
     /// # Errors
     /// Those of [`ChatTemplate::of`].
@@ -171,7 +170,7 @@ impl JsonTokenizer {
         }
     }
 
-    /// Ids of the special tokens that are parsed, in order. They depend on the files beside the tokenizer, too.
+    /// Ids of the special tokens that are parsed, in order. They depend on the other files of its folder, too.
     pub(super) fn parsed_ids(&self) -> Result<Vec<u32>, DataError> {
         let added = self.parsing()?.get_added_tokens_decoder();
         let mut ids: Vec<u32> = added.into_iter().filter(|(_, token)| token.special).map(|(id, _)| id).collect();

@@ -75,7 +75,7 @@ impl Tokenizer {
         self.vocabulary().end
     }
 
-    /// The token that begins a text where nothing else does: the end of a document where no other is known.
+    /// The token that begins an empty text: BOS, or the end of a document without it.
     pub fn beginning(&self) -> Option<u32> {
         match self {
             Self::Json(json) => json.begin().or(self.end_of_document()),
@@ -111,7 +111,7 @@ impl Tokenizer {
         }
     }
 
-    /// Tokens of a chat with the beginning of the answer, by the chat template beside the tokenizer. Special tokens that the
+    /// Tokens of a chat with the beginning of the answer, by the chat template of its folder. Special tokens that the
     /// template spells out are parsed, in messages, too; none are added.
     ///
     /// # Errors

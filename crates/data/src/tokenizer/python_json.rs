@@ -95,9 +95,10 @@ impl Writer<'_> {
         }
         let mut units = [0; 2];
         for character in quoted.chars() {
-            match character.is_ascii() {
-                true => text.push(character),
-                false => character.encode_utf16(&mut units).iter().for_each(|unit| *text += &format!("\\u{unit:04x}")),
+            if character.is_ascii() {
+                text.push(character);
+            } else {
+                character.encode_utf16(&mut units).iter().for_each(|unit| *text += &format!("\\u{unit:04x}"));
             }
         }
     }

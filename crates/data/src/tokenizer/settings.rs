@@ -28,7 +28,7 @@ pub(super) struct TokenizerSettings {
 }
 
 impl TokenizerSettings {
-    /// Reads the files beside the tokenizer at `path`.
+    /// Reads the other files of the folder of the tokenizer at `path`.
     ///
     /// # Errors
     /// [`DataError::File`]; [`DataError::TokenizerFile`] for a file that is no JSON object.
@@ -37,7 +37,7 @@ impl TokenizerSettings {
         Ok(Self { path: path.with_file_name(FILES[0]), config: config?, map: map? })
     }
 
-    /// Text of a special token, by its role, as `bos_token`. `Some(None)`: the files say that there is none.
+    /// Text of a special token, by its role, as `bos_token`. `Some(None)`: the files have null for it.
     pub fn token(&self, role: &str) -> Option<Option<&str>> {
         let value = self.config.get(role).or_else(|| self.map.get(role))?;
         Some(content(value))

@@ -3,6 +3,13 @@
 use super::Tokens;
 use crate::DataError;
 
+/// Copies the positions of the documents from `first` on from those of all, which lie in `len` tokens.
+pub(crate) fn copy_starts(all: &[usize], len: usize, first: usize, starts: &mut [usize]) {
+    for (document, start) in (first..).zip(starts) {
+        *start = all.get(document).copied().unwrap_or(len);
+    }
+}
+
 /// Position of the first token of a document; of the number of documents that of all tokens.
 pub(crate) fn document_start(tokens: &dyn Tokens, document: usize) -> Result<usize, DataError> {
     let mut start = [0];

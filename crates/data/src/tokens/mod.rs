@@ -13,7 +13,7 @@ mod stored;
 use std::fmt::Debug;
 
 use crate::{DataError, Vocabulary};
-pub(crate) use documents::{document_at, document_start};
+pub(crate) use documents::{copy_starts, document_at, document_start};
 pub(crate) use element::Element;
 pub use joined::Joined;
 pub use llm_c::LlmCFile;
@@ -22,6 +22,12 @@ pub use quadrille::TokenFile;
 pub use raw::RawFile;
 pub use source::TokenSource;
 pub(crate) use stored::{StoredFile, Table, u32_at, u64_at};
+
+/// Tokens that are read at a time.
+const PART: usize = 1 << 16;
+
+/// Reader of tokens, with the position of their first one.
+pub(crate) type PartReader<'a> = dyn FnMut(usize, &[u32]) -> Result<(), DataError> + 'a;
 
 /// What all files of tokens can do.
 pub(crate) trait Tokens: Debug + Send + Sync {
@@ -42,7 +48,20 @@ pub(crate) trait Tokens: Debug + Send + Sync {
     fn vocabulary(&self) -> Option<Vocabulary>;
 
     /// Checks everything that opening leaves unchecked: reads all.
-    fn verify(&self) -> Result<(), DataError>;
+    fn verify(&self) -> Result<(), DataError> {
+        self.each_part(&mut |_, _| Ok(()))
+    }
+
+    /// Reads all tokens, a part at a time.
+    fn each_part(&self, see: &mut PartReader) -> Result<(), DataError> {
+        let mut buffer = vec![0; PART];
+        for start in (0..self.len()).step_by(PART) {
+            let tokens = &mut buffer[..PART.min(self.len() - start)];
+            self.window(start, tokens)?;
+            see(start, tokens)?;
+        }
+        Ok(())
+    }
 }
 
 /// [`DataError::OutOfRange`] unless `len` tokens hold a window of `count` from `start` on.

@@ -6,14 +6,11 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
-use super::{Element, StoredFile, Tokens, check_range};
+use super::{Element, StoredFile, Tokens, check_range, copy_starts};
 use crate::{DataError, Vocabulary};
 
 const FORMAT: &str = "file of token ids without a header";
 const REMEDY: &str = "name the type of its ids with `data.format` raw-u16 or raw-u32, or write it again";
-
-/// Tokens that are checked at a time.
-const PART: usize = 1 << 16;
 
 /// A file of token ids and nothing else.
 #[derive(Debug)]
@@ -59,20 +56,6 @@ impl RawFile {
         self.len() == 0
     }
 
-    /// Reads all tokens, of which each must be below `vocab`.
-    pub(crate) fn check_below(&self, vocab: usize) -> Result<(), DataError> {
-        let mut buffer = vec![0; PART];
-        for start in (0..self.len()).step_by(PART) {
-            let tokens = &mut buffer[..PART.min(self.len() - start)];
-            self.window(start, tokens)?;
-            if let Some(at) = tokens.iter().position(|&token| token as usize >= vocab) {
-                let (path, token, position) = (self.path().to_path_buf(), tokens[at], start + at);
-                return Err(DataError::BeyondVocabulary { path, token, position, vocab });
-            }
-        }
-        Ok(())
-    }
-
     /// Positions of the first tokens of the documents.
     fn starts(&self) -> Result<&[usize], DataError> {
         if let Some(starts) = self.starts.get() {
@@ -87,7 +70,8 @@ impl RawFile {
     }
 
     fn invalid(&self, offset: usize, rule: String) -> DataError {
-        let (path, offset) = (self.path().to_path_buf(), offset as u64);
+        let path = self.path().to_path_buf();
+        let offset = offset as u64;
         DataError::Invalid { path, format: FORMAT, offset, rule, remedy: REMEDY }
     }
 }
@@ -110,19 +94,12 @@ impl Tokens for RawFile {
     }
 
     fn document_starts(&self, first: usize, starts: &mut [usize]) -> Result<(), DataError> {
-        let found = self.starts()?;
-        for (document, start) in (first..).zip(starts) {
-            *start = found.get(document).copied().unwrap_or(self.len());
-        }
+        copy_starts(self.starts()?, self.len(), first, starts);
         Ok(())
     }
 
     fn vocabulary(&self) -> Option<Vocabulary> {
         self.vocabulary
-    }
-
-    fn verify(&self) -> Result<(), DataError> {
-        self.check_below(usize::MAX)
     }
 }
 

@@ -146,7 +146,7 @@ impl TokenSource {
     /// [`DataError::BeyondVocabulary`] with the position in the file; those of [`Self::window`].
     pub fn check_raw(&self, vocab: usize) -> Result<(), DataError> {
         match self {
-            Self::Raw(file) => file.check_below(vocab),
+            Self::Raw(file) => file.each_part(&mut |start, tokens| self.check(start, tokens, vocab)),
             Self::Joined(joined) => joined.parts().iter().try_for_each(|part| part.check_raw(vocab)),
             Self::File(_) | Self::Megatron(_) | Self::LlmC(_) | Self::Demo(_) => Ok(()),
         }

@@ -1,5 +1,5 @@
-//! Special tokens around texts, in texts, and of chats. Expected tokens: transformers 5.24.0 of the same files, if nothing else
-//! is said.
+//! Special tokens around texts, in texts, and of chats. Expected tokens: transformers 5.24.0 of the same files, except where a
+//! comment names another origin.
 
 use std::fs;
 use std::path::Path;

@@ -167,7 +167,7 @@ fn a_model_from_scratch_has_the_special_tokens_of_its_tokenizer() {
     assert!(config(&to)["eos_token_id"].is_null() && !to.join("generation_config.json").exists());
 }
 
-/// What has changed since its import keeps the tokens that it was imported with.
+/// A model that has changed since its import keeps the imported special tokens.
 #[test]
 fn a_changed_model_keeps_its_special_tokens() {
     let source = Source::open(&fixture("llama-chat"), &[]).unwrap();
@@ -184,7 +184,7 @@ fn a_changed_model_keeps_its_special_tokens() {
     assert_eq!(written["eos_token_id"], json!([301, 303]));
 }
 
-/// What a run with another tokenizer has left has the tokens of that one, and none that only the first one has.
+/// Checkpoints of a run with another tokenizer have the special tokens of that tokenizer alone.
 #[test]
 fn special_tokens_are_of_the_tokenizer_that_was_read_last() {
     let source = Source::open(&fixture("llama-chat"), &[]).unwrap();

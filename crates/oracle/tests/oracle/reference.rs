@@ -22,7 +22,7 @@ fn check(output: &str, case: &str, model: &Model, dropout: Option<DropoutSeed>) 
     check_padded(output, case, model, dropout, [5; 3], None);
 }
 
-/// The same of sequences of these lengths, padded to 5 tokens; targets are ignored whose position, divided by 4, leaves `ignored`.
+/// [`check`] with sequences of these lengths, padded to 5 tokens; targets are ignored whose position, divided by 4, leaves `ignored`.
 fn check_padded(
     output: &str,
     case: &str,

@@ -45,7 +45,7 @@ pub struct InfoArguments {
     /// The field of JSON lines, or column of Parquet files, that holds the text
     #[arg(long, value_name = "FIELD", default_value = "text")]
     pub text_field: String,
-    /// Format of files that do not show theirs: auto (JSON lines by name or first line, else text; what is doubtful is refused),
+    /// Format of files that do not show theirs: auto (JSON lines by name or first line, otherwise text; doubtful files are refused),
     /// text, json-lines, parquet, or raw-u16 or raw-u32 (token ids without a header, as nanoGPT writes them)
     #[arg(long, alias = "text-format", value_name = "FORMAT", default_value = "auto")]
     pub format: InputFormat,

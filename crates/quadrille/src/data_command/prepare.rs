@@ -32,7 +32,7 @@ tokens, with the end tokens that they have and no others.";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct PrepareArguments {
-    /// Text, JSON lines, Parquet, or tokens (this program's, Megatron-LM's, llm.c's); files or folders, told apart by their content, or by
+    /// Text, JSON lines, Parquet, or tokens (this program's, Megatron-LM's, llm.c's); files or folders, recognized by their content, or by
     /// --input-format
     #[arg(value_name = "IN", required = true)]
     pub inputs: Vec<PathBuf>,
@@ -52,7 +52,7 @@ pub struct PrepareArguments {
     /// The field of JSON lines, or column of Parquet files, that holds the text
     #[arg(long, value_name = "FIELD", default_value = "text")]
     pub text_field: String,
-    /// Format of files that do not show theirs: auto (JSON lines by name or first line, else text; what is doubtful is refused),
+    /// Format of files that do not show theirs: auto (JSON lines by name or first line, otherwise text; doubtful files are refused),
     /// text, json-lines, parquet, or raw-u16 or raw-u32 (token ids without a header, as nanoGPT writes them)
     #[arg(long, alias = "text-format", value_name = "FORMAT", default_value = "auto")]
     pub input_format: InputFormat,

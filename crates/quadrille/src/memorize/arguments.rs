@@ -96,8 +96,8 @@ pub struct MemorizeArguments {
 /// Where documents are from.
 #[derive(Debug, Args)]
 pub struct TextArguments {
-    /// Text, JSON lines, Parquet, or tokens, as in `train`; documents of at least --seq-len tokens are put into buckets at random, of
-    /// each its first tokens, and what is left is the other text [default: a built-in corpus, cut into documents]
+    /// Text, JSON lines, Parquet, or tokens, as in `train`; documents of at least --seq-len tokens are put into buckets at random, the
+    /// first tokens of each; the rest is the other text [default: a built-in corpus, cut into documents]
     #[arg(long, value_name = "PATH", num_args = 1..)]
     pub data: Vec<PathBuf>,
     /// gpt2, bytes, or a tokenizer.json [default: gpt2 if the model's vocabulary is large enough]
@@ -106,7 +106,7 @@ pub struct TextArguments {
     /// The field of JSON lines, or column of Parquet files, that holds the text
     #[arg(long, value_name = "FIELD", default_value = "text")]
     pub text_field: String,
-    /// Format of files that do not show theirs: auto (JSON lines by name or first line, else text; what is doubtful is refused),
+    /// Format of files that do not show theirs: auto (JSON lines by name or first line, otherwise text; doubtful files are refused),
     /// text, json-lines, parquet, or raw-u16 or raw-u32 (token ids without a header, as nanoGPT writes them)
     #[arg(long, alias = "text-format", value_name = "FORMAT", default_value = "auto")]
     pub format: InputFormat,

@@ -1,4 +1,4 @@
-//! What `train`, `eval` and `data` read of JSON lines with bad ones, of Parquet and of token ids without a header.
+//! JSON lines with bad ones, Parquet and token ids without a header in `train`, `eval` and `data`.
 
 use std::fs;
 use std::path::Path;

@@ -109,7 +109,7 @@ fn chats_have_the_tokens_of_apply_chat_template_and_end_where_transformers_ends_
     assert!(!longer.as_array().unwrap().is_empty());
 }
 
-/// Training, going on, merging and pruning keep what lies around the weights, and exports give it back.
+/// Training, resuming, merging and pruning keep the files around the weights, and exports return them.
 #[test]
 fn the_files_around_the_weights_outlive_training() {
     let folder = imported(|_| {});
@@ -184,7 +184,7 @@ fn an_export_has_the_special_tokens_of_the_tokenizer_that_was_read() {
     }
 }
 
-/// Refusals name the file without a template; a tokenizer that was named has its template beside it.
+/// Refusals name the file without a template; a named tokenizer has the template of its folder.
 #[test]
 fn a_model_without_a_chat_template_is_refused_with_the_file_that_has_none() {
     let folder = imported(|folder| fs::remove_file(folder.join("chat_template.jinja")).unwrap());
@@ -211,7 +211,7 @@ fn a_model_without_a_chat_template_is_refused_with_the_file_that_has_none() {
     assert!(output.status.code() == Some(2) && message.contains("`bytes` has no chat template"), "{message}");
 }
 
-/// Tokens of `data prepare`, `train` and `eval` of the same documents; a run goes on with the rule that it began with.
+/// Tokens of `data prepare`, `train` and `eval` of the same documents; a resumed run keeps its rule.
 #[test]
 fn documents_begin_with_bos_where_the_rule_of_the_tokenizer_says_so() {
     let folder = imported(|_| {});
@@ -250,7 +250,7 @@ fn documents_begin_with_bos_where_the_rule_of_the_tokenizer_says_so() {
         text
     };
     let train = "train --from ours --threads 1 --grid x=1 --steps 2 --seq-len 16 --global-batch 2 --data wiki.jsonl";
-    let line = "tokenizer.json, beside the checkpoint; documents begin with BOS <|begin|> [300]";
+    let line = "tokenizer.json, of the checkpoint's folder; documents begin with BOS <|begin|> [300]";
     let text = said(&format!("{train} --out run"));
     assert!(text.contains(&format!("{} tokens", tokens.len())) && text.contains(&format!("{line}\n")), "{text}");
     assert!(said("eval --from run --data wiki.jsonl --samples 2").contains(line));
@@ -272,7 +272,7 @@ fn documents_begin_with_bos_where_the_rule_of_the_tokenizer_says_so() {
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(2) && message.contains("special_tokens: {\"begin\":[300]"), "{message}");
     fs::remove_dir_all(path.join("run/checkpoints")).unwrap();
-    assert!(said("train --resume run --steps 1").contains("beside the checkpoint; documents begin without BOS"));
+    assert!(said("train --resume run --steps 1").contains("of the checkpoint's folder; documents begin without BOS"));
     let text = said("eval --from run --data wiki.jsonl --samples 2");
-    assert!(text.contains("beside the checkpoint; documents begin without BOS"), "{text}");
+    assert!(text.contains("of the checkpoint's folder; documents begin without BOS"), "{text}");
 }

@@ -1,4 +1,4 @@
-//! An overview of what is read, for people.
+//! Overviews of files that are read, for people.
 
 use std::path::Path;
 
@@ -118,7 +118,16 @@ impl Default for SourceOverview {
 /// An entry of a document for each file with lines that are skipped: its path, the unit, their number, the first one and the
 /// reason.
 pub fn skipped_lines<'f>(files: impl IntoIterator<Item = (&'f Path, &'f SkippedLines)>) -> Value {
-    let entry = |(path, SkippedLines { unit, count, first, reason }): (&Path, &SkippedLines)| json!({ "path": path.to_string_lossy(), "unit": unit.name(), "count": count, "first": first, "reason": reason });
+    let entry = |(path, lines): (&Path, &SkippedLines)| {
+        let SkippedLines { unit, count, first, reason } = lines;
+        json!({
+            "path": path.to_string_lossy(),
+            "unit": unit.name(),
+            "count": count,
+            "first": first,
+            "reason": reason,
+        })
+    };
     files.into_iter().map(entry).collect()
 }
 

@@ -36,7 +36,8 @@ impl SpecialTokensRead {
     /// # Errors
     /// Tokens that the tokenizer does not have.
     pub fn of(reading: &Reading) -> Result<Self, DataError> {
-        let (tokenizer, parsed) = (&reading.tokenizer, reading.special.parsed);
+        let tokenizer = &reading.tokenizer;
+        let parsed = reading.special.parsed;
         let Affixes { begin, end } = reading.affixes().clone();
         let special = if parsed { tokenizer.parsed_special()? } else { Vec::new() };
         let text = around(tokenizer, &begin, &end)?;
@@ -123,7 +124,7 @@ mod tests {
         assert_eq!((bytes.text.as_str(), bytes.is_empty()), ("begin without BOS", true));
     }
 
-    /// A run goes on only with the special tokens that it has parsed, which files beside the tokenizer name.
+    /// A run resumes only with the special tokens that it has parsed, which other files of the folder name.
     #[test]
     fn parsed_tokens_are_recorded() {
         let more = read(&json!({ "additional_special_tokens": ["one"] }));

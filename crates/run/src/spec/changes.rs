@@ -91,7 +91,7 @@ pub struct DataChanges {
     pub cache: Option<PathBuf>,
 }
 
-/// What has to be equal in the data of a continued run.
+/// Parts of the data that have to be equal in a continued run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DataComparison {
     /// The samples, and so the content of files and the way to read them.

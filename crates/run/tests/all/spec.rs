@@ -224,7 +224,7 @@ fn runs_of_the_version_before_have_the_usual_scale() {
     assert_eq!(RunChanges::default().apply(before.clone()), before);
 }
 
-/// The format of files had another name; nothing was said of bad lines.
+/// The format of files had another name, and there was no field for bad lines.
 #[test]
 fn data_of_runs_written_before_are_read() {
     let spec = RunSpec { data: DataSpec { format: InputFormat::JsonLines, ..DataSpec::default() }, ..usual() };

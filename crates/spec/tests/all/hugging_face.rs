@@ -157,7 +157,7 @@ fn what_changes_the_computation_is_refused_by_name() {
         (
             LLAMA_3,
             json!({"rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}),
-            "rope_parameters = rope_theta 10000: rope_theta is 500000 beside it",
+            "rope_parameters = rope_theta 10000: rope_theta is 500000 in the same configuration",
         ),
         (LLAMA_3, json!({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}), "rope_scaling = {"),
         (LLAMA_3, json!({"rope_interleaved": true}), "rope_interleaved = true: "),

@@ -74,7 +74,7 @@ pub struct TokenGroups {
 }
 
 impl TokenGroups {
-    /// Slots of an expert for a group of so many tokens, whose other rows are padding.
+    /// Slots of an expert for a group of `tokens`, whose other rows are padding.
     pub(crate) fn slots_of(self, tokens: usize) -> usize {
         if tokens == self.rows {
             return self.slots;

@@ -52,7 +52,8 @@ fn nesting(column: &Type) -> Option<&'static str> {
 
 /// The type of a column without nesting that holds no strings.
 fn other_type(column: &Type) -> Option<String> {
-    let (physical, info) = (column.get_physical_type(), column.get_basic_info());
+    let physical = column.get_physical_type();
+    let info = column.get_basic_info();
     let is_bytes = physical == PhysicalType::BYTE_ARRAY;
     match (info.logical_type_ref(), info.converted_type()) {
         (Some(LogicalType::String), _) | (None, ConvertedType::UTF8) if is_bytes => None,

@@ -65,7 +65,8 @@ impl Rows {
         let groups = metadata.row_groups().iter();
         let total = groups.map(|group| u64::try_from(group.num_rows())).sum::<Result<u64, _>>();
         let total = total.map_err(|_| damaged(path, "a row group has a negative number of rows".to_owned()))?;
-        let (path, bad) = (path.to_path_buf(), BadLines::new(rules, LineUnit::Row));
+        let path = path.to_path_buf();
+        let bad = BadLines::new(rules, LineUnit::Row);
         let batch = Vec::new().into_iter();
         Ok(Self { path, file, metadata, column, is_optional, total, row: 0, next_group: 0, group: None, batch, bad })
     }
@@ -73,9 +74,10 @@ impl Rows {
     /// Bytes of the file that the rows so far take: their share of all rows.
     pub fn offset(&self) -> u64 {
         let bytes = self.file.0.len() as u64;
-        match self.row < self.total {
-            true => (u128::from(bytes) * u128::from(self.row) / u128::from(self.total)) as u64,
-            false => bytes,
+        if self.row < self.total {
+            (u128::from(bytes) * u128::from(self.row) / u128::from(self.total)) as u64
+        } else {
+            bytes
         }
     }
 
@@ -116,7 +118,8 @@ impl Rows {
         }
         let Some(group) = &mut self.group else { return Ok(false) };
         let wanted = BATCH.min(group.rows);
-        let (mut levels, mut values) = (Vec::with_capacity(wanted), Vec::with_capacity(wanted));
+        let mut levels = Vec::with_capacity(wanted);
+        let mut values = Vec::with_capacity(wanted);
         let reader = &mut group.reader;
         let (rows, ..) = library(path, || reader.read_records(wanted, Some(&mut levels), None, &mut values))?;
         if rows == 0 || rows > group.rows {
@@ -125,9 +128,10 @@ impl Rows {
         }
         group.rows -= rows;
         let mut values = values.into_iter();
-        let batch: Vec<Option<ByteArray>> = match is_optional {
-            true => levels.iter().map(|level| if *level > 0 { values.next() } else { None }).collect(),
-            false => values.map(Some).collect(),
+        let batch: Vec<Option<ByteArray>> = if is_optional {
+            levels.iter().map(|level| if *level > 0 { values.next() } else { None }).collect()
+        } else {
+            values.map(Some).collect()
         };
         self.batch = batch.into_iter();
         Ok(true)

@@ -55,7 +55,8 @@ fn write_as(path: &Path, schema: &str, texts: &[Option<&str>], properties: Write
 /// The texts of a file, and rows that were skipped.
 fn read(path: &Path, rules: TextRules) -> Result<(Vec<String>, Option<SkippedLines>), DataError> {
     let mut rows = Rows::open(path, rules)?;
-    let (mut texts, mut before) = (Vec::new(), 0);
+    let mut texts = Vec::new();
+    let mut before = 0;
     while let Some(piece) = rows.next()? {
         assert!(piece.ends && piece.context.is_empty() && rows.offset() >= before);
         before = rows.offset();
@@ -147,7 +148,8 @@ fn columns_that_hold_no_texts_are_refused_by_name_and_type() {
         "message m { OPTIONAL BYTE_ARRAY id (STRING); REQUIRED GROUP meta { OPTIONAL BYTE_ARRAY text (STRING); } }";
     refused(nested, "meta", &["column `meta` is a struct"]);
     refused(nested, "text", &["no column `text`", "id, meta"]);
-    let (mut list, mut map) = (String::new(), String::new());
+    let mut list = String::new();
+    let mut map = String::new();
     list += "message m { OPTIONAL BYTE_ARRAY id (STRING); REQUIRED GROUP text (LIST) { REPEATED GROUP list { ";
     list += "REQUIRED INT64 element; } } }";
     map += "message m { REQUIRED GROUP text (MAP) { REPEATED GROUP key_value { REQUIRED INT64 key; ";
@@ -310,7 +312,8 @@ fn parquet_gives_the_tokens_of_json_lines_to_the_bit() {
             file.window(0, &mut tokens).unwrap();
             (tokens, file.documents().unwrap(), file.content())
         };
-        let (of_table, of_lines) = (tokens("a.parquet"), tokens("a.jsonl"));
+        let of_table = tokens("a.parquet");
+        let of_lines = tokens("a.jsonl");
         assert!(of_table == of_lines && of_table.1 == texts.len(), "{tokenizer}");
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use super::{EVALUATION, FORMAT, GPT2, HEADER_BYTES, Kind, LLAMA3};
-use crate::tokens::{StoredFile, Tokens, check_range, u32_at};
+use crate::tokens::{StoredFile, Tokens, check_range, copy_starts, u32_at};
 use crate::{DataError, Tokenizer, Vocabulary};
 
 const REMEDY: &str = "write it again with llm.c's scripts in dev/data, or with `quadrille data prepare`";
@@ -109,23 +109,11 @@ impl Tokens for LlmCFile {
     }
 
     fn document_starts(&self, first: usize, starts: &mut [usize]) -> Result<(), DataError> {
-        let found = self.starts()?;
-        for (document, start) in (first..).zip(starts) {
-            *start = found.get(document).copied().unwrap_or(self.len());
-        }
+        copy_starts(self.starts()?, self.len(), first, starts);
         Ok(())
     }
 
     fn vocabulary(&self) -> Option<Vocabulary> {
         self.vocabulary
-    }
-
-    fn verify(&self) -> Result<(), DataError> {
-        let mut tokens = vec![0; 1 << 16];
-        for start in (0..self.len()).step_by(tokens.len()) {
-            let count = tokens.len().min(self.len() - start);
-            self.window(start, &mut tokens[..count])?;
-        }
-        Ok(())
     }
 }

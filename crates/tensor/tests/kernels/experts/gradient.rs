@@ -120,7 +120,7 @@ fn gradient<T: Element>(rule: RouterRule, losses: RouterLosses, logits: &[f64]) 
     gradient_of(rule, losses, logits, &routes(&Pool::new(1), SHAPE, rule, GROUPS, logits))
 }
 
-/// The same of given routes.
+/// [`gradient`] of given routes.
 fn gradient_of<T: Element>(
     rule: RouterRule,
     losses: RouterLosses,
@@ -133,7 +133,9 @@ fn gradient_of<T: Element>(
         dw.iter_mut().zip(&row[2..4]).filter(|(_, slot)| **slot < 0.0).for_each(|(dw, _)| *dw = 0.0);
     }
     let narrow = |x: &[f64]| x.iter().map(|x| T::from_f64(*x)).collect::<Vec<_>>();
-    let (routes, narrow_counts, narrow_dweights) = (narrow(routes), narrow(&counts), narrow(&dweights));
+    let routes = narrow(routes);
+    let narrow_counts = narrow(&counts);
+    let narrow_dweights = narrow(&dweights);
     let found = on_any_threads(|pool| {
         let mut x = narrow(logits);
         route_backward(pool, SHAPE, rule, losses, FACTOR, &mut x, &routes, &narrow_counts, &narrow_dweights, scope);
@@ -181,7 +183,7 @@ fn threads_change_no_bit_of_many_rows() {
     });
 }
 
-/// Rows by turns of tokens and padding: what is computed of the tokens equals, bit by bit, that of the tokens alone.
+/// Rows by turns of tokens and padding: the results of the tokens equal, bit by bit, those of the tokens alone.
 #[test]
 fn padding_has_no_part_in_choices_losses_and_gradients() {
     for (rule, by_score) in RULES.into_iter().zip([false, true, false, true]) {
