@@ -13,6 +13,7 @@ use quadrille_panics as panics;
 use serde::Serialize;
 
 use super::python_json::{Style, dumps};
+use super::python_repr::printed;
 use super::settings::TokenizerSettings;
 use crate::DataError;
 
@@ -146,13 +147,16 @@ fn environment() -> Environment<'static> {
     environment
 }
 
-/// Prints what Python prints: `True`, `False` and `None`.
+/// Prints what Python prints.
 fn format_as_python(out: &mut Output, state: &State, value: &Value) -> Result<(), Error> {
-    match value.kind() {
-        ValueKind::Bool => Ok(out.write_str(if value.is_true() { "True" } else { "False" })?),
-        ValueKind::None => Ok(out.write_str("None")?),
-        _ => escape_formatter(out, state, value),
+    if value.is_undefined() || value.as_str().is_some() {
+        return escape_formatter(out, state, value);
     }
+    if is_deeper(value, MOST_LEVELS) {
+        let rule = format!("a value with more than {MOST_LEVELS} levels is printed");
+        return Err(Error::new(ErrorKind::InvalidOperation, rule));
+    }
+    Ok(out.write_str(&printed(value))?)
 }
 
 /// JSON as Python's `json.dumps` writes it, with the arguments that the library passes on.
@@ -274,6 +278,7 @@ mod tests {
         for (source, expected) in [
             ("{{ bos_token }}{{ messages[0]['content'] }}{{ eos_token }}", "<s> a<b ".to_owned()),
             ("{{ messages[0].content.strip() ~ add_generation_prompt }} {{ tools }}", "a<bTrue None".to_owned()),
+            ("{{ messages }} {{ 1e16 }}", "[{'role': 'user', 'content': ' a<b '}] 1e+16".to_owned()),
             ("{{ messages | tojson }}", r#"[{"role": "user", "content": " a<b "}]"#.to_owned()),
             (
                 "{{ {'b': [1, none], 'a': 'é'} | tojson(sort_keys=true, ensure_ascii=true) }}",

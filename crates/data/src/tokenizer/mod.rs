@@ -7,6 +7,7 @@ mod choice;
 mod decoder;
 mod json;
 mod python_json;
+mod python_repr;
 mod settings;
 
 use std::collections::HashSet;
