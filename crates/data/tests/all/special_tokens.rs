@@ -126,7 +126,7 @@ fn the_beginning_of_a_text_is_bos_else_the_end_of_a_document() {
     let config = json!({ "bos_token": "<none>", "add_bos_token": true });
     fs::write(folder.path().join("tokenizer_config.json"), config.to_string()).unwrap();
     let error = Tokenizer::from_file(&folder.path().join("tokenizer.json")).unwrap_err().to_string();
-    assert!(error.contains("no token \"<none>\", the bos_token of the tokenizer_config.json"), "{error}");
+    assert!(error.contains("no token \"<none>\", the bos_token of its tokenizer_config.json"), "{error}");
 }
 
 #[test]
