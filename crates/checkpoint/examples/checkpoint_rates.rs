@@ -24,14 +24,17 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn about(step: u64) -> Result<About, Box<dyn Error>> {
     let model = Model::gpt(2, 24, 3, 17, 12);
     let layout = Layout::new(&model, &LayoutRequest::new("x=1".parse()?, 8))?;
-    let (hyper, data, run) = (Value::Null, Value::Null, Value::Null);
+    let hyper = Value::Null;
+    let data = Value::Null;
+    let run = Value::Null;
     let dtype = RealType::F32;
     Ok(About { model, layout, dtype, step, samples: 0, tokens: 0, seed: 0, hyper, data, run, hugging_face: None })
 }
 
 /// One tensor of `numbers`, in tiles of a quarter of its rows and half of its columns.
 fn throughput(folder: &Path, numbers: usize) -> Result<(), Box<dyn Error>> {
-    let (cols, rows) = (4096, numbers / 4096);
+    let cols = 4096;
+    let rows = numbers / 4096;
     let tensor = TensorShape { name: "x".to_owned(), rows, cols };
     let tile = |at: usize| Tile {
         tensor: "x".to_owned(),
@@ -74,7 +77,8 @@ fn throughput(folder: &Path, numbers: usize) -> Result<(), Box<dyn Error>> {
 
 /// `count` tiles of two rows of eight numbers, of sixteen writers.
 fn many_tiles(folder: &Path, count: usize) -> Result<(), Box<dyn Error>> {
-    let (tensors, writers) = (100, 16);
+    let tensors = 100;
+    let writers = 16;
     let each = count / tensors;
     let shapes: Vec<TensorShape> =
         (0..tensors).map(|at| TensorShape { name: format!("block.{at}.up.weight"), rows: 2 * each, cols: 8 }).collect();
@@ -85,7 +89,8 @@ fn many_tiles(folder: &Path, count: usize) -> Result<(), Box<dyn Error>> {
         let own = (0..tensors * each).filter(|at| at % writers == writer);
         let tiles: Vec<_> = own
             .map(|at| {
-                let (tensor, row) = (shapes[at / each].name.clone(), 2 * (at % each));
+                let tensor = shapes[at / each].name.clone();
+                let row = 2 * (at % each);
                 (Tile { tensor, quantity: Quantity::Value, row, col: 0, rows: 2, cols: 8 }, data.as_slice().into())
             })
             .collect();

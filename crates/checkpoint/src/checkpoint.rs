@@ -128,7 +128,9 @@ impl Checkpoint {
     /// # Errors
     /// A tensor that is not pruned; damage.
     pub fn kept(&self, tensor: &TensorShape) -> Result<u64, CheckpointError> {
-        let (mut reader, mut mask, mut kept) = (self.reader(), vec![0.0_f32; tensor.cols], 0);
+        let mut reader = self.reader();
+        let mut mask = vec![0.0_f32; tensor.cols];
+        let mut kept = 0;
         for row in 0..tensor.rows {
             reader.read(&tensor.name, Quantity::Kept, row, 0, &mut mask)?;
             kept += mask.iter().filter(|kept| **kept != 0.0).count() as u64;

@@ -109,7 +109,8 @@ mod tests {
             let shape = shape(4, 6);
             if whole {
                 // Four quarters, which a further tile or none may follow: most random tiles alone leave gaps.
-                let (row, col) = (cut.0.min(4), cut.1.min(6));
+                let row = cut.0.min(4);
+                let col = cut.1.min(6);
                 tiles.truncate(tiles.len() / 4);
                 tiles.extend([(0, 0, row, col), (row, 0, 4 - row, col), (0, col, row, 6 - col), (row, col, 4 - row, 6 - col)]);
                 tiles.retain(|(_, _, rows, cols)| rows * cols > 0);

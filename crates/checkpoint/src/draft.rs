@@ -95,7 +95,8 @@ impl Draft {
     pub fn write<T: Number>(&self, writer: usize, tiles: &[(Tile, Cow<'_, [T]>)]) -> Result<(), CheckpointError> {
         for (tile, numbers) in tiles {
             if tile.place().numbers() != Some(numbers.len()) {
-                let (rows, cols) = (tile.rows, tile.cols);
+                let rows = tile.rows;
+                let cols = tile.cols;
                 let reason = format!("tile {} of {rows} x {cols} was given {} numbers", tile.name(), numbers.len());
                 return Err(CheckpointError::unwritable(&self.target, reason));
             }
@@ -187,7 +188,8 @@ impl Draft {
             let name = entry.file_name();
             let stranger = name.to_str().and_then(manifest::writer_of).is_some_and(|writer| !writers.contains(&writer));
             if stranger || is_temporary(&name) {
-                let (folder, name) = (self.partial.display(), name.to_string_lossy());
+                let folder = self.partial.display();
+                let name = name.to_string_lossy();
                 let reason = format!("{folder} has {name} of another attempt; clean the folder before writers begin");
                 return Err(CheckpointError::unwritable(&self.target, reason));
             }

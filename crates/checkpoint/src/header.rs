@@ -50,7 +50,8 @@ impl Header {
     /// # Errors
     /// More tiles than the format has room for; numbers beyond all numbers.
     pub fn to_bytes(&self) -> Result<Vec<u8>, String> {
-        let (step, writer) = (self.step, self.writer);
+        let step = self.step;
+        let writer = self.writer;
         let mut checksums = String::with_capacity(self.checksums.len() * DIGITS);
         self.checksums.iter().for_each(|checksum| push(&mut checksums, format_args!("{checksum:016x}")));
         let mut json = format!(
@@ -180,13 +181,15 @@ impl Parsed {
         let foreign = "it is a safetensors file of another program";
         let metadata = self.metadata.filter(|metadata| metadata.format == FORMAT).ok_or(foreign)?;
         let number = |text: &str| text.parse::<u64>().map_err(|_| format!("its header says '{text}' for a number"));
-        let (step, writer) = (number(&metadata.step)?, number(&metadata.writer)?);
+        let step = number(&metadata.step)?;
+        let writer = number(&metadata.writer)?;
         let of_element = |element| type_name(Quantity::Value, element);
         // Values come first.
         let kind = self.entries.first().map_or("", |(_, entry)| &entry.dtype);
         let element = [RealType::F32, RealType::F64].into_iter().find(|element| of_element(*element) == kind);
         let element = element.ok_or_else(|| format!("its numbers are of type '{kind}', not F32 or F64"))?;
-        let (mut tiles, mut start) = (Vec::with_capacity(self.entries.len()), 0);
+        let mut tiles = Vec::with_capacity(self.entries.len());
+        let mut start = 0;
         for (name, entry) in &self.entries {
             let tile = match entry.shape[..] {
                 [rows, cols] => Tile::parse(name, rows, cols),

@@ -133,7 +133,8 @@ impl Manifest {
         let about = serde_json::to_string_pretty(&self.about)?;
         let tensors: Vec<String> = self.tensors.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
         let files: Vec<String> = self.files.iter().map(|file| self.file_text(file)).collect::<Result<_, _>>()?;
-        let (tensors, files) = (tensors.join(",\n"), files.join(",\n"));
+        let tensors = tensors.join(",\n");
+        let files = files.join(",\n");
         let mut tiles = self.files.iter().flat_map(|file| &file.tiles);
         let version = if tiles.any(|tile| tile.quantity == Quantity::Kept) { VERSION } else { WHOLE };
         let body = format!(
@@ -152,7 +153,9 @@ impl Manifest {
             serde_json::to_string(&TileText { tensor, quantity: tile.quantity, row, col, rows, cols, checksum })
         };
         let tiles: Vec<String> = file.tiles.iter().map(tile).collect::<Result<_, _>>()?;
-        let (name, bytes, header) = (file_name(file.writer), file.bytes, file.header);
+        let name = file_name(file.writer);
+        let bytes = file.bytes;
+        let header = file.header;
         Ok(format!(
             "{{\"name\":\"{name}\",\"bytes\":{bytes},\"header\":\"{header:016x}\",\"tiles\":[\n{}\n]}}",
             tiles.join(",\n")
@@ -214,7 +217,8 @@ impl Manifest {
             };
             for quantity in Quantity::ALL.into_iter().filter(has) {
                 coverage::check(shape, &places[quantity as usize]).map_err(|reason| {
-                    let (path, tensor) = (path.to_path_buf(), shape.name.clone());
+                    let path = path.to_path_buf();
+                    let tensor = shape.name.clone();
                     CheckpointError::Coverage { path, tensor, quantity, reason }
                 })?;
             }

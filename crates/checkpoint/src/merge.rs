@@ -46,7 +46,8 @@ fn write_whole<T: Number>(source: &Checkpoint, draft: &Draft, weights_only: bool
     let parts: Vec<(&TensorShape, Quantity)> = Quantity::ALL.into_iter().flat_map(of_quantity).collect();
     let tiles = parts.iter().map(|(shape, quantity)| Tile::whole(shape, *quantity)).collect();
     let mut file = draft.writer::<T>(0, tiles)?;
-    let (mut numbers, mut reader) = (Vec::new(), source.reader());
+    let mut numbers = Vec::new();
+    let mut reader = source.reader();
     for (shape, quantity) in parts {
         numbers.resize(shape.cols, T::from_f32(0.0));
         for row in 0..shape.rows {

@@ -90,7 +90,9 @@ impl<'a> Reader<'a> {
         }
         let end = col.saturating_add(out.len());
         if row >= shape.rows || end > shape.cols {
-            let (tensor, rows, cols) = (shape.name.clone(), shape.rows, shape.cols);
+            let tensor = shape.name.clone();
+            let rows = shape.rows;
+            let cols = shape.cols;
             return Err(CheckpointError::OutOfRange { tensor, row, col, end, rows, cols });
         }
         let stored = checkpoint.about().dtype;
@@ -102,7 +104,8 @@ impl<'a> Reader<'a> {
         for id in places.near(row, col..end) {
             let tile = &checkpoint.tiles[id as usize];
             let place = tile.listed.place;
-            let (first, last) = (col.max(place.col), end.min(place.col + place.cols));
+            let first = col.max(place.col);
+            let last = end.min(place.col + place.cols);
             if first >= last || !(place.row..place.row + place.rows).contains(&row) {
                 continue;
             }
@@ -132,7 +135,8 @@ impl<'a> Reader<'a> {
 
     /// The checksum of a tile's bytes, whatever they are; `look` is shown all of them, in pieces of whole numbers.
     pub(crate) fn checksum(&mut self, tile: &StoredTile, mut look: impl FnMut(&[u8])) -> Result<u64, CheckpointError> {
-        let (mut hash, Range { start, end }) = (Xxh3::new(), tile.bytes.clone());
+        let mut hash = Xxh3::new();
+        let Range { start, end } = tile.bytes.clone();
         for at in (start..end).step_by(AHEAD) {
             let bytes = self.bytes(tile.file, at..end.min(at + AHEAD))?;
             hash.update(bytes);
@@ -179,7 +183,8 @@ impl<'a> Reader<'a> {
 fn check_range(checkpoint: &Checkpoint, shape: &TensorShape, row: usize, bytes: &[u8]) -> Result<(), CheckpointError> {
     let number = |bytes: &[u8; 8]| f64::from_le_bytes(*bytes);
     if bytes.as_chunks().0.iter().map(number).any(|number| number.is_finite() && !(number as f32).is_finite()) {
-        let (path, tensor) = (checkpoint.path().to_path_buf(), shape.name.clone());
+        let path = checkpoint.path().to_path_buf();
+        let tensor = shape.name.clone();
         return Err(CheckpointError::TooLarge { path, tensor, row });
     }
     Ok(())

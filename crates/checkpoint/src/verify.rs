@@ -82,7 +82,8 @@ impl Checkpoint {
         let mut faults = Vec::new();
         let mut counts = vec![0; QUANTITIES * self.tensors().len()];
         // The file whose tiles cannot be looked at: it is told once.
-        let (mut unreadable, mut reader) = (None, self.reader());
+        let mut unreadable = None;
+        let mut reader = self.reader();
         for tile in self.tiles.iter() {
             if unreadable == Some(tile.file) {
                 continue;

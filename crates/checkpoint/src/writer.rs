@@ -57,7 +57,9 @@ impl<T: Number> TileWriter<T> {
                 let reason = format!("{} numbers more than its tiles have", numbers.len());
                 return Err(CheckpointError::unwritable(&self.path, reason));
             };
-            let (all, quantity, width) = (tile.rows * tile.cols, tile.quantity, tile.quantity.bytes(T::TYPE));
+            let all = tile.rows * tile.cols;
+            let quantity = tile.quantity;
+            let width = tile.quantity.bytes(T::TYPE);
             let count = numbers.len().min(all - self.come).min((PIECE - self.piece.len()) / width);
             let (now, later) = numbers.split_at(count);
             let start = self.piece.len();

@@ -81,7 +81,8 @@ fn best_time(ranks: usize, repetitions: usize, bytes: usize, run: Run) -> Result
 fn copy_rate(threads: usize, bytes: usize, repetitions: usize) -> f64 {
     let bests: Vec<Duration> = std::thread::scope(|scope| {
         let copy = || {
-            let (from, mut to) = (vec![1u8; bytes], vec![2u8; bytes]);
+            let from = vec![1u8; bytes];
+            let mut to = vec![2u8; bytes];
             let mut times = Vec::with_capacity(repetitions);
             for _ in 0..repetitions {
                 let start = Instant::now();

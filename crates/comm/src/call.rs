@@ -96,7 +96,8 @@ impl Call {
     /// The rule that this call breaks by itself in a group of `ranks`, if any; `index` is the caller's. Calls on chunks of
     /// different lengths have [rules of their own](crate::chunks::Chunks::broken_rule).
     pub(crate) fn broken_rule(&self, ranks: usize, index: usize) -> Option<String> {
-        let (input, output) = (self.input, self.output);
+        let input = self.input;
+        let output = self.output;
         let message = matches!(self.operation, CollectiveKind::Send | CollectiveKind::Receive);
         match self.operation {
             _ if self.peer.is_some_and(|peer| peer >= ranks) => {

@@ -54,7 +54,8 @@ impl RankContext {
         I: Payload<T>,
         O: Payload<T>,
     {
-        let (reduction, digest) = (Some(Reduction::Sum), Some(digest(lengths)));
+        let reduction = Some(Reduction::Sum);
+        let digest = Some(digest(lengths));
         let call = Call { reduction, chunks: digest, ..self.call::<T>(CollectiveKind::ReduceScatter) };
         let chunks = Some(Chunks { sent: lengths, received: lengths });
         self.issue_chunks(group, call, chunks, output.mover(), (input, output), apart::<T, I, O>)
@@ -106,7 +107,8 @@ impl Chunks<'_> {
             return Some(format!("by the table the output must have {output} elements"));
         }
         // These are one, but of an all-to-all.
-        let (to_itself, from_itself) = (self.sent[index], self.received[index]);
+        let to_itself = self.sent[index];
+        let from_itself = self.received[index];
         (to_itself != from_itself)
             .then(|| format!("it sends itself {to_itself} elements, but receives {from_itself} from itself"))
     }

@@ -69,7 +69,10 @@ impl RankContext {
             return pending;
         }
         let mut span = self.spans.open(&group.shared.name, &call);
-        let (rank, job, group, scratch) = (self.rank, self.job.clone(), group.clone(), self.scratch.clone());
+        let rank = self.rank;
+        let job = self.job.clone();
+        let group = group.clone();
+        let scratch = self.scratch.clone();
         self.queue.push(Box::new(move || {
             if let Some(span) = &mut span {
                 span.begin();
@@ -139,7 +142,9 @@ impl RankContext {
 
     /// The call, if it is valid by itself.
     fn check(&self, group: &Group, call: Call, chunks: Option<Chunks<'_>>) -> Result<Call, Aborted> {
-        let (rank, ranks, index) = (self.rank, group.size(), group.index());
+        let rank = self.rank;
+        let ranks = group.size();
+        let index = group.index();
         let rule = match (group.rank(), chunks) {
             (owner, _) if owner != rank => {
                 Some(format!("this is the handle of rank {owner}; a rank asks for its own by `RankContext::group`"))
@@ -148,7 +153,8 @@ impl RankContext {
             (_, Some(chunks)) => chunks.broken_rule(&call, ranks, index),
         };
         if let Some(rule) = rule {
-            let (group, call) = (group.shared_name(), Box::new(call));
+            let group = group.shared_name();
+            let call = Box::new(call);
             let activity = call.activity;
             let error = CollectiveError::Arguments { rank, group, ranks, call, rule };
             return Err(self.job.abort_collective(rank, activity, error));

@@ -149,7 +149,8 @@ impl Job {
 
     /// Aborts because a transport or carrier could not carry out a call.
     pub fn abort_carried(&self, at: &Occasion<'_>, error: String) -> Aborted {
-        let (group, call) = (at.group.shared_name(), Box::new(*at.call));
+        let group = at.group.shared_name();
+        let call = Box::new(*at.call);
         let error = CollectiveError::Transport { group, sequence: at.sequence, call, error };
         self.abort_collective(at.group.rank(), at.call.activity, error)
     }

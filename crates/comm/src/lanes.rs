@@ -214,12 +214,17 @@ impl Lanes {
 
 /// Why a parcel is not what was to arrive: the calls do not fit, or they do and their chunks have other lengths.
 fn mismatch(at: &Occasion<'_>, parcel: &Parcel, fits: bool, expected: usize) -> CollectiveError {
-    let (group, sequence, to) = (at.group.shared_name(), at.sequence, at.group.rank());
+    let group = at.group.shared_name();
+    let sequence = at.sequence;
+    let to = at.group.rank();
     if fits && at.call.chunks.is_some() {
-        let (from, sent, call) = (parcel.from, parcel.elements, Box::new(*at.call));
+        let from = parcel.from;
+        let sent = parcel.elements;
+        let call = Box::new(*at.call);
         return CollectiveError::Chunk { group, sequence, call, from, to, sent, expected };
     }
-    let (first, second) = (Box::new((parcel.from, parcel.call)), Box::new((to, *at.call)));
+    let first = Box::new((parcel.from, parcel.call));
+    let second = Box::new((to, *at.call));
     CollectiveError::Mismatch { group, sequence, first, second }
 }
 

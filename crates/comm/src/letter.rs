@@ -48,7 +48,8 @@ impl Job {
         numbers: Vec<f64>,
     ) -> Pending<Vec<f64>> {
         assert!(tag >= MESSAGE_TAGS, "tag {tag} is one of messages");
-        let (rank, length) = (group.rank(), numbers.len());
+        let rank = group.rank();
+        let length = numbers.len();
         let (pending, completion) = pending(self, rank, None);
         let call = Call::new::<f64>(operation, self.activity(rank));
         let call = Call { peer: Some(peer), tag: Some(tag), input: length, output: length, ..call };

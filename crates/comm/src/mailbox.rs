@@ -31,7 +31,8 @@ struct Ends {
 impl Ends {
     /// Of a message that member `index` calls for.
     fn of(index: usize, call: &Call) -> Self {
-        let (peer, tag) = (call.peer.unwrap_or_default(), call.tag.unwrap_or_default());
+        let peer = call.peer.unwrap_or_default();
+        let tag = call.tag.unwrap_or_default();
         let (from, to) = if call.operation == CollectiveKind::Send { (index, peer) } else { (peer, index) };
         Self { from, to, tag }
     }
@@ -101,7 +102,8 @@ impl Mailbox {
 
     pub(crate) fn find_departed(&self, job: &Job, shared: &Shared) {
         let departed = self.find(|waiting, parked, sequence| {
-            let (rank, departed) = (shared.members[waiting.0], shared.members[waiting.1]);
+            let rank = shared.members[waiting.0];
+            let departed = shared.members[waiting.1];
             job.has_left(departed).then(|| CollectiveError::Departed {
                 group: shared.name.clone(),
                 sequence,
@@ -168,7 +170,8 @@ fn deliver(
     let arrival = job.catch(group.rank(), || {
         from.mover().begin();
         to.mover().begin();
-        let (from, (to, mover)) = (from.memory(), to.lent());
+        let from = from.memory();
+        let (to, mover) = to.lent();
         assert_eq!((from.kind(), from.elements()), (to.kind(), to.elements()), "a payload keeps its length");
         // SAFETY: two buffers of one length and kind, which this function has to itself.
         let moved = unsafe { mover.copy(from.kind(), from.address(), to.address(), from.elements(), false) };

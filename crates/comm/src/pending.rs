@@ -51,7 +51,8 @@ impl<B> Pending<B> {
     /// rank's communication thread, a message is done as soon as both sides have issued it and its delay is over.
     pub fn is_done(&self) -> bool {
         let state = lock(&self.slot.state);
-        let (job, came) = (&self.slot.job, state.outcome.is_some() && state.delay_left().is_none());
+        let job = &self.slot.job;
+        let came = state.outcome.is_some() && state.delay_left().is_none();
         came || ((state.outcome.is_some() || !job.transport.ends_calls()) && job.check().is_err())
     }
 

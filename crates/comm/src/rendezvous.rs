@@ -53,7 +53,8 @@ impl Meeting {
         posting: Posting,
         perform: impl Fn(&[Posting], Range<usize>),
     ) -> Result<(), Aborted> {
-        let (index, size) = (group.index(), group.size());
+        let index = group.index();
+        let size = group.size();
         let mut state = lock(&self.state);
         job.check()?;
         assert!(state.postings[index].is_none(), "a member takes part in a round once");

@@ -116,7 +116,9 @@ fn start<'scope, R: Send>(
     body: &'scope (impl Fn(&RankContext) -> Result<R, Box<dyn Error + Send + Sync>> + Sync),
     result: &'scope Mutex<Option<R>>,
 ) -> bool {
-    let (rank, job, queue) = (context.rank, context.job.clone(), context.queue.clone());
+    let rank = context.rank;
+    let job = context.job.clone();
+    let queue = context.queue.clone();
     let job_of_rank = job.clone();
     running.add();
     let communication = Builder::new().name(format!("communication {rank}")).spawn_scoped(threads, {

@@ -86,7 +86,8 @@ mod tests {
     /// Two ranks that pass a message round and add numbers; then `fault`.
     fn run(fault: fn(&RankContext)) -> Result<Vec<()>, JobFailure> {
         run_ranks(&JobOptions::new(2), |context| {
-            let (world, rank) = (context.group("world", &[0, 1])?, context.rank());
+            let world = context.group("world", &[0, 1])?;
+            let rank = context.rank();
             let sent = context.send(&world, 1 - rank, 0, vec![1f32; 5]);
             context.receive(&world, 1 - rank, 0, vec![0f32; 5]).wait()?;
             sent.wait()?;

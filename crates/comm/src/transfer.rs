@@ -103,7 +103,9 @@ impl Posting {
 
 /// Takes part in a group's next collective with `slices`; the call has passed `Call::broken_rule`.
 pub(crate) fn exchange(job: &Job, at: Occasion<'_>, slices: Slices<'_>) -> Result<(), Aborted> {
-    let (group, call, lengths) = (at.group, *at.call, slices.lengths(at.group.size()));
+    let group = at.group;
+    let call = *at.call;
+    let lengths = slices.lengths(at.group.size());
     let described = slices.kind().is_some() && call.kind == slices.kind() && call.common_lengths() == Some(lengths);
     assert!(described, "a call describes its own buffers");
     assert_eq!(call.broken_rule(group.size(), group.index()), None, "only valid calls are exchanged");
@@ -121,7 +123,8 @@ pub(crate) fn exchange(job: &Job, at: Occasion<'_>, slices: Slices<'_>) -> Resul
 
 /// Elements that member `p`'s work of a round stores: what [`perform`] counts is held against it.
 pub(crate) fn stored(call: &Call, slices: &Slices<'_>, g: usize, p: usize) -> usize {
-    let (n, part) = (call.input, chunk(call.input, g, p).len());
+    let n = call.input;
+    let part = chunk(call.input, g, p).len();
     let own_is_there = matches!(slices, Slices::InputWithin(_));
     match call.operation {
         CollectiveKind::AllReduce => g * part,
@@ -144,7 +147,8 @@ pub(crate) fn stored(call: &Call, slices: &Slices<'_>, g: usize, p: usize) -> us
 /// All postings point to live buffers of the lengths and element type that their calls state and `broken_rule`
 /// admits, in the mover's memory; no one else writes what `p` writes or reads (see the protocol).
 unsafe fn perform(mover: &dyn Mover, postings: &[Posting], p: usize) -> usize {
-    let (g, own) = (postings.len(), &postings[p]);
+    let g = postings.len();
+    let own = &postings[p];
     let n = own.call.input;
     let Some(kind) = own.call.kind else { unreachable!("calls of this process have a kind") };
     let how = own.call.reduction.unwrap_or(Reduction::Sum);

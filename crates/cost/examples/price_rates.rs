@@ -9,7 +9,8 @@ use quadrille_spec::{Cluster, Layout, LayoutRequest, Model, Schedule, Zero};
 const REPETITIONS: usize = 9;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let (cluster, model) = (Cluster::preset("selene")?, Model::preset("gpt3-175b")?);
+    let cluster = Cluster::preset("selene")?;
+    let model = Model::preset("gpt3-175b")?;
     println!(
         "{:<10} {:<24} {:>12} {:>12} {:>12} {:>12} {:>12}",
         "framework", "grid", "program", "folded", "memory", "events", "bounds"
@@ -26,8 +27,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 ..LayoutRequest::new(grid.parse()?, 1536)
             };
             let layout = Layout::new(&model, &request)?;
-            let (mut program, machine) = (problem.folded(&layout)?, NativeMachine::new(&problem, &layout));
-            let (candidate, mut bounds) = (problem.candidate(&layout), Bounds::new(&problem));
+            let mut program = problem.folded(&layout)?;
+            let machine = NativeMachine::new(&problem, &layout);
+            let candidate = problem.candidate(&layout);
+            let mut bounds = Bounds::new(&problem);
             let whole = least(|| problem.program(&layout).map(drop).is_ok());
             let built = least(|| problem.folded(&layout).map(drop).is_ok());
             let memory = least(|| problem.memories(&mut program).iter().all(|memory| memory.total() > 0));

@@ -80,9 +80,8 @@ pub fn simulate_step(
     events: bool,
 ) -> Result<Simulation, PriceError> {
     let StepProgram { model, layout, .. } = program;
-    let simulated = |machine: &dyn Machine| match events {
-        true => simulate(program, machine),
-        false => simulate_passes(program, machine, &|| false),
+    let simulated = |machine: &dyn Machine| {
+        if events { simulate(program, machine) } else { simulate_passes(program, machine, &|| false) }
     };
     if let Some(rates) = rates {
         let network = RingNetwork::new(cluster, layout, rates.operation_latency_s)?;

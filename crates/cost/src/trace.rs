@@ -83,7 +83,8 @@ pub fn chrome_trace(trace: &Trace) -> ChromeTrace<'_> {
             events.push(metadata("thread_name", *pid, *count, lane));
             *count
         });
-        let (ts, dur) = (start_s * 1e6, (end_s - start_s) * 1e6);
+        let ts = start_s * 1e6;
+        let dur = (end_s - start_s) * 1e6;
         events.push(ChromeEvent::Complete { name, cat, pid: *pid, tid, ts, dur, args });
     }
     ChromeTrace { events, unit: "ms" }

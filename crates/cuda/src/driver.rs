@@ -133,7 +133,8 @@ impl Product {
     pub fn check(&self) {
         let ProductShape { m, n, k, .. } = self.shape;
         assert_eq!((self.a.len, self.b.len, self.c.len), (m * k, k * n, m * n), "{:?}", self.shape);
-        let (of_a, of_c) = (self.a.element, self.c.element);
+        let of_a = self.a.element;
+        let of_c = self.c.element;
         assert_eq!(of_a, self.b.element, "operands of {:?}", self.shape);
         assert!(of_c == of_a || of_c == of_a.real(), "a product of {of_a:?} is no {of_c:?}");
         if let Some(bias) = self.bias {

@@ -58,7 +58,8 @@ impl<'d> Queue<'d> {
 
     /// The first so many elements of the scratch, as this kind.
     pub(crate) fn scratch(&self, len: usize, element: Element) -> Array {
-        let (needed, has) = (len * element.bytes(), self.scratch.bytes());
+        let needed = len * element.bytes();
+        let has = self.scratch.bytes();
         assert!(needed <= has, "a kernel needs {needed} bytes of scratch, the queue has {has}: give it more");
         Array { at: self.scratch.at, len, element }
     }

@@ -18,7 +18,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let reading = Reading::new(Tokenizer::Gpt2);
     let opening = Opening { reading: &reading, named: true, cache: Path::new(".") };
     let source = Arc::new(open(&[path], &opening, &mut |_, _| {})?.tokens);
-    let (len, mut buffer) = (source.len(), vec![0; 1 << 16]);
+    let len = source.len();
+    let mut buffer = vec![0; 1 << 16];
     let start = Instant::now();
     for at in (0..len).step_by(buffer.len()) {
         let count = buffer.len().min(len - at);
@@ -31,7 +32,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         let windows = Windows::new(source.clone(), 0..len, shape)?;
         let indexed = start.elapsed();
         let order = Permutation::new(RandomStream::new(1, "order"), windows.len());
-        let (mut tokens, mut targets) = (vec![0; seq_len], vec![0; seq_len]);
+        let mut tokens = vec![0; seq_len];
+        let mut targets = vec![0; seq_len];
         let count = windows.len().min(samples);
         let start = Instant::now();
         for at in 0..count {

@@ -185,8 +185,10 @@ fn vocabulary(inputs: &[Input], reading: &Reading, named: bool) -> Result<Vocabu
         };
         match &found {
             Some((expected, because)) if expected.name != vocabulary.name => {
-                let (path, because) = (input.path.clone(), because.clone());
-                let (found, expected) = (vocabulary.name.to_string(), expected.name.to_string());
+                let path = input.path.clone();
+                let because = because.clone();
+                let found = vocabulary.name.to_string();
+                let expected = expected.name.to_string();
                 return Err(DataError::OtherTokenizer { path, found, expected, because });
             }
             _ => found = Some((vocabulary, input.path.display().to_string())),

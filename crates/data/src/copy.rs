@@ -39,7 +39,9 @@ pub(crate) fn copy_documents(
 ) -> Result<Ends, DataError> {
     let source = open_tokens(input, Some(vocabulary))?;
     let mut stream = Stream::new(&source);
-    let (mut told, len, mut ends) = (0, source.len().max(1), Ends::default());
+    let mut told = 0;
+    let len = source.len().max(1);
+    let mut ends = Ends::default();
     for document in 0..source.documents()? {
         let all = stream.document(document)?;
         let content = stream.content(all.clone(), vocabulary.end)?;

@@ -84,7 +84,8 @@ fn contents(input: Input, rules: TextRules) -> Result<Contents, DataError> {
 }
 
 fn largest(source: &TokenSource) -> Result<Option<u32>, DataError> {
-    let (mut buffer, mut largest) = (vec![0; PART], None);
+    let mut buffer = vec![0; PART];
+    let mut largest = None;
     for start in (0..source.len()).step_by(PART) {
         let tokens = &mut buffer[..PART.min(source.len() - start)];
         source.window(start, tokens)?;
@@ -95,7 +96,9 @@ fn largest(source: &TokenSource) -> Result<Option<u32>, DataError> {
 
 /// Bytes of the files, and the hash of one after the other.
 fn checksum(files: &[PathBuf]) -> Result<(u64, u64), DataError> {
-    let (mut hash, mut bytes, mut buffer) = (Xxh3::new(), 0, vec![0; PART]);
+    let mut hash = Xxh3::new();
+    let mut bytes = 0;
+    let mut buffer = vec![0; PART];
     for path in files {
         let mut file = File::open(path).map_err(DataError::io("open", path))?;
         loop {

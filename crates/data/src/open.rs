@@ -118,7 +118,8 @@ fn one_source(parts: Vec<TokenSource>) -> Result<TokenSource, DataError> {
     if let Some((first, expected)) = known.next()
         && let Some((path, found)) = known.find(|(_, found)| found.name != expected.name)
     {
-        let (expected, found) = (expected.name.to_string(), found.name.to_string());
+        let expected = expected.name.to_string();
+        let found = found.name.to_string();
         return Err(DataError::OtherTokenizer { path, found, expected, because: first.display().to_string() });
     }
     match <[TokenSource; 1]>::try_from(parts) {

@@ -184,7 +184,8 @@ mod tests {
     fn a_kept_file_is_used_again_until_the_content_changes() {
         let text = corpus(&[("a", b"one")]);
         // The cache may be the folder of the texts: token files are not read as text.
-        let (paths, cache) = ([text.path().to_path_buf()], text.path());
+        let paths = [text.path().to_path_buf()];
+        let cache = text.path();
         let first = prepared(&paths, Tokenizer::Bytes, cache).unwrap();
         let written = fs::metadata(first.path()).unwrap().modified().unwrap();
         let again = prepared(&paths, Tokenizer::Bytes, cache).unwrap();
@@ -205,7 +206,8 @@ mod tests {
     #[test]
     fn several_may_prepare_at_once() {
         let text = corpus(&[("a", b"some words ")]);
-        let (paths, cache) = ([text.path().join("a")], text.path().join("cache"));
+        let paths = [text.path().join("a")];
+        let cache = text.path().join("cache");
         std::thread::scope(|scope| {
             let all = [(); 8].map(|()| scope.spawn(|| tokens_of(&prepared(&paths, Tokenizer::Bytes, &cache).unwrap())));
             assert!(all.into_iter().all(|one| one.join().unwrap().len() == 12));

@@ -43,18 +43,22 @@ impl<'a, B: Backend> RankEngine<'a, B> {
             return Err(EngineError::Formats { dtype: program.layout.dtype });
         }
         let grid = &program.layout.grid;
-        let (rank, place) = (context.rank(), grid.coordinate(context.rank()));
-        let (whole, program) = (program, program.of_rank(rank));
+        let rank = context.rank();
+        let place = grid.coordinate(context.rank());
+        let whole = program;
+        let program = program.of_rank(rank);
         context.enter(Label::new("step"), "allocate")?;
         let mut groups = BTreeMap::new();
         for axes in declared_axes(program) {
             groups.insert(axes, context.group(&axes.key(), &grid.group(rank, axes))?);
         }
         let stages = grid.group(rank, Axis::Pipe.only());
-        let (first, last) = (stages[0], stages[stages.len() - 1]);
-        let pipe_ends = match first != last && (rank == first || rank == last) {
-            true => Some(context.group(&Axis::Pipe.only().key(), &[first, last])?),
-            false => None,
+        let first = stages[0];
+        let last = stages[stages.len() - 1];
+        let pipe_ends = if first != last && (rank == first || rank == last) {
+            Some(context.group(&Axis::Pipe.only().key(), &[first, last])?)
+        } else {
+            None
         };
         let mut key_copies = BTreeMap::new();
         for block in program.model.blocks.kinds() {

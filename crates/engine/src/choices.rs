@@ -36,7 +36,8 @@ impl<B: Backend> RankEngine<'_, B> {
         let operations = self.program.chunks.iter().flat_map(ChunkProgram::sections).flat_map(|section| &section.ops);
         let layer = operations.filter(|op| matches!(op.operation, Operation::Route(route) if route.output == routes));
         let Some(Layer::Block(block)) = layer.map(|op| op.layer).next() else { return Ok(()) };
-        let (rows, cols) = (self.rows_of(routes), self.program.value(routes).local_cols);
+        let rows = self.rows_of(routes);
+        let cols = self.program.value(routes).local_cols;
         let chosen: Vec<Chosen> = self.backend.download(self.read(routes)?, |routes| {
             let experts = |row: &[B::Real]| row[..cols / 3].iter().map(|id| id.to_f64() as usize).collect();
             let tokens = routes.chunks_exact(cols).enumerate().filter(|(_, ids)| ids[0] >= B::Real::ZERO);

@@ -34,7 +34,8 @@ type CopyId = (CollectiveKind, BucketId);
 impl<B: Backend> Moving<B> {
     /// Moves them; says how many there were.
     fn perform(&self, tier: &Mutex<Tier>) -> Result<u64, ScratchError> {
-        let (mut room, mut tier) = (locked(&self.room), locked(tier));
+        let mut room = locked(&self.room);
+        let mut tier = locked(tier);
         let mut bytes = 0;
         for (buffer, place) in room.iter_mut().zip(&self.place) {
             let moved = match self.id.0 {

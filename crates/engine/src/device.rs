@@ -145,7 +145,9 @@ impl Yardstick {
 fn product_of_processor<T: Element>(threads: usize) -> Yardstick {
     let size @ [m, n, k] = [1024, 3072, 768];
     let numbers = Buffer::<T>::without_pattern;
-    let (a, b, mut c) = (numbers(m * k), numbers(k * n), Buffer::new(m * n));
+    let a = numbers(m * k);
+    let b = numbers(k * n);
+    let mut c = Buffer::new(m * n);
     let shape = ProductShape { stored: Transpose::Nn, m, n, k };
     let measured: Result<Yardstick, Infallible> = Yardstick::of(size, || {
         library_matmul(threads, shape, &a, &b, &mut c, false);

@@ -153,7 +153,9 @@ impl<B: Backend> RankEngine<'_, B> {
             if !self.is_finite(value)? {
                 let name = &self.program.value(value).name;
                 let Action { microbatch, .. } = action;
-                let (layer, operation, rank) = (op.layer, op.operation.name(), self.context.rank());
+                let layer = op.layer;
+                let operation = op.operation.name();
+                let rank = self.context.rank();
                 let text = format!("{layer}, operation {operation} ({name}), on rank {rank}, microbatch {microbatch}");
                 let found = Some((self.order(op.layer, index, action), text));
                 self.scan = Some(Scan { found });

@@ -37,7 +37,8 @@ impl Default for ForwardOptions {
 impl ForwardOptions {
     /// The job of a program's ranks.
     pub(crate) fn job(&self, program: &StepProgram) -> JobOptions {
-        let (routing, world) = (Routing::of(&program.layout, &self.collectives), self.world.clone());
+        let routing = Routing::of(&program.layout, &self.collectives);
+        let world = self.world.clone();
         JobOptions { timeout: self.timeout, routing, world, ..JobOptions::new(program.layout.grid.ranks()) }
     }
 }
@@ -117,7 +118,8 @@ impl<'a, B: Backend> RankEngine<'a, B> {
         (self.step, self.samples_of) = (0, None);
         let of_batch = self.program.layout.global_batch;
         let steps = samples.div_ceil(of_batch as u64);
-        let (mut sum, mut targets) = (0.0, 0);
+        let mut sum = 0.0;
+        let mut targets = 0;
         for step in 0..steps {
             let left = samples - step * of_batch as u64;
             self.sequences = usize::try_from(left).map_or(of_batch, |left| left.min(of_batch));
@@ -176,7 +178,9 @@ pub fn evaluate<B: Backend>(
     let ranks = run_job(&options.job(program), |context| {
         let rank = context.rank();
         let mut engine = weights.engine::<B>(program, context, options.threads)?;
-        let (mut difference, mut done, start) = (None, 0, Instant::now());
+        let mut difference = None;
+        let mut done = 0;
+        let start = Instant::now();
         let mut predicted = predictions.of_rank(rank, Verdict::Kept, &Loads::new()).into_owned();
         let mut ledger = predicted.clone();
         let evaluation = engine.evaluate_samples(samples, batch, &mut |counted, loads| {

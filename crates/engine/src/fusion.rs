@@ -63,7 +63,8 @@ pub(crate) fn run_at(program: &StageProgram, section: &Section, first: usize) ->
 /// That is a question of values alone. Whatever else lies between the two, such as collectives of other values, moves with
 /// the layout's overlap and from a pass to its recomputation, and must change no bit of either.
 pub(crate) fn bias_of(program: &StageProgram, section: &Section, product: usize) -> Option<ValueId> {
-    let (op, after) = (&section.ops[product], &section.ops[product + 1..]);
+    let op = &section.ops[product];
+    let after = &section.ops[product + 1..];
     let Operation::Gemm(kind::Gemm { pass: GemmPass::Forward, output, write: Write::Overwrite, .. }) = op.operation
     else {
         return None;
@@ -138,7 +139,8 @@ mod tests {
 
     /// The runs of a section in their order, with the number of the first operation of each.
     fn runs(stage: &StageProgram, section: &Section) -> Vec<(usize, Run)> {
-        let (mut found, mut first) = (Vec::new(), 0);
+        let mut found = Vec::new();
+        let mut first = 0;
         while first < section.ops.len() {
             let run = run_at(stage, section, first);
             found.extend(run.map(|run| (first, run)));
@@ -282,8 +284,8 @@ mod tests {
         let pairs = [found[0], found[1]].map(|product| [section.ops[product], section.ops[product + 1]]);
         let [[first, of_first], [second, of_second]] = pairs;
         section.ops = vec![first, second, of_first, of_second];
-        let (mut biased, storage) =
-            (Biased::default(), |op: &Op| stage.value(op.operation.operands().writes()[0]).storage);
+        let mut biased = Biased::default();
+        let storage = |op: &Op| stage.value(op.operation.operands().writes()[0]).storage;
         for product in 0..2 {
             assert!(bias_of(stage, &section, product).is_some());
             biased.push(storage(&section.ops[product]));

@@ -103,9 +103,11 @@ impl<B: Backend> RankEngine<'_, B> {
         masks: &mut MaskReader<'_>,
     ) -> Result<(Vec<u32>, usize), EngineError> {
         let shard = Shard::of(self.program, parameter, parameter.value, self.place);
-        let (positions, room) = (masks.positions(parameter, shard)?, self.program.value(compressed).local_elements);
+        let positions = masks.positions(parameter, shard)?;
+        let room = self.program.value(compressed).local_elements;
         if positions.len() > room {
-            let (tensor, kept) = (parameter.name.clone(), positions.len());
+            let tensor = parameter.name.clone();
+            let kept = positions.len();
             return Err(EngineError::TooManyKept { tensor, kept, room });
         }
         Ok((positions, room))

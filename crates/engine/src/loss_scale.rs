@@ -184,7 +184,8 @@ mod tests {
     #[test]
     fn the_scale_is_halved_by_an_overflow_and_doubled_by_good_steps_in_a_row() {
         let mut scaler = LossScaler::new(Some(LossScale::Auto));
-        let (good, overflow) = (outcome(2.0, 1.0), outcome(2.0, f64::NAN));
+        let good = outcome(2.0, 1.0);
+        let overflow = outcome(2.0, f64::NAN);
         for _ in 0..199 {
             assert!(!scaler.see(&good));
         }

@@ -28,7 +28,8 @@ impl Masks {
     /// # Errors
     /// A damaged checkpoint, or one of another model.
     pub fn counts(&self, program: &StepProgram) -> Result<KeptCounts, EngineError> {
-        let (mut counts, mut reader) = (KeptCounts::new(), self.reader());
+        let mut counts = KeptCounts::new();
+        let mut reader = self.reader();
         for stage in &program.stages {
             for parameter in stage.parameters.iter().filter(|parameter| !parameter.copy) {
                 if !reader.prunes(stage, parameter) {
@@ -86,7 +87,8 @@ impl<'m> MaskReader<'m> {
         shard: Shard,
         mut tell: impl FnMut(Run, &[bool]),
     ) -> Result<(), EngineError> {
-        let (mut kept, mut numbers): (_, Vec<f32>) = (Vec::new(), Vec::new());
+        let mut kept = Vec::new();
+        let mut numbers: Vec<f32> = Vec::new();
         let name = &parameter.name;
         let runs = shard.runs().filter(|run| run.row < parameter.rows);
         match self {
@@ -100,7 +102,8 @@ impl<'m> MaskReader<'m> {
                 }
             }
             Self::Drawn { seed, sparsity } => {
-                let (stream, part) = (RandomStream::new(*seed, &format!("mask {name}")), sparsity.part());
+                let stream = RandomStream::new(*seed, &format!("mask {name}"));
+                let part = sparsity.part();
                 for run in runs {
                     let first = (run.row * parameter.cols + run.col) as u64;
                     let draws = (first..first + run.len as u64).map(|element| f64::from(stream.word(element)));

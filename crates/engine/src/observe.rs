@@ -81,16 +81,22 @@ pub fn observe<B: Backend>(program: &StepProgram, options: &ObserveOptions) -> R
     let job = JobOptions { timeout: options.timeout, routing, world: options.world.clone(), ..JobOptions::new(ranks) };
     Ok(run_job(&job, |context| {
         let ObserveOptions { threads, hyper, seed, .. } = *options;
-        let (initial, states) = (InitialValues::Perturbed, options.states.as_deref());
+        let initial = InitialValues::Perturbed;
+        let states = options.states.as_deref();
         let mut engine = RankEngine::<B>::with_states_in(program, context, threads, hyper, seed, initial, states)?;
         options.masks.as_ref().map_or(Ok(()), |masks| engine.prune(masks, initial))?;
         engine.set_loss_scale(loss_scale::steady(program));
         engine.record_choices(true);
-        let (start, mut steps) = (engine.weights()?, Vec::new());
+        let start = engine.weights()?;
+        let mut steps = Vec::new();
         for step in 1..=options.steps {
             let outcome = engine.step(&batch)?;
-            let (ledger, loads, choices) = (engine.take_ledger(), engine.take_loads(), engine.take_choices());
-            let (mut gradients, mut weights, mut masters) = (Vec::new(), Vec::new(), Vec::new());
+            let ledger = engine.take_ledger();
+            let loads = engine.take_loads();
+            let choices = engine.take_choices();
+            let mut gradients = Vec::new();
+            let mut weights = Vec::new();
+            let mut masters = Vec::new();
             if options.every_step || step == options.steps {
                 (gradients, weights, masters) = (engine.gradients()?, engine.weights()?, engine.masters()?);
             }

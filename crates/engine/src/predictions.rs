@@ -32,9 +32,10 @@ impl<'p> Predictions<'p> {
 
     /// Of a rank in a step with this verdict and, where its experts drop nothing, these loads.
     pub fn of_rank(&self, rank: usize, verdict: Verdict, loads: &Loads) -> Cow<'_, RankLedger> {
-        match loads.is_empty() {
-            true => Cow::Borrowed(&self.after(verdict).ranks[rank]),
-            false => Cow::Owned(predict_rank_loaded(self.program, rank, &self.routing, verdict, loads)),
+        if loads.is_empty() {
+            Cow::Borrowed(&self.after(verdict).ranks[rank])
+        } else {
+            Cow::Owned(predict_rank_loaded(self.program, rank, &self.routing, verdict, loads))
         }
     }
 }

@@ -42,7 +42,8 @@ impl<B: Backend> RankEngine<'_, B> {
         let queues = Queues::new(experts, self.backend.download(self.read(counts)?, lengths)?);
         let program = self.program;
         for value in program.values.iter().filter(|value| value.counts == Some(counts)) {
-            let (rows, cols) = (queues.rows(value, &program.layout, self.place), value.local_cols.max(1));
+            let rows = queues.rows(value, &program.layout, self.place);
+            let cols = value.local_cols.max(1);
             let room = program.storages[value.storage.0].elements / cols;
             if rows > room {
                 let times = rows.div_ceil(value.local_rows);

@@ -176,7 +176,10 @@ impl<'a, B: Backend> RankEngine<'a, B> {
     /// Fills in the initial values of a parameter, and of its master copy if it has one: the stored ones are the master's,
     /// rounded.
     pub(crate) fn draw(&mut self, index: usize, initial: InitialValues) -> Result<(), EngineError> {
-        let (program, place, seed, backend) = (self.program, self.place, self.seed, self.backend.clone());
+        let program = self.program;
+        let place = self.place;
+        let seed = self.seed;
+        let backend = self.backend.clone();
         let parameter = &program.parameters[index];
         let fill = |shard: Shard, numbers: &mut [B::Real]| {
             fill_shard(backend.pool(), parameter, shard, seed, initial, numbers);

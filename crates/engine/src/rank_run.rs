@@ -41,8 +41,11 @@ pub(crate) fn run<B: Backend>(
         saver: options.saving.as_ref().map(|saving| Saver::new(program, saving)),
         tell,
     };
-    let (mut counts, mut trace, mut memory) = (Counts::new(predicted, context.rank()), None, None);
-    let (first, tokens) = (options.start.steps_done() + 1, program.layout.tokens_per_step() as u64);
+    let mut counts = Counts::new(predicted, context.rank());
+    let mut trace = None;
+    let mut memory = None;
+    let first = options.start.steps_done() + 1;
+    let tokens = program.layout.tokens_per_step() as u64;
     for step in first..=options.steps {
         if options.trace && step == options.steps {
             run.engine.record_spans(true);
@@ -113,7 +116,8 @@ fn prepare<'a, B: Backend>(
     context: &'a RankContext,
 ) -> Result<RankEngine<'a, B>, EngineError> {
     let TrainOptions { threads, hyper, seed, .. } = *options;
-    let (initial, states) = (InitialValues::Training, options.states.as_deref());
+    let initial = InitialValues::Training;
+    let states = options.states.as_deref();
     let mut engine = RankEngine::<B>::with_states_in(program, context, threads, hyper, seed, initial, states)?;
     match &options.start {
         Start::Drawn => {}
@@ -157,7 +161,8 @@ impl<B: Backend> RankRun<'_, B> {
         self.engine.loss_limit = losses.limit(self.options.divergence);
         self.engine.set_loss_scale(scaler.scale());
         let outcome = self.engine.step(batch)?;
-        let (spike, loss_scale) = (losses.is_spike(outcome.loss), scaler.shown());
+        let spike = losses.is_spike(outcome.loss);
+        let loss_scale = scaler.shown();
         self.skipped = if outcome.applied { 0 } else { self.skipped + 1 };
         if outcome.applied {
             losses.push(outcome.loss);
@@ -176,9 +181,10 @@ impl<B: Backend> RankRun<'_, B> {
         }
         let (quantity, value) =
             if loss.is_finite() && !grad_norm.is_finite() { ("gradient norm", grad_norm) } else { ("loss", loss) };
-        let origin = match value.is_finite() {
-            true => format!("the largest that is applied, from the losses before, is {:.4}", self.engine.loss_limit),
-            false => format!("the first number that is not finite is in {}", self.engine.first_non_finite(batch)?),
+        let origin = if value.is_finite() {
+            format!("the largest that is applied, from the losses before, is {:.4}", self.engine.loss_limit)
+        } else {
+            format!("the first number that is not finite is in {}", self.engine.first_non_finite(batch)?)
         };
         let origin = match record.loss_scale {
             Some(scale) if loss.is_finite() && !grad_norm.is_finite() => {
@@ -319,7 +325,8 @@ impl<'a> Counts<'a> {
         }
         self.chosen.resize(engine.chosen.len(), 0);
         self.chosen.iter_mut().zip(&engine.chosen).for_each(|(sum, chosen)| *sum += chosen);
-        let (counted, loads) = (engine.take_ledger(), engine.take_loads());
+        let counted = engine.take_ledger();
+        let loads = engine.take_loads();
         let predicted = self.predictions.of_rank(self.rank, outcome.verdict(), &loads).into_owned();
         self.difference = self.difference.take().or_else(|| predicted.difference(&counted));
         for (axes, kinds) in &counted.axes {

@@ -89,7 +89,8 @@ impl<B: Backend> RankEngine<'_, B> {
 
     fn shards(&self, which: impl Fn(&Parameter) -> ValueId) -> Result<Vec<Held>, EngineError> {
         let held = |(index, parameter): (usize, &Parameter)| {
-            let (id, value) = (ParameterId(index), which(parameter));
+            let id = ParameterId(index);
+            let value = which(parameter);
             let numbers = self.in_f64(self.read(value)?.part(0..self.program.valid_elements(value, self.place)))?;
             let numbers = self.kept_part(id, value)?.map(|part| part.expanded(&numbers)).unwrap_or(numbers);
             Ok(Held { shard: self.shard(id, value)?, numbers })

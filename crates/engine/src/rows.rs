@@ -50,7 +50,8 @@ impl<B: Backend> RankEngine<'_, B> {
     /// Where the rows of a value of tokens lie.
     pub(crate) fn rows_of(&self, value: ValueId) -> Rows {
         let value = self.program.value(value);
-        let (layout, index) = (&self.program.layout, self.share_index(value));
+        let layout = &self.program.layout;
+        let index = self.share_index(value);
         let sequences = layout.microbatch / layout.grid.size(Axis::Z) / layout.overlap_chunks;
         Rows {
             first_sequence: self.first_sequence() + value.chunk.unwrap_or(0) * sequences,
@@ -62,7 +63,8 @@ impl<B: Backend> RankEngine<'_, B> {
 
     /// The rows of the microbatch's samples that belong to a value.
     pub(crate) fn sample_rows(&self, value: ValueId) -> std::ops::Range<usize> {
-        let (layout, value) = (&self.program.layout, self.program.value(value));
+        let layout = &self.program.layout;
+        let value = self.program.value(value);
         let chunk = value.chunk.unwrap_or(0) * (layout.rows() / layout.overlap_chunks);
         let first = chunk + self.share_index(value) * value.local_rows;
         first..first + value.local_rows
@@ -70,7 +72,8 @@ impl<B: Backend> RankEngine<'_, B> {
 
     /// The numbers of the microbatch's patches that belong to a value.
     pub(crate) fn sample_numbers(&self, value: ValueId) -> std::ops::Range<usize> {
-        let (rows, values) = (self.sample_rows(value), self.program.value(value).local_cols);
+        let rows = self.sample_rows(value);
+        let values = self.program.value(value).local_cols;
         rows.start * values..rows.end * values
     }
 

@@ -98,8 +98,11 @@ impl<B: Backend> RankEngine<'_, B> {
         if self.samples_of == now || !section.ops.iter().any(|op| op.operation.reads_samples()) {
             return Ok(());
         }
-        let (step, first, layout) = (self.step, self.first_sequence(), &self.program.layout);
-        let (part, rows) = (self.context_part(), [layout.rows(), layout.seq_len]);
+        let step = self.step;
+        let first = self.first_sequence();
+        let layout = &self.program.layout;
+        let part = self.context_part();
+        let rows = [layout.rows(), layout.seq_len];
         let there = self.counted_sequences();
         let routes = self.program.model.has_experts();
         let OwnSamples { tokens, patches, present } = &mut self.staged;

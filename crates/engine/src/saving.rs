@@ -95,7 +95,8 @@ pub(crate) struct Saver<'a> {
 impl<'a> Saver<'a> {
     pub fn new(program: &StepProgram, saving: &'a Saving) -> Self {
         let per_step = [program.layout.global_batch as u64, program.layout.tokens_per_step() as u64];
-        let (shapes, writers) = (tensor_shapes(program), writers(program));
+        let shapes = tensor_shapes(program);
+        let writers = writers(program);
         let is_pruned = !program.kept.is_empty();
         Self { saving, shapes, writers, is_pruned, per_step, under_way: None, begun: saving.about.step }
     }
@@ -117,7 +118,8 @@ impl<'a> Saver<'a> {
         step: u64,
         carried: &Carried,
     ) -> Result<(), EngineError> {
-        let (tiles, rank) = (engine.own_tiles()?, engine.context.rank());
+        let tiles = engine.own_tiles()?;
+        let rank = engine.context.rank();
         let folder = self.saving.folder.clone();
         let task = spawn(move || {
             let draft = Draft::begin(&folder, step)?;
@@ -183,8 +185,11 @@ impl<'a> Saver<'a> {
 
     /// Makes the checkpoint complete, and removes what is not kept.
     fn commit(&self, draft: Draft, about: About) -> JoinHandle<Written> {
-        let (shapes, writers, is_pruned) = (self.shapes.clone(), self.writers.clone(), self.is_pruned);
-        let (folder, keep) = (Folder::new(&self.saving.folder), self.saving.keep);
+        let shapes = self.shapes.clone();
+        let writers = self.writers.clone();
+        let is_pruned = self.is_pruned;
+        let folder = Folder::new(&self.saving.folder);
+        let keep = self.saving.keep;
         spawn(move || {
             // Who has kept elements to write, masks say.
             let writers = if is_pruned { draft.written(&writers) } else { writers };
@@ -198,7 +203,8 @@ impl<'a> Saver<'a> {
     fn give_up<B: Backend>(&mut self, engine: &RankEngine<B>) -> Result<Option<Saved>, EngineError> {
         self.look(true);
         let Some(UnderWay { step, result, .. }) = self.under_way.take() else { return Ok(None) };
-        let (mut draft, mut reason) = (None, None);
+        let mut draft = None;
+        let mut reason = None;
         match result {
             Some(Ok(Part::Tiles(written))) => draft = Some(written),
             Some(Ok(Part::Rest(_))) | None => {}

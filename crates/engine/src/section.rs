@@ -67,7 +67,8 @@ impl<B: Backend> RankEngine<'_, B> {
     /// Sums the squares that wait, unless the operation leaves them as they are: it sums others, or moves what is none of them.
     fn sum_before(&mut self, op: &Op, action: Option<Action>) -> Result<(), EngineError> {
         let operation = &op.operation;
-        let (program, written) = (self.program, operation.operands());
+        let program = self.program;
+        let written = operation.operands();
         let writes = |rank: &Self| written.writes().iter().any(|id| rank.squares_read(program.value(*id).storage));
         let moves = matches!(operation, Operation::Issue(_) | Operation::Wait(_));
         self.sum_if(action, |rank| !matches!(operation, Operation::SumSquares(_)) && !moves || writes(rank))

@@ -38,7 +38,8 @@ pub struct Run {
 impl Shard {
     /// The part of a value of `parameter`, or of its gradient, that the rank at `place` holds, without padding.
     pub fn of(program: &StageProgram, parameter: &Parameter, id: ValueId, place: Coordinate) -> Self {
-        let (value, grid) = (program.value(id), program.grid());
+        let value = program.value(id);
+        let grid = program.grid();
         let sharding = &value.sharding;
         let (z, replicating): (Vec<Axis>, Vec<Axis>) = sharding.flat.iter().partition(|axis| **axis == Axis::Z);
         let z_shard = value.local_rows * value.local_cols / z.iter().map(|axis| grid.size(*axis)).product::<usize>();
@@ -74,7 +75,8 @@ impl Shard {
                 return None;
             }
             let in_tile = self.flat_start + local;
-            let (row, col) = (in_tile / self.tile_cols, in_tile % self.tile_cols);
+            let row = in_tile / self.tile_cols;
+            let col = in_tile % self.tile_cols;
             let col = self.first_col + col;
             let rest = (self.first_col + self.tile_cols - col).min(self.len - local);
             let (col, neighbours) = self.shared.map_or((col, rest), |shared| shared.logical(col));

@@ -39,7 +39,8 @@ pub(crate) fn check_tensors(program: &StepProgram, checkpoint: &Checkpoint) -> R
         let missing = shapes.iter().find(|each| !others.contains(&(&each.name, each.rows, each.cols)));
         missing.map(|TensorShape { name, rows, cols }| format!("{name} [{rows}, {cols}]"))
     };
-    let (wanted, held) = (tensor_shapes(program), checkpoint.tensors());
+    let wanted = tensor_shapes(program);
+    let held = checkpoint.tensors();
     let path = checkpoint.path().display().to_string();
     if let Some(tensor) = missing(&wanted, held) {
         return Err(EngineError::OtherModel { path, what: "does not hold", tensor });
@@ -119,14 +120,16 @@ impl<B: Backend> RankEngine<'_, B> {
         self.settle()?;
         let mut tiles = Vec::new();
         for (index, parameter) in self.program.parameters.iter().enumerate() {
-            let (id, shard) = (ParameterId(index), self.shard(ParameterId(index), parameter.updated)?);
+            let id = ParameterId(index);
+            let shard = self.shard(ParameterId(index), parameter.updated)?;
             let elements = shard.elements();
             let rectangles = owned(self.program, parameter, shard, self.place);
             let mut copy = |quantity: Quantity, source: &[B::Real]| {
                 for Rectangle { row, col, cols, locals } in &rectangles {
                     let mut numbers = Vec::with_capacity(locals.len() * cols);
                     locals.iter().for_each(|local| numbers.extend_from_slice(&source[*local..local + cols]));
-                    let (tensor, [row, col, cols]) = (parameter.name.clone(), [*row, *col, *cols]);
+                    let tensor = parameter.name.clone();
+                    let [row, col, cols] = [*row, *col, *cols];
                     tiles.push((Tile { tensor, quantity, row, col, rows: locals.len(), cols }, numbers));
                 }
             };
@@ -163,10 +166,13 @@ impl<B: Backend> RankEngine<'_, B> {
         check_tensors(self.whole, checkpoint)?;
         check_pruned(self.program, &self.whole.kept, checkpoint)?;
         self.use_masks(&mut MaskReader::of(checkpoint))?;
-        let (program, mut reader) = (self.program, checkpoint.reader());
+        let program = self.program;
+        let mut reader = checkpoint.reader();
         for (index, parameter) in program.parameters.iter().enumerate() {
-            let (id, storage) = (ParameterId(index), program.value(parameter.value).storage);
-            let (stored, updated) = (self.shard(id, parameter.value)?, self.shard(id, parameter.updated)?);
+            let id = ParameterId(index);
+            let storage = program.value(parameter.value).storage;
+            let stored = self.shard(id, parameter.value)?;
+            let updated = self.shard(id, parameter.updated)?;
             let mut part = |quantity: Quantity, shard: Shard, out: &mut [B::Real]| {
                 let mut runs = shard.runs().filter(|run| run.row < parameter.rows);
                 runs.try_for_each(|Run { local, row, col, len }| {
@@ -180,7 +186,8 @@ impl<B: Backend> RankEngine<'_, B> {
             if let Some(compressed) = parameter.compressed
                 && self.zero_pruned(id, parameter.value, compressed)?
             {
-                let (path, tensor) = (checkpoint.path().display().to_string(), parameter.name.clone());
+                let path = checkpoint.path().display().to_string();
+                let tensor = parameter.name.clone();
                 return Err(EngineError::NotPruned { path, tensor });
             }
             for (quantity, state) in Quantity::NUMBERS.into_iter().zip(State::ALL) {

@@ -30,11 +30,13 @@ pub fn time_states<B: Backend>(
     batch: &BatchSource,
 ) -> Result<Vec<Vec<StateTimes>>, EngineError> {
     let ranks = program.layout.grid.ranks();
-    let (routing, world) = (Routing::of(&program.layout, &options.collectives), options.world.clone());
+    let routing = Routing::of(&program.layout, &options.collectives);
+    let world = options.world.clone();
     let job = JobOptions { timeout: options.timeout, routing, world, ..JobOptions::new(ranks) };
     let TrainOptions { threads, hyper, seed, .. } = *options;
     Ok(run_job(&job, |context| {
-        let (initial, states) = (InitialValues::Training, options.states.as_deref());
+        let initial = InitialValues::Training;
+        let states = options.states.as_deref();
         let mut engine = RankEngine::<B>::with_states_in(program, context, threads, hyper, seed, initial, states)?;
         let mut times = Vec::new();
         for _ in 0..options.steps {

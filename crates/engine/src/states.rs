@@ -41,7 +41,8 @@ impl<B: Backend> RankEngine<'_, B> {
         state: State,
         write: impl FnOnce(&mut [B::Real]) -> R,
     ) -> Result<Option<R>, EngineError> {
-        let (mut states, mut streamed) = (std::mem::take(&mut self.states), self.streamed.take());
+        let mut states = std::mem::take(&mut self.states);
+        let mut streamed = self.streamed.take();
         let changed = self.change(parameter, state, &mut states, &mut streamed, write);
         (self.states, self.streamed) = (states, streamed);
         changed

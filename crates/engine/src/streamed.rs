@@ -74,9 +74,10 @@ impl<'a, B: Backend> Streamed<'a, B> {
     /// The thread that copies has ended.
     pub fn fetch(&mut self, bucket: BucketId, masters: bool) -> Result<(), EngineError> {
         let [of_masters, mean, squares] = self.place(bucket, self.version);
-        let place = match masters {
-            true => [of_masters, mean.start..mean.start, squares.start..squares.start],
-            false => [of_masters, mean, squares],
+        let place = if masters {
+            [of_masters, mean.start..mean.start, squares.start..squares.start]
+        } else {
+            [of_masters, mean, squares]
         };
         self.copies.begin((CollectiveKind::Fetch, bucket), self.room(bucket).clone(), place)
     }
@@ -145,7 +146,8 @@ impl<'a, B: Backend> Streamed<'a, B> {
     /// # Errors
     /// The disk's.
     pub fn read(&self, parameter: ParameterId, state: State) -> Result<Option<Vec<B::Real>>, ScratchError> {
-        let (tier, mut numbers) = (locked(&self.tier), Vec::new());
+        let tier = locked(&self.tier);
+        let mut numbers = Vec::new();
         let Some(runs) = self.runs(parameter, state) else { return Ok(None) };
         for (from, run) in runs {
             let first = numbers.len();

@@ -143,17 +143,21 @@ impl<B: Backend> RankEngine<'_, B> {
 
     /// Seconds of a product as NN, NT and TN.
     fn time(&self, product: &Product) -> Result<[f64; 3], EngineError> {
-        let ([m, n, k], backend) = ([product.m, product.n, product.k], &self.backend);
+        let [m, n, k] = [product.m, product.n, product.k];
+        let backend = &self.backend;
         let allocate = |elements: usize, each: usize| backend.allocate((elements * each) as u64);
         let stored = size_of::<B::Stored>();
         let wide = result_type(&self.program.layout, product) != self.program.layout.dtype;
         let (kind, each) = if wide { (Kind::Real, size_of::<B::Real>()) } else { (Kind::Stored, stored) };
-        let (a, b, mut c) = (allocate(m * k, stored)?, allocate(k * n, stored)?, allocate(m * n, each)?);
+        let a = allocate(m * k, stored)?;
+        let b = allocate(k * n, stored)?;
+        let mut c = allocate(m * n, each)?;
         let mut fastest = [f64::INFINITY; 3];
         for (fastest, run_as) in fastest.iter_mut().zip(STORAGES) {
             for _ in 0..TRIALS {
                 let start = Instant::now();
-                let (a, b) = (B::view(&a, Kind::Stored, 0..m * k), B::view(&b, Kind::Stored, 0..k * n));
+                let a = B::view(&a, Kind::Stored, 0..m * k);
+                let b = B::view(&b, Kind::Stored, 0..k * n);
                 let c = &mut B::view_mut(&mut c, kind, 0..m * n);
                 backend.matmul(shape(product), transpose(run_as), a, b, c, false)?;
                 backend.settle()?;

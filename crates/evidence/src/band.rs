@@ -272,7 +272,10 @@ mod tests {
 
     fn like(parameters: f64) -> Likeness {
         let device = "h100".to_owned();
-        let (sharded, narrow, devices, tokens) = (false, false, 64.0, 4096.0);
+        let sharded = false;
+        let narrow = false;
+        let devices = 64.0;
+        let tokens = 4096.0;
         let kind = Kind::published(&device, sharded, narrow, tokens, 1);
         Likeness { device, sharded, narrow, parameters, devices, tokens, x: 8, context: 1, expert: 1, pipe: 2, kind }
     }
@@ -315,7 +318,8 @@ mod tests {
 
     #[test]
     fn runs_of_a_kind_make_a_band() {
-        let (megatron, fsdp) = (Framework::MEGATRON, Framework::FSDP);
+        let megatron = Framework::MEGATRON;
+        let fsdp = Framework::FSDP;
         for (model, cluster, framework, seq_len) in [
             ("llama3-8b", "dgx-h100", megatron, 8192),
             ("llama3-8b", "dgx-h100", in_8_bits(megatron), 8192),
@@ -336,7 +340,8 @@ mod tests {
     /// nobody more than 65,536 tokens.
     #[test]
     fn kinds_without_runs_have_no_band_and_a_reason() {
-        let (megatron, fsdp) = (Framework::MEGATRON, Framework::FSDP);
+        let megatron = Framework::MEGATRON;
+        let fsdp = Framework::FSDP;
         for (model, cluster, framework, seq_len, part) in [
             ("mixtral-8x7b", "selene", megatron, 4096, "none of mixtures of experts by megatron on a100-80"),
             (

@@ -68,7 +68,8 @@ impl Evaluation<'_> {
 /// A program that cannot be simulated.
 pub fn evaluate(rows: &[Row]) -> Result<Evaluation<'_>, PriceError> {
     let mut told = HashSet::new();
-    let (mut entries, mut unmapped) = (Vec::new(), Vec::new());
+    let mut entries = Vec::new();
+    let mut unmapped = Vec::new();
     for row in rows {
         match Run::of(row) {
             Ok(run) if matches!(run.measured, Measured::Seconds(_)) && !told.insert(identity(row)) => {

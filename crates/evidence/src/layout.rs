@@ -102,7 +102,8 @@ pub fn candidate(row: &Row, facts: &Facts, model: &Model, cluster: &Cluster) -> 
 /// Over which axes `ep` ranks share experts, and how many of the data ranks they are; `None` if a part of an axis does.
 fn spread(facts: &Facts, [tp, cp, data]: [usize; 3], ep: usize) -> Option<(AxisSet, usize)> {
     let tensor = if facts.experts.is_some_and(|experts| experts.cut) { 1 } else { tp };
-    let (mut over, mut left) = (AxisSet::EMPTY, ep);
+    let mut over = AxisSet::EMPTY;
+    let mut left = ep;
     for (axis, size) in [(Axis::X, tensor), (Axis::Context, cp)] {
         if left > 1 && size > 1 {
             left = left.is_multiple_of(size).then(|| left / size)?;

@@ -51,7 +51,8 @@ pub fn model(row: &Row, facts: &Facts) -> Result<Model, Unmapped> {
     let family = Family::of(&row.model_name).ok_or(Unmapped::Architecture("a family that is not described"))?;
     let hidden = size("hidden", sizes.hidden)?;
     let heads = size("heads", sizes.heads)?;
-    let (tp, vocab) = (size("tp", sizes.tp)?, size("vocab", sizes.vocab.or(facts.vocab))?);
+    let tp = size("tp", sizes.tp)?;
+    let vocab = size("vocab", sizes.vocab.or(facts.vocab))?;
     let vocab = match facts.framework.vocab_multiple {
         1 => vocab / tp * tp,
         multiple => vocab.next_multiple_of(multiple * tp),

@@ -384,9 +384,10 @@ fn llm_foundry(row: &Row) -> Result<Facts, Unmapped> {
     let sent_gradient = if row.dtype.contains("PURE") { 2 } else { 4 };
     let states = StateBytes { sent_gradient, ..Framework::FSDP.states };
     let framework = Framework { states, loss_bytes: FLASH_LOSS, ..Framework::FSDP };
-    let framework = match row.gpu.starts_with("A100") {
-        true => Framework { attention_rate: TRITON, ..framework },
-        false => Framework { attention_rate: flash_2(row), product_rate: FIRST_ON_HOPPER, ..framework },
+    let framework = if row.gpu.starts_with("A100") {
+        Framework { attention_rate: TRITON, ..framework }
+    } else {
+        Framework { attention_rate: flash_2(row), product_rate: FIRST_ON_HOPPER, ..framework }
     };
     Ok(Facts { overlap: Overlap::ALL, ..Facts::of(framework) })
 }

@@ -229,7 +229,8 @@ impl Order {
 
 /// What the layouts of a group have in common.
 fn group(entry: &Entry) -> String {
-    let (run, row) = (&entry.run, entry.row);
+    let run = &entry.run;
+    let row = entry.row;
     let kernel = row.notes.split(';').find_map(|note| note.trim().strip_prefix("kernel "));
     format!(
         "{} (L={} h={} a={}, s={}) on {} {}, batch {}{}{}",

@@ -52,7 +52,10 @@ impl Lines {
         let is_whole = self.line.last() == Some(&b'\n');
         let bytes = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
         if bytes.len() as u64 > self.most {
-            let (path, line, most, expected) = (self.path.clone(), self.number, self.most, self.expected);
+            let path = self.path.clone();
+            let line = self.number;
+            let most = self.most;
+            let expected = self.expected;
             return Err(FileError::LongLine { path, line, most, expected });
         }
         Ok(Some(Line { number: self.number, bytes, is_whole }))

@@ -125,7 +125,8 @@ fn write_tensors(source: &mut Source, draft: &Draft, watch: OnNumbers) -> Result
     };
     let mut file = draft.writer::<f32>(0, source.tensors().iter().map(tile).collect())?;
     let of: u64 = source.tensors().iter().map(|tensor| (tensor.rows * tensor.cols) as u64).sum();
-    let (mut not_finite, mut done) = (0, 0);
+    let mut not_finite = 0;
+    let mut done = 0;
     for index in 0..source.tensors().len() {
         watch(done, of);
         let numbers = source.read(index)?;
@@ -204,7 +205,9 @@ fn write<T: Narrow + quadrille_checkpoint::Number>(
     companions: Option<&Path>,
     watch: OnNumbers,
 ) -> Result<Exported, HuggingFaceError> {
-    let (mut done, of, mut read) = (0, checkpoint.about().model.parameters(), BTreeSet::new());
+    let mut done = 0;
+    let of = checkpoint.about().model.parameters();
+    let mut read = BTreeSet::new();
     let exported = destination.write(folder, options.shard_size, companions, |tensor| {
         watch(done, of);
         // What a tensor's parts are cut from is read more than once.

@@ -34,7 +34,9 @@ impl Columns {
         let of_groups = |skip: usize, len: usize| {
             (0..kv_heads).flat_map(move |number| (0..len).map(move |i| number * stride + skip + i))
         };
-        let (queries, keys, values) = (of_groups(0, group * d), of_groups(group * d, d), of_groups((group + 1) * d, v));
+        let queries = of_groups(0, group * d);
+        let keys = of_groups(group * d, d);
+        let values = of_groups((group + 1) * d, v);
         match self {
             Self::All => (0..cols).collect(),
             Self::QueriesKeysValues => queries.chain(keys).chain(values).collect(),

@@ -26,7 +26,8 @@ pub(crate) fn gpt2(model: &Model) -> Value {
 
 /// The configuration of a GPT-NeoX.
 pub(crate) fn gpt_neox(model: &Model) -> Value {
-    let (classic, block) = (model.classic(), model.blocks.first());
+    let classic = model.classic();
+    let block = model.blocks.first();
     let mut config = decoder(model, "gpt_neox", "GPTNeoXForCausalLM");
     config["hidden_act"] = gelu(&classic).into();
     config["layer_norm_eps"] = classic.norm_epsilon.into();
@@ -98,7 +99,8 @@ pub(crate) fn qwen3(model: &Model) -> Value {
 
 /// What Llama and its kin share.
 pub(crate) fn rotary_decoder(model: &Model, model_type: &str, architecture: &str) -> Value {
-    let (classic, attention) = (model.classic(), &model.blocks.first().attention);
+    let classic = model.classic();
+    let attention = &model.blocks.first().attention;
     let mut config = decoder(model, model_type, architecture);
     config["num_key_value_heads"] = classic.kv_heads.into();
     config["head_dim"] = attention.head_dim.into();

@@ -98,7 +98,8 @@ pub(crate) fn check_said(config: &Value, model: &Model, known: &str) -> Result<(
         return refuse("blocks", format!("{} kinds", kinds(&model)), known.to_owned());
     }
     let fields = |model: &Model| serde_json::to_value(ModelFile::of(model)).unwrap_or_default();
-    let (theirs, ours) = (fields(&said), fields(&model));
+    let theirs = fields(&said);
+    let ours = fields(&model);
     let differs = |field: &&str| theirs.get(*field) != ours.get(*field);
     match ModelFile::FIELDS.into_iter().find(differs) {
         Some(field) => {

@@ -83,10 +83,8 @@ fn windowed(model: &Model) -> Vec<bool> {
     let base = |block: &Block| block.attention.rotary.map_or(0.0, |rotary| rotary.base);
     let largest = model.blocks.iter().map(base).fold(0.0, f64::max);
     let has_windows = model.blocks.iter().any(|block| block.attention.window.is_some());
-    let is_windowed = |block: &Block| match has_windows {
-        true => block.attention.window.is_some(),
-        false => base(block) < largest,
-    };
+    let is_windowed =
+        |block: &Block| if has_windows { block.attention.window.is_some() } else { base(block) < largest };
     model.blocks.iter().map(is_windowed).collect()
 }
 

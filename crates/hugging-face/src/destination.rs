@@ -108,7 +108,8 @@ impl Destination {
     }
 
     fn note_dropout(&mut self) {
-        let (dropout, family) = (self.model.dropout, self.family);
+        let dropout = self.model.dropout;
+        let family = self.family;
         self.notes.push(format!("{family} has no dropout of this kind: the rate {dropout} is left out of config.json"));
     }
 
@@ -253,14 +254,16 @@ impl Destination {
         let columns = part.columns.numbers(&self.model, tensor.cols);
         let [rows, width] = part.matrix();
         let step = block_rows(width);
-        let (mut block, mut bytes) = (Vec::new(), Vec::new());
+        let mut block = Vec::new();
+        let mut bytes = Vec::new();
         for first in (0..rows).step_by(step) {
             let rows = first..rows.min(first + step);
             block.resize(rows.len() * width, T::default());
             part.take(&columns, rows, ours, tensor.cols, &mut block);
             bytes.clear();
             for number in &block {
-                let (before, after) = (number.to_f64(), f64::from(item.dtype.encode(*number, &mut bytes)));
+                let before = number.to_f64();
+                let after = f64::from(item.dtype.encode(*number, &mut bytes));
                 if !before.is_finite() {
                     exported.not_finite += 1;
                 } else if after.is_infinite() {
@@ -280,7 +283,8 @@ fn items(tensors: &[Tensor], head: Option<String>, dtype_of: impl Fn(&str) -> St
     let mut items = Vec::new();
     for (index, tensor) in tensors.iter().enumerate() {
         for (number, part) in tensor.parts.iter().enumerate() {
-            let (name, dtype) = (part.name.clone(), dtype_of(&part.name));
+            let name = part.name.clone();
+            let dtype = dtype_of(&part.name);
             items.push(Item { of: (index, number), name, shape: part.shape.clone(), dtype });
         }
     }

@@ -47,7 +47,8 @@ impl Files {
     /// Opens `model.safetensors`, or the shards of the index where that is not there, and reads all headers.
     pub fn open(folder: &Path) -> Result<Self, HuggingFaceError> {
         let mut files = Self { files: Vec::new(), tensors: BTreeMap::new(), bytes: Vec::new() };
-        let (whole, index) = (folder.join(WHOLE), folder.join(INDEX));
+        let whole = folder.join(WHOLE);
+        let index = folder.join(INDEX);
         if whole.exists() {
             files.add(whole)?;
         } else if index.exists() {

@@ -203,9 +203,10 @@ fn expert_parts(
     let inputs = rows / blocks;
     let of_expert = |expert: usize| {
         if fused {
-            let (name, columns) = match is_up {
-                true => (ExpertNames::FUSED_UP, Columns::GatesUps),
-                false => (ExpertNames::FUSED_DOWN, Columns::All),
+            let (name, columns) = if is_up {
+                (ExpertNames::FUSED_UP, Columns::GatesUps)
+            } else {
+                (ExpertNames::FUSED_DOWN, Columns::All)
             };
             let shape = vec![blocks, cols, inputs];
             return vec![Part { name: format!("{before}{name}"), shape, transposed: true, columns, expert }];

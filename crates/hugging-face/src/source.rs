@@ -212,7 +212,8 @@ impl Source {
             return Err(differs());
         }
         let [rows, width] = table.matrix();
-        let (mut a, mut b) = (Vec::new(), Vec::new());
+        let mut a = Vec::new();
+        let mut b = Vec::new();
         let step = block_rows(width);
         let mut equal = true;
         for first in (0..rows).step_by(step) {

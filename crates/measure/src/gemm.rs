@@ -63,7 +63,8 @@ impl Rates {
 pub fn measure(program: &StepProgram, threads: usize, told: OnProgress) -> StepProducts {
     let step_flops = predict_rank(program, 0).flops.total() as f64;
     let pool = Pool::new(threads);
-    let (mut flops, mut times) = (0.0, [0.0; 2]);
+    let mut flops = 0.0;
+    let mut times = [0.0; 2];
     let products = products(program.of_rank(0));
     let of = products.len();
     let measure = |(done, (name, product, calls)): (usize, (String, Product, usize))| {
@@ -107,8 +108,9 @@ fn any_block(name: &str) -> String {
 fn time(pool: &Pool, product: &Product) -> [f64; 2] {
     let Product { storage, m, n, k } = *product;
     let shape = ProductShape { stored: transpose(storage), m, n, k };
-    let (a, b, mut c) =
-        (Buffer::<f32>::without_pattern(m * k), Buffer::<f32>::without_pattern(k * n), Buffer::<f32>::new(m * n));
+    let a = Buffer::<f32>::without_pattern(m * k);
+    let b = Buffer::<f32>::without_pattern(k * n);
+    let mut c = Buffer::<f32>::new(m * n);
     let mut pair = || {
         let ours = seconds(|| matmul(pool, shape, &a, &b, &mut c, false));
         [ours, seconds(|| library_matmul(pool.threads(), shape, &a, &b, &mut c, false))]

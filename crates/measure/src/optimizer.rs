@@ -74,7 +74,8 @@ impl OptimizerBench {
         let updated = self.program.stages.iter().map(updated).max().unwrap_or(1).max(1);
         let layouts = BUCKETS.into_iter().flat_map(|buckets| [false, true].map(|overlap| (buckets, overlap)));
         let program = |(buckets, optimizer_overlap): (usize, bool)| {
-            let (offload, bucket) = (Offload::Host, updated.div_ceil(buckets));
+            let offload = Offload::Host;
+            let bucket = updated.div_ceil(buckets);
             let layout = Layout { offload, bucket, optimizer_overlap, ..self.program.layout.clone() };
             Ok(StepProgram::new(&self.program.model, &layout)?)
         };

@@ -114,7 +114,8 @@ impl PipelineBench {
     /// # Errors
     /// A rank's failure.
     pub fn measure(&self, steps: u64, told: OnProgress) -> Result<Vec<Run>, MeasureError> {
-        let (mut runs, of) = (Vec::<Run>::new(), SCENARIOS.len() * self.programs.len());
+        let mut runs = Vec::<Run>::new();
+        let of = SCENARIOS.len() * self.programs.len();
         for scenario in SCENARIOS {
             let first = runs.len();
             for program in &self.programs {
@@ -152,10 +153,7 @@ impl Paces {
     fn run(&self, program: &StepProgram, steps: u64) -> Result<Run, MeasureError> {
         let Layout { schedule, chunks, .. } = program.layout;
         let measured = self.measure(program, steps)?;
-        let simulated = match self.scenario.delays && chunks > 1 {
-            true => None,
-            false => Some(simulate(program, self)?),
-        };
+        let simulated = if self.scenario.delays && chunks > 1 { None } else { Some(simulate(program, self)?) };
         let step_ms_each: Vec<f64> = measured.into_iter().map(|seconds| 1e3 * seconds).collect();
         Ok(Run {
             scenario: self.scenario.name,
@@ -171,7 +169,8 @@ impl Paces {
 
     /// Seconds of every step but the first, on the rank that takes longest.
     fn measure(&self, program: &StepProgram, steps: u64) -> Result<Vec<f64>, EngineError> {
-        let (ranks, pass_s) = (program.layout.grid.ranks(), self.pass_s);
+        let ranks = program.layout.grid.ranks();
+        let pass_s = self.pass_s;
         let batch = random_full_batch(&program.model, SEED, program.layout.seq_len);
         let job = JobOptions {
             timeout: Duration::from_secs(60) + Duration::from_secs_f64(4.0 * self.ideal_seconds(program)),
@@ -183,7 +182,8 @@ impl Paces {
             let world = context.group("bench", &members)?;
             let initial = InitialValues::Training;
             let mut engine = RankEngine::<Cpu<f32>>::new(program, context, 1, Hyper::default(), SEED, initial)?;
-            let (paces, stage) = (*self, program.of_rank(context.rank()));
+            let paces = *self;
+            let stage = program.of_rank(context.rank());
             engine.set_pace(Box::new(move |action| paces.length(stage, action)));
             let mut times = Vec::new();
             for _ in 0..=steps {

@@ -105,7 +105,10 @@ pub fn measure(runs: u32, told: OnProgress) -> Result<Searches, MeasureError> {
 
 /// The largest search of the LBNL paper's `2d` strategy for GPT3-1T.
 fn lbnl(runs: u32) -> Result<Measured, MeasureError> {
-    let (model, gpus, domain, batch) = ("gpt3-1t", 16_384, 64, 4096);
+    let model = "gpt3-1t";
+    let gpus = 16_384;
+    let domain = 64;
+    let batch = 4096;
     let system = System::named("b200")?.with_fast_domain(domain)?;
     let case = format!("{model}, 2d, {gpus} {} in domains of {domain}, batch {batch}", system.name);
     let search = Search::new(Shape::named(model)?, system, Strategy::TwoD, gpus, batch)?;
@@ -114,7 +117,10 @@ fn lbnl(runs: u32) -> Result<Measured, MeasureError> {
 
 /// GPT-3 1T by the native model: every layout that Megatron-LM runs.
 fn native(runs: u32) -> Result<Measured, MeasureError> {
-    let (model, cluster, batch, devices) = (Model::preset("gpt3-1t")?, Cluster::preset("selene")?, 1536, 3072);
+    let model = Model::preset("gpt3-1t")?;
+    let cluster = Cluster::preset("selene")?;
+    let batch = 1536;
+    let devices = 3072;
     let case =
         format!("{}, every layout of megatron, {devices} a100-80 of {}, batch {batch}", model.name, cluster.name);
     let mut space = Space::default();
@@ -130,9 +136,13 @@ fn native(runs: u32) -> Result<Measured, MeasureError> {
 
 /// Every layout of a model whose states fit on 32 devices.
 fn bounded() -> Result<Bounded, MeasureError> {
-    let (model, cluster, batch, devices) = (Model::preset("megatron-39.1b")?, Cluster::preset("selene")?, 128, 32);
+    let model = Model::preset("megatron-39.1b")?;
+    let cluster = Cluster::preset("selene")?;
+    let batch = 128;
+    let devices = 32;
     let case = format!("{}, every layout, {devices} a100-80 of {}, batch {batch}", model.name, cluster.name);
-    let (setting, space) = (setting(&model, &cluster, batch), Space::default());
+    let setting = setting(&model, &cluster, batch);
+    let space = Space::default();
     let search = native::Search::new(setting, devices, space, 10);
     let start = Instant::now();
     let counts = one_core()?.install(|| search.run())?.counts;

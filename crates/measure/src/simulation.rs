@@ -174,7 +174,8 @@ fn row(
 ) -> Result<Row, MeasureError> {
     let (crowding, simulation) = simulated(program, calibration, cores)?;
     let measured_ms_each: Vec<f64> = measured(outcome).map(|seconds| 1e3 * seconds).collect();
-    let (simulated_ms, measured_ms) = (1e3 * simulation.step_seconds, median(measured_ms_each.clone()));
+    let simulated_ms = 1e3 * simulation.step_seconds;
+    let measured_ms = median(measured_ms_each.clone());
     let total: f64 = simulation.stages.iter().map(|stage| stage.total_s()).sum();
     let busy: f64 = simulation.stages.iter().map(|stage| stage.busy_s).sum();
     Ok(Row {

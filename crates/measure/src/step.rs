@@ -113,7 +113,8 @@ pub fn measure(
     scaling: bool,
 ) -> Result<MeasuredStep, MeasureError> {
     let layout = &program.layout;
-    let (ranks, tokens) = (layout.grid.ranks(), layout.tokens_per_step() as f64);
+    let ranks = layout.grid.ranks();
+    let tokens = layout.tokens_per_step() as f64;
     let yardstick = || device.yardstick(layout.dtype, ranks, options.threads);
     let before = yardstick()?;
     let outcome = steps(device, program, options)?;
@@ -121,10 +122,8 @@ pub fn measure(
     let gemm_gflops_each = [before, yardstick()?].map(|Yardstick { flops_per_second, .. }| flops_per_second / 1e9);
     let gemm_gflops = gemm_gflops_each[0].max(gemm_gflops_each[1]);
     let step_seconds = median_step(&outcome);
-    let scaling = match scaling && ranks > 1 {
-        true => Some(one_rank(device, program, options, tokens / step_seconds)?),
-        false => None,
-    };
+    let scaling =
+        if scaling && ranks > 1 { Some(one_rank(device, program, options, tokens / step_seconds)?) } else { None };
     let flops_per_step = flops_per_token(&program.model, layout.seq_len) * layout.tokens_per_step() as u64;
     let gflops = flops_per_step as f64 / step_seconds / 1e9;
     Ok(MeasuredStep {

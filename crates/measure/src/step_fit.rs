@@ -66,7 +66,8 @@ pub struct Scaled {
 
 impl Step {
     fn price(&self, cluster: &Cluster, framework: &Framework) -> Result<Price, MeasureError> {
-        let (layout, model) = (&self.layout, &self.model);
+        let layout = &self.layout;
+        let model = &self.model;
         let problem = Problem::new(model, cluster, *framework, layout.global_batch, layout.seq_len)?;
         Ok(problem.price_layout(layout)?)
     }
@@ -93,7 +94,8 @@ pub fn scale(cluster: &mut Cluster, framework: &Framework, steps: &[Step]) -> Re
         let prices = prices(&with(cluster, framework, products.scaled(factor)), framework, steps)?;
         Ok(steps.iter().zip(&prices).map(|(step, price)| (price.seconds / step.seconds).ln()).sum())
     };
-    let (mut low, mut high) = (LEAST.ln(), -most.ln());
+    let mut low = LEAST.ln();
+    let mut high = -most.ln();
     if excess(LEAST)? < 0.0 {
         let rule = "with products a million times slower than the cluster's, steps would still be faster than measured";
         let rule = format!(": {rule}; are the seconds those of one step?");

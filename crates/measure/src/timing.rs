@@ -23,7 +23,8 @@ pub fn median(mut values: Vec<f64>) -> f64 {
 pub fn quantile(ascending: &[f64], part: f64) -> f64 {
     let Some(last) = ascending.len().checked_sub(1) else { return 0.0 };
     let place = part * last as f64;
-    let (below, above) = (place.floor() as usize, place.ceil() as usize);
+    let below = place.floor() as usize;
+    let above = place.ceil() as usize;
     ascending[below] + (place - below as f64) * (ascending[above] - ascending[below])
 }
 

@@ -114,7 +114,8 @@ mod tests {
     #[test]
     fn weights_are_compared_in_thirteen_digits() {
         assert_eq!([0.0, 1e-310, 1.0, 0.75].map(rounded), [0.0, 0.0, 1.0, 0.75]);
-        let (next, middle) = (1.0 + 1.0 / 4096.0, 1.0 + 0.5 / 4096.0);
+        let next = 1.0 + 1.0 / 4096.0;
+        let middle = 1.0 + 0.5 / 4096.0;
         assert_eq!([1.0 - 1e-15, middle - 1e-15, middle, next + 1e-15].map(rounded), [1.0, 1.0, next, next]);
     }
 

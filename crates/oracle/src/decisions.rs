@@ -52,7 +52,8 @@ impl Decisions {
                 assert!(ids.is_none(), "decisions of block {i}, which has no experts");
                 continue;
             };
-            let (k, length) = (experts.per_token, ids.map(Vec::len));
+            let k = experts.per_token;
+            let length = ids.map(Vec::len);
             assert_eq!(length, Some(batch.rows() * k), "decisions of block {i}, {k} for each token");
             let present = batch.present();
             for (ids, present) in ids.into_iter().flat_map(|ids| ids.chunks(k)).zip(present) {

@@ -23,7 +23,8 @@ struct Shared {
 
 /// `y[n, h]` of block `i` from `x[n, h]`.
 pub(crate) fn forward(pass: &Pass, i: usize, experts: &Experts, x: &[f64]) -> (Vec<f64>, Saved) {
-    let (h, k) = (pass.model.hidden, experts.per_token);
+    let h = pass.model.hidden;
+    let k = experts.per_token;
     // The bias of a router is not one of its logits.
     let logits = linear::forward(pass.batch.rows(), x, pass.parameter(&router_weight(i)), None);
     let forced = pass.decisions.map(|decisions| decisions.blocks[&i].as_slice());
@@ -67,7 +68,9 @@ pub(crate) fn backward(
     saved: &Saved,
     gradients: &mut Tensors,
 ) -> Vec<f64> {
-    let (h, k, routed) = (pass.model.hidden, experts.per_token, &saved.routed);
+    let h = pass.model.hidden;
+    let k = experts.per_token;
+    let routed = &saved.routed;
     let mut dx = vec![0.0; x.len()];
     for e in 0..experts.count {
         let choices = choices_of(routed, e);

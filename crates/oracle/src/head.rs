@@ -16,7 +16,8 @@ pub(crate) fn forward(pass: &Pass, x: &[f64]) -> f64 {
 
 /// The logits `[n, v]` of tokens from the final norm's output `x[n, h]`.
 pub(crate) fn logits(pass: &Pass, x: &[f64]) -> Vec<f64> {
-    let (table, cap) = (pass.parameter(table(pass.model)), pass.model.logit_cap);
+    let table = pass.parameter(table(pass.model));
+    let cap = pass.model.logit_cap;
     let of_row = |x| products(x, table).map(move |logit| cap.map_or(logit, |cap| cap * (logit / cap).tanh()));
     x.chunks(pass.model.hidden).flat_map(of_row).collect()
 }
@@ -45,8 +46,10 @@ fn products<'a>(x: &'a [f64], table: &'a [f64]) -> impl Iterator<Item = f64> + '
 
 /// `(dx[n, h], dtable[v, h])` from `dlogits[n, v]`, the gradient of what the cap gave.
 fn products_backward(pass: &Pass, x: &[f64], table: &[f64], dlogits: &[f64]) -> (Vec<f64>, Vec<f64>) {
-    let (h, v) = (pass.model.hidden, pass.model.vocab);
-    let (mut dx, mut dtable) = (vec![0.0; x.len()], vec![0.0; table.len()]);
+    let h = pass.model.hidden;
+    let v = pass.model.vocab;
+    let mut dx = vec![0.0; x.len()];
+    let mut dtable = vec![0.0; table.len()];
     for (row, x) in x.chunks(h).enumerate() {
         for (id, product) in products(x, table).enumerate() {
             // The derivative of `cap tanh(product / cap)`.

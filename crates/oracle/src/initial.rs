@@ -99,7 +99,8 @@ mod tests {
     fn neighbours_are_the_two_sides_of_a_right_angle() {
         let stream = RandomStream::new(9, "test");
         for index in (0..100).step_by(2) {
-            let (x, y) = (normal(stream, index), normal(stream, index + 1));
+            let x = normal(stream, index);
+            let y = normal(stream, index + 1);
             let [first, second] = [0, 1].map(|next| f64::from(stream.word(index + next)));
             assert!(((-(x * x + y * y) / 2.0).exp() - (first + 1.0) / 2.0_f64.powi(32)).abs() < 1e-12);
             let turn = y.atan2(x) / (2.0 * PI);

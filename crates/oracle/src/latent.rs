@@ -59,7 +59,9 @@ pub(crate) fn backward(
     gradients: &mut Tensors,
 ) -> Vec<f64> {
     let name = |layer: &str| format!("block.{i}.{layer}");
-    let (attention, rows, rule) = (pass.attention(i), pass.batch.rows(), pass.block(i).norm);
+    let attention = pass.attention(i);
+    let rows = pass.batch.rows();
+    let rule = pass.block(i).norm;
     let own = attention.pair_width() - latent.shared_key;
     let mut dqueries = vec![0.0; rows * attention.heads * attention.head_dim];
     let mut dkeys_values = vec![0.0; rows * attention.heads * own];
@@ -86,12 +88,14 @@ pub(crate) fn backward(
 /// Of every number of `qkv`, where it is from: `queries[n, a d]`, `keys_values[n, a (d - k + v)]` or `shared[n, k]`.
 fn sources(attention: &Attention, latent: Latent) -> Vec<(usize, Source)> {
     let Attention { sequences, seq_len, heads, head_dim: d, value_dim: v, .. } = *attention;
-    let (k, own) = (latent.shared_key, d - latent.shared_key + v);
+    let k = latent.shared_key;
+    let own = d - latent.shared_key + v;
     let mut sources = Vec::new();
     for (sequence, row, head) in
         (0..sequences).flat_map(|b| (0..seq_len).flat_map(move |t| (0..heads).map(move |a| (b, t, a))))
     {
-        let (n, index) = (sequence * seq_len + row, |part| attention.index(sequence, head, row, part));
+        let n = sequence * seq_len + row;
+        let index = |part| attention.index(sequence, head, row, part);
         for j in 0..d {
             sources.push((index(Part::Query) + j, Source::Queries((n * heads + head) * d + j)));
             let of_key =

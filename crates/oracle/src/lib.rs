@@ -116,7 +116,8 @@ pub enum Samples<'a> {
 
 /// Names and `[rows, columns]` of the model's parameters, in the order of the table at [`Model`].
 pub fn parameter_shapes(model: &Model) -> Vec<(String, [usize; 2])> {
-    let (h, v) = (model.hidden, model.vocab);
+    let h = model.hidden;
+    let v = model.vocab;
     let mut shapes = Vec::new();
     match model.patch_values {
         None => shapes.push(("embedding.table".to_owned(), [v, h])),
@@ -127,7 +128,8 @@ pub fn parameter_shapes(model: &Model) -> Vec<(String, [usize; 2])> {
     }
     for (i, block) in model.blocks.iter().enumerate() {
         let Block { attention, feed_forward, norm, norm_place, .. } = block;
-        let (before, after) = (*norm_place != NormPlace::After, *norm_place != NormPlace::Before);
+        let before = *norm_place != NormPlace::After;
+        let after = *norm_place != NormPlace::Before;
         if before {
             push_norm(&mut shapes, &format!("block.{i}.norm1"), h, norm.kind);
         }

@@ -65,7 +65,8 @@ mod tests {
     #[test]
     fn rms_norm_of_a_constant_row() {
         // sqrt(3^2 + 7) = 4: every number becomes 3/4, where layer norm leaves nothing.
-        let (x, gamma) = ([3.0; 4], [1.0, 2.0, -1.0, 0.0]);
+        let x = [3.0; 4];
+        let gamma = [1.0, 2.0, -1.0, 0.0];
         assert_eq!(forward(Norm::Rms, &x, &gamma, None, 7.0), [0.75, 1.5, -0.75, 0.0]);
         assert_eq!(forward(Norm::Layer, &x, &gamma, Some(&[0.5; 4]), 7.0), [0.5; 4]);
 

@@ -58,7 +58,8 @@ mod tests {
     #[test]
     fn the_parts_are_smooth() {
         let at = FAR / FRAC_1_SQRT_2;
-        let (left, right) = (below(-at * (1.0 - 1e-15)), below(-at * (1.0 + 1e-15)));
+        let left = below(-at * (1.0 - 1e-15));
+        let right = below(-at * (1.0 + 1e-15));
         assert!((left - right).abs() < 1e-12 * right, "{left} and {right}");
         for x in [-4.0, -2.9, -1.0, 0.0, 0.5, 2.0] {
             let slope = (below(x + 1e-5) - below(x - 1e-5)) / 2e-5;

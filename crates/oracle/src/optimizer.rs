@@ -81,7 +81,8 @@ pub fn update(
             let g = gradients[name][i] * scale;
             m[i] = beta1 * m[i] + (1.0 - beta1) * g;
             v[i] = beta2 * v[i] + (1.0 - beta2) * g * g;
-            let (m_hat, v_hat) = (m[i] / correction1, v[i] / correction2);
+            let m_hat = m[i] / correction1;
+            let v_hat = v[i] / correction2;
             *p -= learning_rate * (m_hat / (v_hat.sqrt() + epsilon) + decay * *p);
         }
     }
@@ -124,7 +125,8 @@ fn decays(name: &str) -> bool {
 /// The sum with the rounding of every addition carried along (Neumaier): a plain running sum of a hundred million
 /// squares is off by more than 1e-12.
 fn sum(values: impl Iterator<Item = f64>) -> f64 {
-    let (mut total, mut lost) = (0.0_f64, 0.0);
+    let mut total = 0.0_f64;
+    let mut lost = 0.0;
     for value in values {
         let next = total + value;
         lost += if total.abs() >= value.abs() { (total - next) + value } else { (value - next) + total };

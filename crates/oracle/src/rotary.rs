@@ -40,7 +40,8 @@ fn turn_head(numbers: &mut [f64], position: usize, rotary: Rotary, sense: f64) {
     for i in 0..d / 2 {
         let angle = position as f64 * scaled(i, rotary);
         let (sin, cos) = (sense * angle).sin_cos();
-        let (a, b) = (numbers[i], numbers[i + d / 2]);
+        let a = numbers[i];
+        let b = numbers[i + d / 2];
         numbers[i] = a * cos - b * sin;
         numbers[i + d / 2] = b * cos + a * sin;
     }
@@ -69,7 +70,8 @@ fn scaled(pair: usize, rotary: Rotary) -> f64 {
         }
         RotaryScaling::Yarn { factor, low, high, positions } => {
             let waves = |pair: &usize| positions as f64 * of(*pair) / (2.0 * PI);
-            let (pairs, end) = (0..rotary.columns, rotary.columns - 1);
+            let pairs = 0..rotary.columns;
+            let end = rotary.columns - 1;
             let last_kept = pairs.clone().rev().find(|pair| waves(pair) >= high).unwrap_or(0);
             let first_stretched = pairs.clone().find(|pair| waves(pair) <= low).unwrap_or(end);
             if pair <= last_kept {
@@ -116,8 +118,10 @@ mod tests {
         let before: Vec<f64> = [1.0, 0.0, 0.0, 1.0, 5.0, 6.0].repeat(3);
         let mut after = before.clone();
         forward(&attention, whole(2), &mut after);
-        let (cos, sin) = (0.540_302_305_868_139_7, 0.841_470_984_807_896_5); // of 1
-        let (cos2, sin2) = (-0.416_146_836_547_142_4, 0.909_297_426_825_681_7); // of 2
+        let cos = 0.540_302_305_868_139_7;
+        let sin = 0.841_470_984_807_896_5; // of 1
+        let cos2 = -0.416_146_836_547_142_4;
+        let sin2 = 0.909_297_426_825_681_7; // of 2
         assert!(close(&after[..6], &before[..6]), "position 0 stays");
         assert!(close(&after[6..12], &[cos, sin, -sin, cos, 5.0, 6.0]), "{after:?}");
         assert!(close(&after[12..], &[cos2, sin2, -sin2, cos2, 5.0, 6.0]), "{after:?}");
@@ -130,7 +134,8 @@ mod tests {
         let mut numbers = [1.0, 2.0, 3.0, 4.0];
         turn_head(&mut numbers, 1, whole(4), 1.0);
         // Pairs (1, 3) by 1 and (2, 4) by 10000^(-2/4) = 0.01.
-        let ((sin1, cos1), (sin2, cos2)) = (1.0_f64.sin_cos(), 0.01_f64.sin_cos());
+        let (sin1, cos1) = 1.0_f64.sin_cos();
+        let (sin2, cos2) = 0.01_f64.sin_cos();
         let expected = [cos1 - 3.0 * sin1, 2.0 * cos2 - 4.0 * sin2, 3.0 * cos1 + sin1, 4.0 * cos2 + 2.0 * sin2];
         assert!(close(&numbers, &expected), "{numbers:?}");
     }
@@ -180,9 +185,11 @@ mod tests {
 
     #[test]
     fn products_know_the_distance_only() {
-        let (query, key) = ([0.3, -1.2, 0.7, 2.0, 0.1, 0.4], [1.1, 0.2, -0.5, 0.9, -1.4, 0.6]);
+        let query = [0.3, -1.2, 0.7, 2.0, 0.1, 0.4];
+        let key = [1.1, 0.2, -0.5, 0.9, -1.4, 0.6];
         let product = |at: usize, before: usize| {
-            let (mut q, mut k) = (query, key);
+            let mut q = query;
+            let mut k = key;
             turn_head(&mut q, at, whole(6), 1.0);
             turn_head(&mut k, before, whole(6), 1.0);
             q.iter().zip(k).map(|(q, k)| q * k).sum::<f64>()

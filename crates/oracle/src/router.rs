@@ -107,7 +107,9 @@ impl Routed {
 
     /// `dlogits[n, E]` from `dweights[n, k]`, 0 where a choice was dropped, and from both losses.
     pub(crate) fn backward(&self, experts: &Experts, rows: Rows, dweights: &[f64]) -> Vec<f64> {
-        let (count, k, router) = (experts.count, experts.per_token, experts.router);
+        let count = experts.count;
+        let k = experts.per_token;
+        let router = experts.router;
         let n = self.logits.len() / count;
         let tokens = self.tokens(experts).count() as f64;
         let dshares = self.balance_backward(experts, rows);
@@ -117,7 +119,8 @@ impl Routed {
                 dlogits.extend(vec![0.0; count]);
                 continue;
             }
-            let (logits, scores) = (&self.logits[row * count..][..count], &self.scores[row * count..][..count]);
+            let logits = &self.logits[row * count..][..count];
+            let scores = &self.scores[row * count..][..count];
             let ids = &self.ids[row * k..][..k];
             let mut dscores = weights_backward(router, scores, ids, &dweights[row * k..][..k]);
             let of_balance = shares_backward(router.scores, scores, &dshares[row * count..][..count]);
@@ -242,7 +245,8 @@ fn group_keys(keys: &[f64], groups: ExpertGroups, per_token: usize) -> Vec<f64> 
 /// a chosen group less the largest of one that is not. Where experts are of fewer groups, the best others were chosen, too.
 fn groups_of(keys: &[f64], ids: &[u32], experts: &Experts) -> (Vec<bool>, f64) {
     let Some(groups) = experts.router.groups else { return (vec![true; keys.len()], f64::INFINITY) };
-    let (size, of_groups) = (experts.count / groups.count, group_keys(keys, groups, experts.per_token));
+    let size = experts.count / groups.count;
+    let of_groups = group_keys(keys, groups, experts.per_token);
     let mut order = largest_first(&of_groups);
     // Stable: those that experts are of come first.
     order.sort_by_key(|group| !ids.iter().any(|id| *id as usize / size == *group as usize));

@@ -16,7 +16,8 @@ pub struct LearningRate {
 impl LearningRate {
     /// The rate of `step`, counted from 1.
     pub fn at(&self, step: u64) -> f64 {
-        let (warmup, end) = (self.warmup_steps, self.steps);
+        let warmup = self.warmup_steps;
+        let end = self.steps;
         if step < warmup {
             return self.peak / warmup as f64 * step as f64;
         }

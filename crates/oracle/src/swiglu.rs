@@ -8,7 +8,8 @@ pub(crate) fn forward(x: &[f64]) -> Vec<f64> {
 /// `dx[n, 2f]` from `dy[n, f]` and the forward's `x`.
 pub(crate) fn backward(dy: &[f64], x: &[f64]) -> Vec<f64> {
     let both = |(dy, pair): (&f64, &[f64])| {
-        let (gate, up) = (pair[0], pair[1]);
+        let gate = pair[0];
+        let up = pair[1];
         [dy * up * derivative(gate), dy * silu(gate)]
     };
     dy.iter().zip(x.chunks(2)).flat_map(both).collect()
@@ -46,7 +47,8 @@ mod tests {
         let values = [0.0, 0.75 * ln3, -0.25 * ln3, 1000.0, 0.0];
         let dx = backward(&[3.0; 5], &x);
         for pair in 0..5 {
-            let (gate, up) = (3.0 * x[2 * pair + 1] * slopes[pair], 3.0 * values[pair]);
+            let gate = 3.0 * x[2 * pair + 1] * slopes[pair];
+            let up = 3.0 * values[pair];
             assert!((dx[2 * pair] - gate).abs() < 1e-14, "gate {pair}: {} is not {gate}", dx[2 * pair]);
             assert!((dx[2 * pair + 1] - up).abs() < 1e-14, "up {pair}: {} is not {up}", dx[2 * pair + 1]);
         }

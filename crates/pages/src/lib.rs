@@ -57,7 +57,8 @@ pub fn published_page(document: &Value) -> String {
 
 /// The page of layouts that were predicted and measured on one machine.
 pub fn local_page(document: &Value) -> String {
-    let (model, cluster) = (name(&document["model"], "name"), name(document, "cluster"));
+    let model = name(&document["model"], "name");
+    let cluster = name(document, "cluster");
     page(&format!("{model} on {cluster}: predicted and measured steps"), document, POLICY, &[LOCAL])
 }
 

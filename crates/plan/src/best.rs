@@ -28,7 +28,9 @@ pub fn best(
     let problem = Problem::new(model, cluster, framework, template.global_batch, seq_len)?;
     problem.check_devices(ranks)?;
     let open = bounded(&problem, legal)?;
-    let (mut found, mut smallest, mut refused) = (Vec::new(), None, None);
+    let mut found = Vec::new();
+    let mut smallest = None;
+    let mut refused = None;
     for part in open.chunks(PRICED) {
         let fastest = found.iter().map(|(_, price): &(Layout, Price)| price.seconds).fold(f64::INFINITY, f64::min);
         if part.first().is_some_and(|(seconds, _)| *seconds as f32 > fastest as f32) {
@@ -70,9 +72,10 @@ fn bounded(problem: &Problem, layouts: Vec<Layout>) -> Result<Vec<(f64, Layout)>
     let mut open = Vec::new();
     for layout in layouts {
         let candidate = problem.candidate(&layout);
-        let seconds = match problem.is_candidate(&layout) {
-            true => bounds.pieces(&candidate).map(|pieces| bounds.seconds(&candidate, &pieces))?,
-            false => 0.0,
+        let seconds = if problem.is_candidate(&layout) {
+            bounds.pieces(&candidate).map(|pieces| bounds.seconds(&candidate, &pieces))?
+        } else {
+            0.0
         };
         open.push((seconds, layout));
     }

@@ -79,7 +79,8 @@ pub struct Goodput {
 impl Goodput {
     /// Of a job of so many devices, whose steps take so long and whose ranks have at most so many bytes of states.
     pub fn new(failures: &Failures, devices: usize, step_seconds: f64, state_bytes: u64) -> Self {
-        let (rate, checkpoint) = (failures.rate(devices), failures.checkpoint.seconds(state_bytes));
+        let rate = failures.rate(devices);
+        let checkpoint = failures.checkpoint.seconds(state_bytes);
         let share = |steps: f64| {
             let work = steps * step_seconds;
             work / expected_seconds(rate, work, checkpoint, failures.restart_seconds)
@@ -111,7 +112,8 @@ pub fn optimal_interval(rate: f64, checkpoint: f64) -> f64 {
     let wanted = (-rate * checkpoint).exp_m1();
     // Falls from 0 to -1 in u from 0 to 1.
     let reached = |u: f64| u.exp_m1() - u * u.exp();
-    let (mut low, mut high) = (0.0_f64, 1.0_f64);
+    let mut low = 0.0_f64;
+    let mut high = 1.0_f64;
     loop {
         let middle = f64::midpoint(low, high);
         if middle <= low || middle >= high {
@@ -134,7 +136,8 @@ mod tests {
     #[test]
     fn the_best_interval_is_that_of_young_and_daly_where_failures_are_rare() {
         for (rate, checkpoint) in [(1e-4, 1e-3), (1e-5, 1.0), (1e-4, 60.0), (1e-3, 60.0)] {
-            let (exact, ratio) = (optimal_interval(rate, checkpoint), (rate * checkpoint).sqrt());
+            let exact = optimal_interval(rate, checkpoint);
+            let ratio = (rate * checkpoint).sqrt();
             let young = (2.0 * checkpoint / rate).sqrt();
             assert!((exact / young - 1.0).abs() < ratio, "{exact} and {young}");
             let daly = by_daly(rate, checkpoint);
@@ -158,7 +161,9 @@ mod tests {
         let close = |one: f64, other: f64| assert!((one / other - 1.0).abs() < 1e-4, "{one} and {other}");
         close(expected_seconds(1e-14, 100.0, 7.0, 600.0), 107.0);
         // One failure is expected in a mean time between failures, and takes half a segment and a restart.
-        let (rate, segment, restart) = (1e-7, 100.0, 50.0);
+        let rate = 1e-7;
+        let segment = 100.0;
+        let restart = 50.0;
         close((expected_seconds(rate, 90.0, 10.0, restart) - segment) / (rate * segment), segment / 2.0 + restart);
     }
 
@@ -202,7 +207,8 @@ mod tests {
                 .into_iter()
                 .enumerate()
         {
-            let (mut draws, runs) = (Draws(seed as u64), 200_000);
+            let mut draws = Draws(seed as u64);
+            let runs = 200_000;
             let times: Vec<f64> = (0..runs).map(|_| draws.seconds_of(rate, work + checkpoint, restart)).collect();
             let mean = times.iter().sum::<f64>() / f64::from(runs);
             let variance = times.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / f64::from(runs - 1);
@@ -217,7 +223,8 @@ mod tests {
     fn checkpoints_come_after_whole_steps() {
         let failures = Failures { checkpoint: CheckpointTime::Seconds(30.0), ..Failures::MEASURED_ELSEWHERE };
         let of = |step| Goodput::new(&failures, 16_384, step, 0);
-        let (short, long) = (of(10.0), of(1e5));
+        let short = of(10.0);
+        let long = of(1e5);
         // One failure in three hours: every 13 minutes.
         assert_eq!((short.interval_steps, short.interval_seconds), (80, 800.0), "{short:?}");
         assert!((short.failures_per_day - 419.0 / 54.0).abs() < 1e-9);

@@ -42,7 +42,8 @@ impl Grids {
     /// No grid is legal: why the last one is not.
     pub fn all(model: &Model, request: &LayoutRequest, axes: Option<&[Axis]>) -> Result<Self, NoGrid> {
         let axes: AxisSet = axes.unwrap_or(&Axis::AXONN).iter().copied().collect();
-        let (mut legal, mut skipped) = (Vec::new(), Vec::new());
+        let mut legal = Vec::new();
+        let mut skipped = Vec::new();
         let mut last: Option<(Grid, SpecError)> = None;
         for grid in Grid::all_over(request.grid.ranks(), axes) {
             let mut request = request.clone();
@@ -57,7 +58,8 @@ impl Grids {
         }
         match last {
             Some((last, error)) if legal.is_empty() => {
-                let (grids, model) = (skipped.len(), model.name.clone());
+                let grids = skipped.len();
+                let model = model.name.clone();
                 Err(NoGrid { grids, model, last, reason: Box::new(error) })
             }
             _ => Ok(Self { legal, skipped }),

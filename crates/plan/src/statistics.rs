@@ -49,7 +49,9 @@ impl Errors {
 /// Kendall's tau-b of predicted and measured: concordant less discordant over the geometric mean of the pairs that
 /// either side orders. `None` where a side orders nothing.
 pub fn kendall_tau(pairs: &[Pair]) -> Option<f64> {
-    let (mut difference, mut by_predicted, mut by_measured) = (0_i64, 0_u64, 0_u64);
+    let mut difference = 0_i64;
+    let mut by_predicted = 0_u64;
+    let mut by_measured = 0_u64;
     for (at, a) in pairs.iter().enumerate() {
         for b in &pairs[at + 1..] {
             let order = |x: f64, y: f64| i64::from(x > y) - i64::from(x < y);

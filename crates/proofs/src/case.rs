@@ -372,7 +372,8 @@ fn panels(sizes: &Sizes, switches: &Switches) -> usize {
 }
 
 fn model(sizes: &Sizes, switches: &Switches) -> Option<Model> {
-    let (x, y) = (sizes.grid.size(Axis::X), sizes.grid.size(Axis::Y));
+    let x = sizes.grid.size(Axis::X);
+    let y = sizes.grid.size(Axis::Y);
     let heads = x * sizes.heads_per_x;
     let mesh = common_multiple(y, panels(sizes, switches));
     let seq_len = match sizes.grid.size(Axis::Context) {

@@ -33,7 +33,8 @@ pub fn train(py: Python<'_>, words: Vec<String>, callback: &Bound<'_, PyAny>) ->
         let result = command_line::train(&words, &mut teller(told.clone(), answers));
         let _ = told.send(Told::End(result));
     });
-    let (mut error, mut is_interrupted) = (None, false);
+    let mut error = None;
+    let mut is_interrupted = false;
     loop {
         match next(py, &mut listening) {
             Ok(Told::Event(event)) => {

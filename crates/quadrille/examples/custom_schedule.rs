@@ -13,8 +13,10 @@ use quadrille::step::{StepProgram, predict_rank};
 /// The passes of a stage: enough forwards to fill the pipeline, then two forwards after two backwards.
 fn two_by_two(pipeline: Pipeline, stage: usize) -> Vec<Action> {
     let of = |pass, microbatch| Action { pass, microbatch, chunk: 0 };
-    let (microbatches, ahead) = (pipeline.microbatches, 2 * (pipeline.stages - stage));
-    let (mut forward, mut list) = (0, Vec::new());
+    let microbatches = pipeline.microbatches;
+    let ahead = 2 * (pipeline.stages - stage);
+    let mut forward = 0;
+    let mut list = Vec::new();
     for backward in (0..microbatches).step_by(2) {
         let until = (backward + ahead).min(microbatches);
         list.extend((forward..until).map(|microbatch| of(Pass::Forward, microbatch)));

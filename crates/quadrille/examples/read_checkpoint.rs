@@ -36,7 +36,8 @@ fn look(folder: &Path) -> Result<(), Box<dyn Error>> {
         println!("{name:<24} {rows:>4} x {cols:<4} norm {norm:.3}");
     }
     // One row of a matrix and of its optimizer state, without reading the rest.
-    let (mut weights, mut moments) = ([0f32; 4], [0f32; 4]);
+    let mut weights = [0f32; 4];
+    let mut moments = [0f32; 4];
     let mut reader = checkpoint.reader();
     reader.read("block.0.up.weight", Quantity::Value, 3, 8, &mut weights)?;
     reader.read("block.0.up.weight", Quantity::FirstMoment, 3, 8, &mut moments)?;

@@ -28,8 +28,11 @@ fn product(context: &RankContext, grid: Grid) -> Result<Vec<f64>, Box<dyn Error 
     let place = grid.coordinate(context.rank());
     let [x, y, z] = [Axis::X, Axis::Y, Axis::Z].map(|axis| place.on(axis));
     let group = |name: &str, axis| context.group(name, &grid.group(context.rank(), [axis].into_iter().collect()));
-    let (over_y, over_z) = (group("y", Axis::Y)?, group("z", Axis::Z)?);
-    let (rows, inner, columns) = (ROWS / 2, INNER / 2, COLUMNS / 2);
+    let over_y = group("y", Axis::Y)?;
+    let over_z = group("z", Axis::Z)?;
+    let rows = ROWS / 2;
+    let inner = INNER / 2;
+    let columns = COLUMNS / 2;
 
     // A quarter of B: of the rows of this y, the half of this z.
     let shard: Vec<f64> = (0..inner / 2 * columns)
@@ -39,7 +42,8 @@ fn product(context: &RankContext, grid: Grid) -> Result<Vec<f64>, Box<dyn Error 
 
     let partial: Vec<f64> = (0..rows * columns)
         .map(|at| {
-            let (row, column) = (at / columns, at % columns);
+            let row = at / columns;
+            let column = at % columns;
             (0..inner).map(|k| a(z * rows + row, y * inner + k) * b_block[k * columns + column]).sum()
         })
         .collect();
@@ -51,9 +55,11 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let parts = run_ranks(&JobOptions::new(grid.ranks()), |context| product(context, grid))?;
     for (rank, part) in parts.iter().enumerate() {
         let place = grid.coordinate(rank);
-        let (first_row, first_column) = (place.on(Axis::Z) * ROWS / 2, place.on(Axis::X) * COLUMNS / 2);
+        let first_row = place.on(Axis::Z) * ROWS / 2;
+        let first_column = place.on(Axis::X) * COLUMNS / 2;
         for (at, element) in part.iter().enumerate() {
-            let (row, column) = (first_row + at / (COLUMNS / 2), first_column + at % (COLUMNS / 2));
+            let row = first_row + at / (COLUMNS / 2);
+            let column = first_column + at % (COLUMNS / 2);
             let serial: f64 = (0..INNER).map(|k| a(row, k) * b(k, column)).sum();
             assert_eq!(*element, serial, "rank {rank}, row {row}, column {column}");
         }

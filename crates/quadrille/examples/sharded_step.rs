@@ -21,7 +21,8 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let outcome = train_on_cpu(&program, &options, &batch, None, &mut on_event)?;
 
     let counted = outcome.counted.ok_or("no step was executed")?;
-    let (predicted, executed) = (&outcome.predicted.ranks[0], &counted.ranks[0]);
+    let predicted = &outcome.predicted.ranks[0];
+    let executed = &counted.ranks[0];
     println!("\nrank 0                        predicted   executed");
     for (axes, kinds) in &predicted.axes {
         for (kind, transfer) in kinds {

@@ -140,9 +140,10 @@ fn parsed(words: &[String]) -> Result<Command, Failure> {
     let said: Vec<OsString> =
         ["quadrille"].into_iter().chain(words.iter().map(String::as_str)).map(Into::into).collect();
     let Arguments { command, output } = launch::read(&said).map_err(|error| Failure::of_words(&error))?;
-    match output.is_usual() {
-        true => Ok(command),
-        false => Err(Failure::usage("--color, --verbose, --quiet: nothing is printed here; leave them out")),
+    if output.is_usual() {
+        Ok(command)
+    } else {
+        Err(Failure::usage("--color, --verbose, --quiet: nothing is printed here; leave them out"))
     }
 }
 

@@ -81,10 +81,7 @@ pub fn run(arguments: &EvalArguments, launch: &Launch) -> Result<(), Failure> {
         return Ok(());
     }
     let report = EvaluationReport { evaluation: &evaluation, outcome: &outcome };
-    tell(&outcome, || match arguments.json {
-        true => print_json(&report.document()),
-        false => print_text(report.text()),
-    })
+    tell(&outcome, || if arguments.json { print_json(&report.document()) } else { print_text(report.text()) })
 }
 
 /// Prints what was found; counts that were not predicted fail the command all the same.
@@ -106,7 +103,8 @@ mod tests {
         for (difference, code) in [(None, None), (Some(difference), Some(1))] {
             let ledger = Ledger { ranks: Vec::new() };
             let evaluation = Evaluation { loss: 1.0, targets: 1, samples: 1, steps: 1 };
-            let (predicted, counted) = (ledger.clone(), ledger);
+            let predicted = ledger.clone();
+            let counted = ledger;
             let outcome = EvaluateOutcome { evaluation, seconds: 1.0, predicted, counted, difference };
             let mut printed = false;
             let told = tell(&outcome, || {

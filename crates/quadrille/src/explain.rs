@@ -114,19 +114,19 @@ pub fn asked(arguments: &ExplainArguments, usual: &str) -> Result<Asked, Failure
     };
     let said = arguments.layout.said(arguments.dtype);
     let choices = said.choices.over(&said.read()?);
-    let (name, numbers) = (arguments.price.framework.as_deref(), arguments.price.numbers.said());
+    let name = arguments.price.framework.as_deref();
+    let numbers = arguments.price.numbers.said();
     let usual = match &run {
         None => (usual, LayoutDefaults::USUAL.dtype),
         Some(run) => (Framework::QUADRILLE.name, run.layout.layout.dtype),
     };
     let framework = framework(name, usual, arguments.dtype, arguments.sparsity, numbers, &choices)?;
-    let said = match framework.is_own() {
-        true => said,
-        false => SaidLayout { choices: said.choices.without(Field::Gradients), ..said },
-    };
+    let said =
+        if framework.is_own() { said } else { SaidLayout { choices: said.choices.without(Field::Gradients), ..said } };
     let (open, layout) = match &run {
         None => {
-            let (vocab_multiple, order) = (framework.vocab_multiple, framework.order());
+            let vocab_multiple = framework.vocab_multiple;
+            let order = framework.order();
             let usual = LayoutDefaults { vocab_multiple, order, ..LayoutDefaults::USUAL };
             let open = said.open(&usual)?;
             let layout = arguments.layout.held(&arguments.model, MODEL, open.resolve(&model))?;
@@ -167,11 +167,10 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
 
 /// The same, or the price, as a document.
 pub fn document(arguments: &ExplainArguments) -> Result<Value, Failure> {
-    match arguments.price.price {
-        true => priced::document(arguments),
-        false => {
-            explained(arguments, None, true, |explained| Ok(bars::counting(|progress| explained.document(progress))?))
-        }
+    if arguments.price.price {
+        priced::document(arguments)
+    } else {
+        explained(arguments, None, true, |explained| Ok(bars::counting(|progress| explained.document(progress))?))
     }
 }
 
@@ -187,10 +186,8 @@ fn explained<T>(
     if let (Some(products), Some(device), true) = (framework.numbers.products, &cluster.device, named) {
         products.check_on(device)?;
     }
-    let program = match kept.is_empty() {
-        true => framework.program(&model, &layout)?,
-        false => StepProgram::pruned(&model, &layout, kept)?,
-    };
+    let program =
+        if kept.is_empty() { framework.program(&model, &layout)? } else { StepProgram::pruned(&model, &layout, kept)? };
     let grid = &layout.grid;
     let ranks = grid.ranks();
     if let Some(rank) = arguments.rank.filter(|rank| *rank >= ranks) {
@@ -200,9 +197,12 @@ fn explained<T>(
         .map_err(|error| Failure::usage(format!("--layer {error}")))?;
     let machine = &arguments.machine;
     let files = paths::asked([("--trace", &machine.trace), ("--html", &arguments.html)]);
-    let read = arguments.from.iter().flat_map(|folder| match is_run {
-        true => FILES.map(|name| ("the run's", folder.join(name))).to_vec(),
-        false => vec![("--from", folder.clone())],
+    let read = arguments.from.iter().flat_map(|folder| {
+        if is_run {
+            FILES.map(|name| ("the run's", folder.join(name))).to_vec()
+        } else {
+            vec![("--from", folder.clone())]
+        }
     });
     let read: Vec<_> = read.collect();
     paths::check(&files, &read.iter().map(|(name, path)| (*name, path.as_path())).collect::<Vec<_>>())?;

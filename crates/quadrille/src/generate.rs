@@ -85,9 +85,8 @@ pub fn run(arguments: &GenerateArguments, launch: &Launch) -> Result<(), Failure
         remark("warning", "no token is known to end an answer: it ends at --max-tokens");
     }
     let mut decoder = generation.decoder();
-    let mut show = |_: usize, token: u32| match live {
-        true => write(&decoder.push(token).map_err(EngineError::of_callback)?),
-        false => Ok(()),
+    let mut show = |_: usize, token: u32| {
+        if live { write(&decoder.push(token).map_err(EngineError::of_callback)?) } else { Ok(()) }
     };
     if live && !generation.is_chat() {
         print_exactly(&texts[0])?;

@@ -71,9 +71,12 @@ impl LayoutArguments {
     /// refused begins with that.
     pub fn held<T>(&self, model: &ModelArguments, usual: &str, held: Result<T, RunError>) -> Result<T, Failure> {
         let is_named = model.model.is_some() || model.from_hf.is_some();
-        held.map_err(|error| match self.layout.is_some() && !is_named {
-            true => Failure::from(error).within(format!("no --model is given, so it is {usual}")),
-            false => error.into(),
+        held.map_err(|error| {
+            if self.layout.is_some() && !is_named {
+                Failure::from(error).within(format!("no --model is given, so it is {usual}"))
+            } else {
+                error.into()
+            }
         })
     }
 

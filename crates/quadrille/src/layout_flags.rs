@@ -120,7 +120,8 @@ impl Args for LayoutFlags {
 impl FromArgMatches for LayoutFlags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         let said = fields().filter_map(|field| Some((field, typed(matches, field)?)));
-        let (mut file, mut states) = (LayoutFile::default(), None);
+        let mut file = LayoutFile::default();
+        let mut states = None;
         for (field, value) in said {
             let value = match field {
                 Field::Offload => {

@@ -97,7 +97,8 @@ pub fn check_writable(flag: &str, path: &Path) -> Result<(), Failure> {
 
 /// Names the flag and the file that was asked for: errors of temporary files name those.
 fn unwritable(flag: &str, path: &Path, error: &std::io::Error) -> String {
-    let (why, remedy) = (quadrille_files::reason(error), quadrille_files::remedy(path, error));
+    let why = quadrille_files::reason(error);
+    let remedy = quadrille_files::remedy(path, error);
     format!("cannot write {flag} {}: {why}{remedy}", path.display())
 }
 

@@ -49,9 +49,10 @@ const PAGE: &str = "report.html";
 
 /// What the run's folder holds.
 pub fn document(arguments: &ReportArguments) -> Result<Value, Failure> {
-    match arguments.out.is_some() {
-        true => Err(Failure::usage("--out: a document is no page; leave it out")),
-        false => Ok(read(arguments)?.document()),
+    if arguments.out.is_some() {
+        Err(Failure::usage("--out: a document is no page; leave it out"))
+    } else {
+        Ok(read(arguments)?.document())
     }
 }
 

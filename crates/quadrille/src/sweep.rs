@@ -103,7 +103,8 @@ fn swept(arguments: &SweepArguments, cancel: &Cancel) -> Result<(Sweep, Vec<Vec<
 fn fixed(arguments: &SweepArguments, variables: &[Variable]) -> Result<Question, Failure> {
     let SweepArguments { model, layout, .. } = arguments;
     let typed = |number: Option<u32>| number.map(|number| vec![number as usize]);
-    let (mut devices, mut nodes) = (typed(arguments.gpus), typed(arguments.nodes));
+    let mut devices = typed(arguments.gpus);
+    let mut nodes = typed(arguments.nodes);
     if let Some(varied) = variables.iter().find(|variable| variable.is_devices()) {
         if devices.is_some() || nodes.is_some() || layout.ranks.is_some() {
             let rule = "their number is varied; leave --gpus, --nodes and --ranks out";

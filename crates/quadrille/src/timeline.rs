@@ -82,13 +82,14 @@ fn check_length(program: &StepProgram, events: bool) -> Result<(), Failure> {
     let of_chunks = program.stages.iter().flat_map(|stage| &stage.chunks).flat_map(ChunkProgram::sections);
     let in_microbatch: usize = of_chunks.map(|section| section.ops.len()).sum();
     let operations = in_microbatch.saturating_mul(program.layout.microbatches());
-    match events && operations > MOST_OPERATIONS {
-        true => refuse(
+    if events && operations > MOST_OPERATIONS {
+        refuse(
             operations,
             "operations",
             MOST_OPERATIONS,
             "--trace, --html, --json and --cluster; --timeline alone takes less",
-        ),
-        false => Ok(()),
+        )
+    } else {
+        Ok(())
     }
 }

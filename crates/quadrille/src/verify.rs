@@ -111,7 +111,8 @@ pub fn document(arguments: &VerifyArguments, launch: &Launch) -> Result<Value, F
 /// Holds layout after layout against the serial model, in the first process.
 fn judged(arguments: &VerifyArguments, launch: &Launch) -> Result<Judged, Failure> {
     let settings = arguments.model.settings(MODEL, VerifyOptions::HYPER)?;
-    let (model, seed) = (&settings.model, arguments.run.seed());
+    let model = &settings.model;
+    let seed = arguments.run.seed();
     let hyper = arguments.run.hyper(settings.optimizer, arguments.steps)?;
     let defaults = launch.defaults(&DEFAULTS)?;
     let (layouts, skipped) = layouts(arguments, model, &defaults)?;

@@ -156,7 +156,8 @@ fn collectives(measured: &Measurements, fitted: &Fitted) -> Table {
     let row = |Measured { case, runs }: &Measured| {
         let Case::Collective { kind, algorithm, group, bytes: size } = *case else { return None };
         if algorithm != Algorithm::Native {
-            let (name, apart) = (kind.name().to_owned(), group.inner.to_string());
+            let name = kind.name().to_owned();
+            let apart = group.inner.to_string();
             let groups = format!("{} of {}", group.ranks / group.size, group.size);
             let time = format!("{:.1}", 1e6 * runs.seconds);
             return Some(vec![name, algorithm.to_string(), groups, apart, bytes(size), time, spread(runs.spread)]);
@@ -165,7 +166,8 @@ fn collectives(measured: &Measurements, fitted: &Fitted) -> Table {
         let [time, fit] = [runs.seconds, predicted].map(|seconds| format!("{:.1}", 1e6 * seconds));
         let groups = format!("{} of {}", group.ranks / group.size, group.size);
         let error = format!("{:+.1}%", 100.0 * (predicted / runs.seconds - 1.0));
-        let (name, apart) = (kind.name().to_owned(), group.inner.to_string());
+        let name = kind.name().to_owned();
+        let apart = group.inner.to_string();
         Some(vec![name, algorithm.to_string(), groups, apart, bytes(size), time, spread(runs.spread), fit, error])
     };
     let rows: Vec<Vec<String>> = measured.cases.iter().filter_map(row).collect();

@@ -91,7 +91,8 @@ mod tests {
         let of = |sizes, chunks, schedule, experts_over| {
             notation(&Candidate { sizes, chunks, schedule, experts_over, ..Candidate::PLAIN })
         };
-        let (interleaved, usual) = (Schedule::Interleaved, Schedule::OneForwardOneBackward);
+        let interleaved = Schedule::Interleaved;
+        let usual = Schedule::OneForwardOneBackward;
         let over = Axis::X.only().union(Axis::Expert.only());
         assert_eq!(of([4, 1, 1, 2, 1, 16, 4], 5, interleaved, AxisSet::EMPTY), "TP4 CP2 PP4 VP5 DP16");
         assert_eq!(of([2, 1, 1, 1, 8, 2, 1], 1, usual, over), "TP2 EP16 DP16");

@@ -23,7 +23,8 @@ struct Work {
 
 /// Of a rank; `None` of a model none of whose experts gets rows as they come, or whose ranks all have all experts.
 pub fn crowds(program: &StepProgram, rank: usize) -> Option<Crowds> {
-    let (stage, place) = (program.of_rank(rank), program.layout.grid.coordinate(rank));
+    let stage = program.of_rank(rank);
+    let place = program.layout.grid.coordinate(rank);
     let routing = Routing::native(program.layout.grid.ranks());
     let work = |loads: &Loads| work(&predict_rank_loaded(program, rank, &routing, Verdict::Kept, loads));
     let most = stage.crowded(place);
@@ -33,12 +34,14 @@ pub fn crowds(program: &StepProgram, rank: usize) -> Option<Crowds> {
     let equal = work(&Loads::new());
     // These loads are of the first microbatch.
     let of_step = |loads: &Loads| {
-        let (one, microbatches) = (work(loads), program.layout.microbatches() as u64);
+        let one = work(loads);
+        let microbatches = program.layout.microbatches() as u64;
         // Loads of others are equal ones in it.
         let all = |one: u64, equal: u64| (equal + microbatches * one).saturating_sub(microbatches * equal);
         Work { flops: all(one.flops, equal.flops), wire_bytes: all(one.wire_bytes, equal.wire_bytes) }
     };
-    let (has_room, most) = (stage.has_room(&most, place), of_step(&most));
+    let has_room = stage.has_room(&most, place);
+    let most = of_step(&most);
     Some(Crowds { rank, most, least: of_step(&stage.deserted(place)), has_room })
 }
 

@@ -16,7 +16,8 @@ impl EvaluationReport<'_> {
     /// For people.
     pub fn text(&self) -> String {
         let Self { evaluation, outcome } = self;
-        let (found, checkpoint) = (&outcome.evaluation, evaluation.forward().checkpoint());
+        let found = &outcome.evaluation;
+        let checkpoint = evaluation.forward().checkpoint();
         let unit = if self.reads_patches() { "numbers" } else { "tokens" };
         let perplexity = self.perplexity().map_or_else(String::new, |number| format!("perplexity  {number:.4}\n"));
         let again = match evaluation.available() {
@@ -41,7 +42,8 @@ impl EvaluationReport<'_> {
     /// All of it, as `eval --json` prints it.
     pub fn document(&self) -> Value {
         let Self { evaluation, outcome } = self;
-        let (found, checkpoint) = (&outcome.evaluation, evaluation.forward().checkpoint());
+        let found = &outcome.evaluation;
+        let checkpoint = evaluation.forward().checkpoint();
         json!({
             "checkpoint": checkpoint.path().to_string_lossy(),
             "step": checkpoint.about().step,

@@ -62,7 +62,8 @@ impl Explained<'_> {
         if self.ledgers || !self.operations {
             let ranks = self.ranks();
             let stages: Vec<usize> = ranks.clone().map(|rank| program.of_rank(rank).stage).collect();
-            let (mut ledgers, mut unequal) = (Vec::new(), Vec::new());
+            let mut ledgers = Vec::new();
+            let mut unequal = Vec::new();
             for rank in ranks.clone() {
                 ledgers.push(json!(predict_rank(program, rank)));
                 unequal.extend(crowds(program, rank).map(|crowds| crowds.document()));
@@ -168,9 +169,6 @@ impl Explained<'_> {
 
     /// The memory of a rank for other choices of what is recomputed, of this program's own engine.
     fn recomputation(&self) -> Result<Option<Recomputation>, StepError> {
-        match self.framework.is_own() {
-            true => Recomputation::of(self.program, self.chosen.rank),
-            false => Ok(None),
-        }
+        if self.framework.is_own() { Recomputation::of(self.program, self.chosen.rank) } else { Ok(None) }
     }
 }

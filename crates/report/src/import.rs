@@ -55,7 +55,8 @@ impl ImportReport<'_> {
         let tools = logs.iter().filter(|(_, logs)| *logs > 0).map(|(tool, logs)| format!("{logs} logs of {tool}"));
         let tools = tools.collect::<Vec<_>>().join(" and ");
         for refit in &self.0.refits {
-            let (tier, error) = (&refit.after.name, percent(refit.error.mean));
+            let tier = &refit.after.name;
+            let error = percent(refit.error.mean);
             parts.push(format!("tier {tier} fitted to {tools}, mean error {error}"));
         }
         if let Some(Scaled { factor, steps, .. }) = &self.0.scaled {
@@ -75,7 +76,9 @@ fn warning(refit: &Refit) -> Option<String> {
     } else {
         return None;
     };
-    let (tier, before, now) = (&after.name, percent(error_before.mean), percent(error.mean));
+    let tier = &after.name;
+    let before = percent(error_before.mean);
+    let now = percent(error.mean);
     Some(format!(
         "tier {tier}: the mean error after fitting {wrong} ({before} before, {now} now); are `run.ranks`, `layout.per_node` \
          and `run.cluster` those of the logs?"
@@ -83,7 +86,8 @@ fn warning(refit: &Refit) -> Option<String> {
 }
 
 fn products(Scaled { factor, most_before, most, steps }: &Scaled) -> Text {
-    let (before, now) = (percent(*most_before), percent(*most));
+    let before = percent(*most_before);
+    let now = percent(*most);
     let rows = steps.iter().map(|Matched { step, measured_seconds, seconds_before, seconds }| {
         let seconds = [measured_seconds, seconds_before, seconds].map(|seconds| format!("{seconds:.6}"));
         [step.clone()].into_iter().chain(seconds).collect()

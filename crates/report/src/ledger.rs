@@ -25,7 +25,8 @@ pub fn of_run(program: &StepProgram, outcome: &TrainOutcome) -> Text {
     let matmuls = &outcome.ranks[0].matmuls;
     let (changed, measured) = matmuls.changed();
     let mut told = matmuls.algorithms().map_or_else(String::new, |algorithms| {
-        let (changed, measured) = (algorithms.changed(), algorithms.products.len());
+        let changed = algorithms.changed();
+        let measured = algorithms.products.len();
         format!("{changed} of {measured} products run by other algorithms than {} takes by itself\n", algorithms.device)
     });
     if measured > 0 {

@@ -16,10 +16,7 @@ pub fn plain(text: &str) -> Cow<'_, str> {
     }
     let mut escaped = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        match is_plain(c) {
-            true => escaped.push(c),
-            false => escaped.extend(c.escape_default()),
-        }
+        if is_plain(c) { escaped.push(c) } else { escaped.extend(c.escape_default()) }
     }
     Cow::Owned(escaped)
 }
@@ -31,7 +28,8 @@ pub fn message(text: &str) -> String {
         return text.into_owned();
     }
     let boundary = |place: usize| (0..=place).rev().find(|place| text.is_char_boundary(*place)).unwrap_or(0);
-    let (first, last) = (boundary(BEGINNING), boundary(text.len() - END));
+    let first = boundary(BEGINNING);
+    let last = boundary(text.len() - END);
     format!("{} ... ({} more bytes) ... {}", &text[..first], last - first, &text[last..])
 }
 

@@ -104,7 +104,9 @@ pub fn page_document(evaluation: &Evaluation, summary: &Summary) -> Value {
 /// A row that was measured: source, table, model, device, layout, whether it is of seconds, measured, predicted. Without names,
 /// since there are thousands.
 fn shown(entry: &Entry) -> Option<Value> {
-    let (row, candidate, pair) = (entry.row, &entry.run.candidate, entry.pair()?);
+    let row = entry.row;
+    let candidate = &entry.run.candidate;
+    let pair = entry.pair()?;
     let short = |value: f64| format!("{value:.4e}").parse::<f64>().ok();
     Some(json!([
         entry.run.source.name,
@@ -269,7 +271,8 @@ fn rates(entry: &Entry, convention: FlopsConvention) -> [String; 3] {
     let Measured::Seconds(seconds) = entry.run.measured else { return [const { String::new() }; 3] };
     let Run { model, candidate, framework, cluster, global_batch, seq_len, .. } = &entry.run;
     let price = entry.price.counted_by(convention, model, candidate, [*global_batch, *seq_len]);
-    let (devices, rate) = (candidate.devices(), |rate: f64| format!("{rate:.2}"));
+    let devices = candidate.devices();
+    let rate = |rate: f64| format!("{rate:.2}");
     let mfu = cluster.device.as_ref().map(|device| price.mfu(devices, framework.product_peak(device)));
     [
         rate(Price { seconds, ..price }.tflops_per_device(devices)),
@@ -279,8 +282,10 @@ fn rates(entry: &Entry, convention: FlopsConvention) -> [String; 3] {
 }
 
 fn record(entry: &Entry, convention: FlopsConvention) -> Vec<String> {
-    let (row, price) = (entry.row, &entry.price);
-    let (parts, memory) = (&price.parts, &price.memory);
+    let row = entry.row;
+    let price = &entry.price;
+    let parts = &price.parts;
+    let memory = &price.memory;
     let quantity = match entry.run.measured {
         Measured::Seconds(_) => "seconds",
         Measured::PeakBytes(..) => "peak bytes",

@@ -41,10 +41,7 @@ impl Style {
             Role::Marked => AnsiColor::Green.on_default().bold(),
             Role::Aside => Paint::new().dimmed(),
         };
-        match self.color && !text.is_empty() {
-            true => format!("{paint}{text}{paint:#}"),
-            false => text.to_owned(),
-        }
+        if self.color && !text.is_empty() { format!("{paint}{text}{paint:#}") } else { text.to_owned() }
     }
 
     /// Lines that are not longer than the terminal is wide, broken between words; what is behind a label of the line, or its

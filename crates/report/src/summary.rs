@@ -45,7 +45,8 @@ pub fn summary(program: &StepProgram) -> String {
 
 /// The same as a framework runs it.
 pub fn summary_by(program: &StepProgram, framework: &Framework) -> String {
-    let (model, layout) = (&program.model, &program.layout);
+    let model = &program.model;
+    let layout = &program.layout;
     let rows = [
         ("model", Some(sizes(model))),
         ("layers", kinds(model)),
@@ -101,10 +102,7 @@ fn order(grid: &Grid, framework: &Framework) -> String {
         order.axes().into_iter().filter(|axis| grid.size(*axis) > 1).map(Axis::name).collect()
     };
     let named = several(grid.order());
-    let whose = match named == several(framework.order()) {
-        true => format!("{}'s ", framework.name),
-        false => String::new(),
-    };
+    let whose = if named == several(framework.order()) { format!("{}'s ", framework.name) } else { String::new() };
     if named.len() > 1 { format!(", {whose}order {}", named.join(",")) } else { String::new() }
 }
 
@@ -122,7 +120,9 @@ fn pruned(program: &StepProgram) -> Option<String> {
 
 /// The model's sizes; where blocks differ, each of theirs.
 pub fn sizes(model: &Model) -> String {
-    let (name, layers, hidden) = (&model.name, model.layers(), model.hidden);
+    let name = &model.name;
+    let layers = model.layers();
+    let hidden = model.hidden;
     let of_blocks = |size: &dyn Fn(&Block) -> usize| each(model, &|block| size(block).to_string());
     let heads = of_blocks(&|block| block.attention.heads);
     let grouped = model.blocks.kinds().iter().any(|block| block.attention.kv_heads != block.attention.heads);
@@ -139,7 +139,8 @@ pub fn sizes(model: &Model) -> String {
         None => format!("vocab {}", model.vocab),
         Some(values) => format!("patches of {values} numbers"),
     };
-    let (all, active) = (model.parameters(), model.active_parameters());
+    let all = model.parameters();
+    let active = model.active_parameters();
     let [parameters, of_token] = [all, active].map(|count| decimal(count as f64, ""));
     let of_token = if active == all { String::new() } else { format!(", {of_token} for a token") };
     format!(

@@ -18,7 +18,8 @@ const BAND: &str = "error band";
 /// # Errors
 /// None for what a sweep has found.
 pub fn sweep_text(sweep: &Sweep) -> Result<Text, SpecError> {
-    let (model, cluster) = (&sweep.question.model.name, &sweep.question.cluster.name);
+    let model = &sweep.question.model.name;
+    let cluster = &sweep.question.cluster.name;
     let names: Vec<String> = sweep.variables().map(ToString::to_string).collect();
     let mut reasons = String::new();
     // Points without an error band, by the reason.

@@ -199,7 +199,8 @@ fn tiny(grid: &str) -> StepProgram {
 #[test]
 fn an_operation_without_a_reason_would_be_seen() {
     let program = tiny("x=2,y=2");
-    let (stage, pass) = (&program.stages[0], quadrille_step::schedule::Pass::Forward);
+    let stage = &program.stages[0];
+    let pass = quadrille_step::schedule::Pass::Forward;
     let section = &stage.chunks[0].forward;
     let reasons = Reasons::of(stage, section, Some(pass));
     for (index, op) in section.ops.iter().enumerate() {
@@ -248,7 +249,8 @@ fn tiles_of_all_ranks_cover_each_matrix_as_often_as_it_is_replicated() {
         for tile in Lesson::of(&program, chosen, None).tiles {
             sizes.insert(tile.name.clone(), [tile.rows, tile.cols]);
             assert!(tile.same_on.contains(&rank) && tile.same_count == tile.same_on.len());
-            let (cols, [part, parts]) = (tile.held_cols.len(), tile.part);
+            let cols = tile.held_cols.len();
+            let [part, parts] = tile.part;
             let whole = tile.held_rows.len() * cols;
             for at in whole * part / parts..whole * (part + 1) / parts {
                 let element = (tile.name.clone(), tile.held_rows.start + at / cols, tile.held_cols.start + at % cols);

@@ -108,12 +108,11 @@ fn copy(from: &Path, to: &Path) -> Result<(), RunError> {
     if !to.exists() {
         return replace(to, &content).map_err(RunError::unwritten(to));
     }
-    match COMPANION.bytes(to)? == content {
-        true => Ok(()),
-        false => {
-            let rule = format!("{}: it differs from {}; name another folder with ", to.display(), from.display());
-            Err(Refusal::new(rule).name(Setting::Out).text(", or remove the file").into())
-        }
+    if COMPANION.bytes(to)? == content {
+        Ok(())
+    } else {
+        let rule = format!("{}: it differs from {}; name another folder with ", to.display(), from.display());
+        Err(Refusal::new(rule).name(Setting::Out).text(", or remove the file").into())
     }
 }
 

@@ -69,7 +69,9 @@ impl Evaluation {
         processes: &Processes,
         on_preparation: OnPreparation,
     ) -> Result<Self, RunError> {
-        let (checkpoint, model, layout) = (forward.checkpoint(), forward.model(), forward.layout());
+        let checkpoint = forward.checkpoint();
+        let model = forward.model();
+        let layout = forward.layout();
         model.check_next_token()?;
         let about = checkpoint.about();
         if data.paths.is_empty() && about.data["kind"] == "files" {
@@ -120,9 +122,10 @@ impl Evaluation {
         let validates = self.is_validation();
         let batch = |step: u64, first: usize, samples: Samples| {
             let first = (step - 1) * global_batch + first as u64;
-            match validates {
-                true => self.source.fill_validation(first, samples),
-                false => self.source.fill_from(first, trained_batch, samples),
+            if validates {
+                self.source.fill_validation(first, samples)
+            } else {
+                self.source.fill_from(first, trained_batch, samples)
             }
         };
         let Self { forward, program, .. } = self;

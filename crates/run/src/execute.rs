@@ -118,7 +118,8 @@ impl Prepared {
     }
 
     fn ended(&self, trained: &TrainOutcome) -> Ended {
-        let (last, of) = (trained.records.last().map(|record| record.step), self.spec.steps);
+        let last = trained.records.last().map(|record| record.step);
+        let of = self.spec.steps;
         match last {
             Some(step) if step < of => {
                 Ended::Stopped { step, of, signal: self.signals.as_ref().map_or(SIGTERM, Signals::which) }

@@ -63,7 +63,8 @@ impl Generation {
         spec: &GenerationSpec,
         processes: &Processes,
     ) -> Result<Self, RunError> {
-        let (model, checkpoint) = (forward.model(), forward.checkpoint());
+        let model = forward.model();
+        let checkpoint = forward.checkpoint();
         if model.patch_values.is_some() {
             let rule = format!("{} reads patches of numbers, not text: it generates none", model.name);
             return Err(Refusal::new(rule).into());

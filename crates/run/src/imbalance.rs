@@ -24,7 +24,8 @@ pub fn imbalance(said: &str) -> Result<Imbalance, RunError> {
     if let Ok(times) = said.parse() {
         return Ok(Imbalance::Times(times));
     }
-    let (folder, refused) = (Path::new(said), |rule: &str| Refusal::new(format!("`search.imbalance` {said}: {rule}")));
+    let folder = Path::new(said);
+    let refused = |rule: &str| Refusal::new(format!("`search.imbalance` {said}: {rule}"));
     if !folder.is_dir() {
         return Err(refused("it is neither a number, e.g. 1.3, nor the folder of a run").into());
     }

@@ -102,7 +102,8 @@ impl KnownRun {
             .into_iter()
             .chain(is_usual.then_some(Field::Order))
             .fold(kept, LayoutFile::without);
-        let (vocab_multiple, order) = (framework.vocab_multiple, framework.order());
+        let vocab_multiple = framework.vocab_multiple;
+        let order = framework.order();
         let dtype = LayoutDefaults::USUAL.dtype;
         said.open_after(before, kept, &LayoutDefaults { dtype, vocab_multiple, order, ..usual })
     }
@@ -114,12 +115,13 @@ impl KnownRun {
     pub fn kept(&self, model: &Model, layout: &Layout) -> Result<&KeptCounts, Refusal> {
         let is_own = (model, layout) == (&self.model, &self.layout.layout);
         let is_counted = is_own && !self.kept.is_empty();
-        match self.is_pruned && !is_counted {
-            false => Ok(&self.kept),
-            true => Err(Refusal::of(Setting::From).text(
+        if self.is_pruned && !is_counted {
+            Err(Refusal::of(Setting::From).text(
                 ": the weights are pruned, and how many of them ranks keep is known of a run in its own layout alone; say which part is pruned, \
                  e.g. `search.sparsity` 0.9",
-            )),
+            ))
+        } else {
+            Ok(&self.kept)
         }
     }
 }

@@ -156,12 +156,13 @@ impl OpenLayout {
     /// # Errors
     /// One that says what to give instead.
     pub fn check_interval(&self) -> Result<(), Refusal> {
-        match self.least_interval {
-            true => Err(Refusal::new(format!(
+        if self.least_interval {
+            Err(Refusal::new(format!(
                 "`layout.recompute` {}: the interval is found for one layout, and there are several here; give full:K",
                 Self::LEAST_INTERVAL
-            ))),
-            false => Ok(()),
+            )))
+        } else {
+            Ok(())
         }
     }
 
@@ -177,9 +178,10 @@ impl OpenLayout {
     /// A rule of layouts that is broken; a cluster for which no grid can be chosen.
     pub fn resolve(&self, model: &Model) -> Result<Layout, RunError> {
         let layout = self.with_grid(model)?;
-        match self.least_interval {
-            true => Ok(Layout { recompute: least_interval(model, &layout)?, ..layout }),
-            false => Ok(layout),
+        if self.least_interval {
+            Ok(Layout { recompute: least_interval(model, &layout)?, ..layout })
+        } else {
+            Ok(layout)
         }
     }
 
@@ -216,9 +218,10 @@ impl OpenLayout {
         }
         // What follows from the number of ranks follows from that of a remedy, too.
         let with_batch = |other: &LayoutRequest| LayoutRequest {
-            global_batch: match *usual_batch && other.grid.ranks() != ranks {
-                true => usual_batch_of(other.grid.ranks()),
-                false => other.global_batch,
+            global_batch: if *usual_batch && other.grid.ranks() != ranks {
+                usual_batch_of(other.grid.ranks())
+            } else {
+                other.global_batch
             },
             ..other.clone()
         };

@@ -22,7 +22,8 @@ pub(crate) fn overlap(a: &Path, b: &Path) -> bool {
             || Path::new(part).extension().is_some_and(|extension| extension == "tokens")
     };
     let holds = |folder: &Path, inner: &Path| inner.strip_prefix(folder).is_ok_and(|rest| !rest.iter().any(left_out));
-    let (a, b) = (real(&index_of(a)), real(&index_of(b)));
+    let a = real(&index_of(a));
+    let b = real(&index_of(b));
     holds(&a, &b) || holds(&b, &a)
 }
 

@@ -130,11 +130,13 @@ impl Prepared {
             stop: Some(Arc::clone(&stop)),
             ..TrainOptions::new(spec.steps, hyper, spec.seed)
         };
-        let outputs = match processes.is_first() {
-            true => Outputs::open(&spec.outputs, about.step, same_log.then_some(about.step))?,
-            false => Outputs::default(),
+        let outputs = if processes.is_first() {
+            Outputs::open(&spec.outputs, about.step, same_log.then_some(about.step))?
+        } else {
+            Outputs::default()
         };
-        let (processes, signals) = (processes.clone(), None);
+        let processes = processes.clone();
+        let signals = None;
         let mut prepared =
             Self { program, spec, beginning, source, options, about, outputs, recorder, processes, stop, signals };
         prepared.describe(place, &host.command)?;
@@ -145,7 +147,9 @@ impl Prepared {
     fn describe(&mut self, place: Place, command: &[String]) -> Result<(), RunError> {
         let (Some(folder), Some(path)) = (&self.beginning.folder, place.path()) else { return Ok(()) };
         companions::keep(&self.spec, &self.beginning.start, self.source.about(), path)?;
-        let (steps, threads, floor) = (Some(self.spec.steps), Some(self.options.threads), self.floor());
+        let steps = Some(self.spec.steps);
+        let threads = Some(self.options.threads);
+        let floor = self.floor();
         let known = Known { steps, threads, floor, kept: self.program.kept.clone() };
         let layout = layout_json(&self.program.layout);
         let predicted = json!(predict(&self.program));
@@ -214,7 +218,8 @@ fn open_data(
     comparison: DataComparison,
     host: &Host,
 ) -> Result<Source, RunError> {
-    let (checkpoint, seq_len) = (beginning.checkpoint(), spec.layout.layout.seq_len);
+    let checkpoint = beginning.checkpoint();
+    let seq_len = spec.layout.layout.seq_len;
     let open = || Source::open(&spec.data, checkpoint, &spec.model, spec.seed, seq_len, host.on_preparation);
     let source = host.processes.first_then_others(open)?;
     if let Start::Resumed(checkpoint) = &beginning.start {
@@ -263,13 +268,12 @@ fn check_unfinished(place: Place, done: u64, steps: u64) -> Result<(), RunError>
         Place::Resumed(folder) if done == steps && done > 0 => has_ended(folder, steps)?,
         _ => done >= steps,
     };
-    match finished {
-        true => {
-            let of = if done > steps { ", more than" } else { " of" };
-            let rule = format!("the run has done {done} steps{of} {steps}; ask for more with ");
-            Err(Refusal::new(rule).name(Setting::Steps).into())
-        }
-        false => Ok(()),
+    if finished {
+        let of = if done > steps { ", more than" } else { " of" };
+        let rule = format!("the run has done {done} steps{of} {steps}; ask for more with ");
+        Err(Refusal::new(rule).name(Setting::Steps).into())
+    } else {
+        Ok(())
     }
 }
 

@@ -23,7 +23,8 @@ pub fn check(
     states: &StatesSpec,
     beside: u64,
 ) -> Result<(), Refusal> {
-    let (ranks, dtype) = (program.layout.grid.ranks(), program.layout.dtype);
+    let ranks = program.layout.grid.ranks();
+    let dtype = program.layout.dtype;
     if !processes.device.stores(dtype) {
         let rule =
             format!("`layout.dtype` {dtype}: devices do not store values in it; use `layout.dtype` bf16, f32 or f64");
@@ -39,7 +40,8 @@ pub fn check(
     }
     let of_this_machine = |bytes: u128| bytes * here as u128 / ranks as u128;
     let offloaded = if states.is_memory() { of_all_ranks(program, offloaded) } else { 0 };
-    let (allocated, beside) = (allocated(program), u128::from(beside));
+    let allocated = allocated(program);
+    let beside = u128::from(beside);
     let of_devices = processes
         .device
         .free(here)

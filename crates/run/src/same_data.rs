@@ -80,7 +80,8 @@ fn source(of: &str, then: &Value, now: &Value) -> Option<String> {
 
 fn fields(of: &str, keys: &[&str], then: &Value, now: &Value) -> Option<String> {
     keys.iter().find_map(|key| {
-        let (before, after) = (then.get(key)?, &now[key]);
+        let before = then.get(key)?;
+        let after = &now[key];
         (before != after).then(|| format!("{of}{key}: {before} then, {after} now"))
     })
 }
@@ -88,11 +89,13 @@ fn fields(of: &str, keys: &[&str], then: &Value, now: &Value) -> Option<String> 
 /// The first file of a source whose content differs.
 fn other_file(then: &Value, now: &Value) -> String {
     let files = |source: &Value| source["files"].as_array().cloned().unwrap_or_default();
-    let (before, after) = (files(then), files(now));
+    let before = files(then);
+    let after = files(now);
     let path = |file: &Value| file["path"].as_str().unwrap_or_default().to_owned();
     let content = |file: &Value| file["content"].clone();
     if let Some((then, now)) = before.iter().zip(&after).find(|(then, now)| content(then) != content(now)) {
-        let (was, is) = (path(then), path(now));
+        let was = path(then);
+        let is = path(now);
         let moved = if was == is { String::new() } else { format!(", read in place of {was},") };
         return format!("{is}{moved} has other content: {} bytes then, {} now", then["bytes"], now["bytes"]);
     }
@@ -106,7 +109,8 @@ fn other_file(then: &Value, now: &Value) -> String {
 /// The difference of a source whose files a checkpoint of an earlier version does not identify. The path that it holds is, for
 /// text, a token file in the cache, named by the times of the texts: there the tokens are compared.
 fn other_path(of: &str, then: &Value, now: &Value) -> Option<String> {
-    let (before, after) = (then["path"].as_str()?, now["path"].as_str()?);
+    let before = then["path"].as_str()?;
+    let after = now["path"].as_str()?;
     let is_same = Path::new(before).file_name() == Path::new(after).file_name()
         || TokenFile::open(Path::new(before)).is_ok_and(|file| now["content"] == format!("{:032x}", file.content()));
     (!is_same).then(|| format!("{of}path: {before:?} then, {after:?} now (another file, or a text that was changed)"))

@@ -95,7 +95,8 @@ impl SearchSpec {
         if framework.sparsity.is_some() {
             space.keep_to_pruned(&model)?;
         }
-        let (has_tokens, has_price) = (self.tokens.is_some(), self.price_per_hour.is_some());
+        let has_tokens = self.tokens.is_some();
+        let has_price = self.price_per_hour.is_some();
         let budget = self.budget.budget(has_tokens, has_price, space.bucket.is_some())?;
         let reserve = self.reserve.unwrap_or_else(|| Reserve::usual(&framework));
         let question = Question {
@@ -128,7 +129,8 @@ impl SearchSpec {
     /// The number of devices: said, or that of the layout file's grid; of several the largest.
     fn devices(&self, layout: &SaidLayout, file: &LayoutFile, cluster: &Cluster) -> Result<usize, RunError> {
         let last = |numbers: &Option<Vec<usize>>| numbers.as_deref().and_then(|numbers| numbers.last().copied());
-        let (devices, nodes) = (last(&self.devices), last(&self.nodes));
+        let devices = last(&self.devices);
+        let nodes = last(&self.nodes);
         let said = [("`search.devices`", devices), ("`search.nodes`", nodes), ("`run.ranks`", layout.ranks)];
         let mut said = said.into_iter().filter_map(|(key, number)| Some((key, number?)));
         if let (Some((one, number)), Some((other, also))) = (said.next(), said.next()) {
@@ -245,13 +247,14 @@ pub(crate) fn positive(key: &str, value: Option<f64>, example: &str) -> Result<O
 
 /// Refuses an interval of recomputation that is found for a layout: there is none yet.
 fn check_interval(said: &LayoutFile) -> Result<(), Refusal> {
-    match OpenLayout::leaves_interval(said) {
-        false => Ok(()),
-        true => Err(Refusal::new(format!(
+    if OpenLayout::leaves_interval(said) {
+        Err(Refusal::new(format!(
             "`layout.recompute` {}, or the layout file's line recompute: the search has no layout yet that the interval could \
              be found for; give full:K, or leave it out",
             OpenLayout::LEAST_INTERVAL
-        ))),
+        )))
+    } else {
+        Ok(())
     }
 }
 

@@ -27,7 +27,8 @@ impl Signals {
     }
 
     fn registered() -> io::Result<Self> {
-        let (stop, which) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let stop = Arc::new(AtomicBool::new(false));
+        let which = Arc::new(AtomicUsize::new(0));
         for signal in [SIGINT, SIGTERM] {
             // In this order: the first signal finds the flag unset.
             flag::register_conditional_default(signal, Arc::clone(&stop))?;

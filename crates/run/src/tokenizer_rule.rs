@@ -129,7 +129,8 @@ impl TokenizerRule<'_> {
     /// # Errors
     /// One naming both.
     pub fn check(&self, name: &str, vocabulary: &Vocabulary) -> Result<(), Refusal> {
-        let (size, known) = (vocabulary.size, self.model.vocab);
+        let size = vocabulary.size;
+        let known = self.model.vocab;
         if size > known {
             let rule = format!("tokenizer {name} has {size} ids but the model's vocabulary has {known}; use ");
             return Err(match self.checkpoint {

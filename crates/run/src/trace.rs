@@ -21,7 +21,8 @@ use crate::{Refusal, RunError};
 pub fn create_trace(path: &Path) -> Result<File, RunError> {
     let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
     let unwritable = |error: io::Error| {
-        let (why, remedy) = (quadrille_files::reason(&error), quadrille_files::remedy(path, &error));
+        let why = quadrille_files::reason(&error);
+        let remedy = quadrille_files::remedy(path, &error);
         Refusal::new(format!("cannot write the trace {}: {why}{remedy}", path.display()))
     };
     Ok(file.map_err(unwritable)?)
@@ -71,7 +72,8 @@ struct Clock {
 impl Clock {
     fn event(&self, lane: String, name: String, category: &'static str, start: Duration, end: Duration) -> TraceEvent {
         let seconds = |at: Duration| at.saturating_sub(self.begin).as_secs_f64();
-        let (process, args) = (self.rank, BTreeMap::new());
+        let process = self.rank;
+        let args = BTreeMap::new();
         TraceEvent { process, lane, name, category, start_s: seconds(start), end_s: seconds(end), args }
     }
 }
@@ -85,7 +87,8 @@ fn passes(clock: &Clock, operations: &[TracedOperation]) -> Vec<TraceEvent> {
     let computes: Vec<&TracedOperation> = operations.iter().filter(|span| !is_message(&span.name)).collect();
     let runs = computes.chunk_by(|a, b| a.action == b.action);
     let event = |run: &[&TracedOperation]| {
-        let (first, last) = (run.first()?, run.last()?);
+        let first = run.first()?;
+        let last = run.last()?;
         Some(clock.event("passes".to_owned(), named(first.action), "pass", first.start, last.end))
     };
     runs.filter_map(event).collect()

@@ -19,7 +19,8 @@ pub(crate) struct Answers {
 impl Answers {
     /// The whole answer to a question, if it is known.
     pub(crate) fn of(&self, asked: &Asked) -> Option<String> {
-        let (whole, mut kept) = (asked.whole(), self.kept.lock().unwrap_or_else(PoisonError::into_inner));
+        let whole = asked.whole();
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let at = kept.iter().position(|(known, _)| *known == whole)?;
         let known = kept.remove(at)?;
         let text = known.1.clone();

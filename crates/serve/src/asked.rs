@@ -346,7 +346,8 @@ mod tests {
             document["advised"]["plan"]["time_s"].as_f64().unwrap() / fastest
         };
         assert_eq!(of("0%"), 1.0, "the fastest");
-        let (usual, patient) = (of("3%"), of("100%"));
+        let usual = of("3%");
+        let patient = of("100%");
         assert!(usual <= 1.03 && patient <= 2.0 && patient > 1.03, "{usual} {patient}");
     }
 

@@ -104,7 +104,8 @@ async fn plan(State(searches): State<Arc<Searches>>, asked: Result<Json<Asked>, 
     if let Some(known) = searches.answers.of(&asked) {
         return told(StatusCode::OK, known);
     }
-    let (answers, learned) = (Arc::clone(&searches.answers), searches.learned.clone());
+    let answers = Arc::clone(&searches.answers);
+    let learned = searches.learned.clone();
     let search = move |cancel| {
         let document = asked.answer(cancel, &learned)?;
         Ok(answers.keep(&asked, &document))
@@ -218,9 +219,13 @@ mod tests {
 
     #[test]
     fn searches_never_run_side_by_side() {
-        let (searches, running, most) = (Arc::new(Searches::new()), Arc::<AtomicUsize>::default(), Arc::default());
+        let searches = Arc::new(Searches::new());
+        let running = Arc::<AtomicUsize>::default();
+        let most = Arc::default();
         let search = |_| {
-            let (searches, running, most) = (Arc::clone(&searches), Arc::clone(&running), Arc::clone(&most));
+            let searches = Arc::clone(&searches);
+            let running = Arc::clone(&running);
+            let most = Arc::clone(&most);
             async move {
                 let search = move |_| {
                     let most: &AtomicUsize = &most;
@@ -242,7 +247,8 @@ mod tests {
 
     #[test]
     fn a_search_waits_for_no_picture() {
-        let (searches, (end, has_end)) = (Arc::new(Searches::new()), mpsc::channel::<()>());
+        let searches = Arc::new(Searches::new());
+        let (end, has_end) = mpsc::channel::<()>();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let drawing = Arc::clone(&searches);
         let drawn = runtime.spawn(async move {

@@ -132,9 +132,10 @@ impl AxisSet {
 /// As users write a set: `z,expert`, or `none`.
 impl fmt::Display for AxisSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.is_empty() {
-            true => f.write_str("none"),
-            false => f.write_str(&self.iter().map(Axis::name).collect::<Vec<_>>().join(",")),
+        if self.is_empty() {
+            f.write_str("none")
+        } else {
+            f.write_str(&self.iter().map(Axis::name).collect::<Vec<_>>().join(","))
         }
     }
 }

@@ -336,7 +336,8 @@ mod tests {
         let table = Efficiency::Table { entries: vec![rate(64, 0.3), rate(1024, 0.6)] };
         assert_eq!((table.at([100.0, 64.0, 64.0]), table.at([700.0, 64.0, 64.0])), (0.3, 0.6));
         for efficiency in [curve, table, Efficiency::Constant { fraction: 0.5 }] {
-            let (largest, half) = (efficiency.largest(), efficiency.scaled(0.5));
+            let largest = efficiency.largest();
+            let half = efficiency.scaled(0.5);
             assert_eq!(half.largest(), 0.5 * largest);
             assert_eq!(half.at([100.0, 64.0, 64.0]), 0.5 * efficiency.at([100.0, 64.0, 64.0]));
         }

@@ -147,7 +147,8 @@ impl Grid {
 
     /// The same one by one, for who looks at the first of many.
     pub fn members(&self, rank: usize, axes: AxisSet) -> impl Iterator<Item = usize> {
-        let (grid, place) = (*self, self.coordinate(rank));
+        let grid = *self;
+        let place = self.coordinate(rank);
         (0..grid.size_of(axes)).map(move |index| {
             let at = |(place, index): (Coordinate, usize), axis: Axis| {
                 (place.with(axis, index % grid.size(axis)), index / grid.size(axis))

@@ -49,7 +49,8 @@ fn latent(fields: &mut Fields, file: ModelFile) -> Result<ModelFile, SpecError> 
         return Err(unexpressed("num_key_value_heads", keys, "latent attention has as many keys as heads"));
     }
     let [apart, shared] = ["qk_nope_head_dim", "qk_rope_head_dim"].map(|field| fields.needed_size(field));
-    let (apart, shared) = (apart?, shared?);
+    let apart = apart?;
+    let shared = shared?;
     let width = apart.saturating_add(shared);
     for (field, only) in [("qk_head_dim", width), ("head_dim", shared)] {
         if let Some(other) = fields.size(field)?.filter(|size| *size != only) {
@@ -57,9 +58,10 @@ fn latent(fields: &mut Fields, file: ModelFile) -> Result<ModelFile, SpecError> 
         }
     }
     // Null: the stream makes queries.
-    let query_latent = match fields.names("q_lora_rank") {
-        true => fields.size("q_lora_rank")?,
-        false => Some(fields.needed_size("q_lora_rank")?),
+    let query_latent = if fields.names("q_lora_rank") {
+        fields.size("q_lora_rank")?
+    } else {
+        Some(fields.needed_size("q_lora_rank")?)
     };
     Ok(ModelFile {
         head_dim: Some(width),
@@ -148,7 +150,8 @@ fn scaled(mut yarn: Fields, file: ModelFile) -> Result<ModelFile, SpecError> {
     }
     let grown = |share: f64| if factor > 1.0 { 0.1 * share * factor.ln() + 1.0 } else { 1.0 };
     let [turning, all] = ["mscale", "mscale_all_dim"].map(|field| yarn.number(field));
-    let (turning, all) = (turning?.unwrap_or(0.0), all?.unwrap_or(0.0));
+    let turning = turning?.unwrap_or(0.0);
+    let all = all?.unwrap_or(0.0);
     // What turns is scaled apart by the ratio of both.
     if turning != all || turning <= 0.0 {
         let rule =
@@ -173,7 +176,8 @@ fn scaled(mut yarn: Fields, file: ModelFile) -> Result<ModelFile, SpecError> {
 
 /// Refuses a base for which the library divides frequencies that it means to keep.
 fn check_mixed(file: &ModelFile, low: f64, high: f64, positions: usize) -> Result<(), SpecError> {
-    let (base, columns) = (file.rotary_base.unwrap_or(ROTARY_BASE), file.rotary_dim.unwrap_or(0));
+    let base = file.rotary_base.unwrap_or(ROTARY_BASE);
+    let columns = file.rotary_dim.unwrap_or(0);
     let rotary = Rotary { base, columns, scaling: RotaryScaling::None };
     let [first, last] = rotary.mixed_pairs(low, high, positions);
     // What is wrong by itself is refused by its own name.

@@ -119,7 +119,8 @@ fn cap(fields: &mut Fields, field: &str, usual: Option<f64>) -> Result<Option<f6
 /// A model whose blocks have windows but for those that `layer_types` says, or, without it, the last of every so many: these
 /// see all, and turn as `all` says.
 fn seeing_all(fields: &mut Fields, file: ModelFile, every: usize, all: &ModelFile) -> Result<ModelFile, SpecError> {
-    let (window, layers) = (fields.window(Some(4096))?, file.layers);
+    let window = fields.window(Some(4096))?;
+    let layers = file.layers;
     let mut instead = vec![("window", "0".to_owned())];
     instead.extend(all.rotary_base.map(|base| ("rotary_base", base.to_string())));
     instead.extend(all.rotary_scaling.map(|rule| ("rotary_scaling", rule.to_string())));

@@ -10,7 +10,8 @@ pub(crate) fn llama(fields: &mut Fields) -> Result<ModelFile, SpecError> {
     fields.check_flag("rope_interleaved", false, "halves of a head turn together")?;
     let file = rotary_decoder(fields, "LlamaForCausalLM")?;
     let file = with_heads(fields, file, None)?;
-    let (attention, perceptron) = (fields.flag("attention_bias", false)?, fields.flag("mlp_bias", false)?);
+    let attention = fields.flag("attention_bias", false)?;
+    let perceptron = fields.flag("mlp_bias", false)?;
     let others = (perceptron != attention).then_some(perceptron);
     let ffn = Some(fields.needed_size("intermediate_size")?);
     Ok(ModelFile { biases: attention, up_bias: others, down_bias: others, ffn, ..file })

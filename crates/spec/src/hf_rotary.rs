@@ -160,7 +160,8 @@ impl Fields {
             }
             turning.base = base.or(turning.base);
             turning.part = said.number("partial_rotary_factor")?.or(turning.part);
-            let (kind, older) = (said.text("rope_type")?, said.text("type")?);
+            let kind = said.text("rope_type")?;
+            let older = said.text("type")?;
             if kind.is_some() && older.is_some() && kind != older {
                 return Err(refuse());
             }
@@ -187,7 +188,9 @@ impl Fields {
 /// A scaling as an object of a configuration says it, which has nothing else.
 fn scaling(mut said: Fields, field: &str, rule: RotaryRule) -> Result<Scaling, SpecError> {
     let factor = said.needed_number("factor")?;
-    let (mut low, mut high, mut positions) = (None, None, None);
+    let mut low = None;
+    let mut high = None;
+    let mut positions = None;
     if rule == RotaryRule::Llama3 {
         low = Some(said.needed_number("low_freq_factor")?);
         high = Some(said.needed_number("high_freq_factor")?);

@@ -221,7 +221,8 @@ mod tests {
     #[test]
     fn what_says_nothing_about_a_model_is_refused() {
         let refused = |imbalance: &Imbalance, more: &str| imbalance.check(&model(more)).unwrap_err().to_string();
-        let (times, dropless) = (Imbalance::Times(1.5), "experts = 8\n");
+        let times = Imbalance::Times(1.5);
+        let dropless = "experts = 8\n";
         assert_eq!(times.check(&model(dropless)), Ok(()));
         assert_eq!(Imbalance::EQUAL.check(&model("")), Ok(()));
         for wrong in [0.5, -1.0, f64::NAN, f64::INFINITY] {

@@ -35,7 +35,8 @@ impl RankLedger {
         if self == counted {
             return None;
         }
-        let (predicted, counted) = (counts(self), counts(counted));
+        let predicted = counts(self);
+        let counted = counts(counted);
         let differ = |what: &&String| predicted.get(*what) != counted.get(*what);
         let what = predicted.keys().chain(counted.keys()).find(differ)?.clone();
         let [predicted, counted] = [predicted, counted].map(|counts| counts.get(&what).copied());

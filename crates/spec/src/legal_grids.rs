@@ -27,7 +27,8 @@ impl LegalGrids {
     pub fn new(model: &Model, cluster: &Cluster, ranks: usize, template: &LayoutRequest) -> Result<Self, SpecError> {
         let grids = grids(ranks, template)?;
         check_without_grid(model, cluster, ranks, template)?;
-        let (mut legal, mut refusals) = (Vec::new(), Refusals::default());
+        let mut legal = Vec::new();
+        let mut refusals = Refusals::default();
         for grid in &grids {
             match layout(model, cluster, *grid, template) {
                 Ok(layout) => legal.push(layout),

@@ -139,7 +139,9 @@ mod tests {
 
     /// Narayanan et al. 2021, equation 2: all but the last layer norm.
     fn equation_2(model: &Model) -> f64 {
-        let (l, h, table) = (model.layers() as f64, model.hidden as f64, (model.vocab + model.seq_len) as f64);
+        let l = model.layers() as f64;
+        let h = model.hidden as f64;
+        let table = (model.vocab + model.seq_len) as f64;
         12.0 * l * h * h * (1.0 + 13.0 / (12.0 * h) + table / (12.0 * l * h))
     }
 
@@ -196,8 +198,10 @@ mod tests {
     fn models_of_ted_are_those_of_gpt3_but_for_their_experts() {
         for size in ["1.3b", "2.7b", "6.7b", "13b"] {
             let [ted, base] = ["ted", "gpt3"].map(|family| Model::preset(&format!("{family}-{size}")).unwrap());
-            let (blocks, h) = (base.layers() as u64 / 2, base.hidden as u64);
-            let (experts, perceptron) = (16 * (8 * h * h + h), 8 * h * h + 5 * h);
+            let blocks = base.layers() as u64 / 2;
+            let h = base.hidden as u64;
+            let experts = 16 * (8 * h * h + h);
+            let perceptron = 8 * h * h + 5 * h;
             assert_eq!(ted.parameters(), base.parameters() + blocks * (experts - perceptron), "{size}");
         }
     }

@@ -93,10 +93,8 @@ pub fn batch(text: &str) -> Result<BatchSize, SpecError> {
         Some(number) => {
             binary(number).map(|(tokens, _)| tokens).or_else(|| exact(number.parse().ok()?)).map(BatchSize::Tokens)
         }
-        None => binary(text.trim()).map(|(number, letter)| match letter {
-            true => BatchSize::Tokens(number),
-            false => BatchSize::Sequences(number),
-        }),
+        None => binary(text.trim())
+            .map(|(number, letter)| if letter { BatchSize::Tokens(number) } else { BatchSize::Sequences(number) }),
     };
     read.ok_or_else(|| SpecError::Number {
         rule: "a whole number of sequences, or of tokens with k, M, G or the word".to_owned(),
@@ -137,7 +135,8 @@ fn read_numbers(what: &'static str, text: &str, read: impl Fn(&str) -> Option<f6
         None => text.split(',').map(number).collect::<Result<Vec<_>, _>>()?,
         Some((first, rest)) => {
             let (last, points) = rest.split_once(':').map_or((rest, None), |(last, points)| (last, Some(points)));
-            let (first, last) = (number(first)?, number(last)?);
+            let first = number(first)?;
+            let last = number(last)?;
             if first > last {
                 return Err(syntax("a range ascends, e.g. 64..4096"));
             }

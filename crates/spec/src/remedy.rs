@@ -222,7 +222,8 @@ impl Broken {
 
     /// Of several dimensions (name, value) a size does not divide the first that is told; the ways divide all of them.
     pub fn indivisible(of: impl Into<Subject>, size: usize, dimensions: &[(&str, usize)]) -> Self {
-        let (of, (dimension, value)) = (of.into(), first_indivisible(size, dimensions).unwrap_or(("", 0)));
+        let of = of.into();
+        let (dimension, value) = first_indivisible(size, dimensions).unwrap_or(("", 0));
         let field = of.name();
         Self {
             field,
@@ -244,7 +245,8 @@ impl Broken {
     /// The refusal of `request`, with those ways that lead to a layout which `check` does not refuse; where none does, with
     /// one that is refused for something else.
     pub fn refuse(self, request: &LayoutRequest, check: impl Fn(&LayoutRequest) -> Result<(), Self>) -> SpecError {
-        let (mut legal, mut partial) = (Vec::new(), None);
+        let mut legal = Vec::new();
+        let mut partial = None;
         for way in &self.ways {
             for side in way.sides() {
                 for change in side {

@@ -54,7 +54,8 @@ impl Links {
                 (sharing * slowed / (tier.links as f64 * tier.bandwidth * tier.efficiency), tier.latency)
             })
         };
-        let (members, nodes) = (formation.members as f64, formation.nodes as f64);
+        let members = formation.members as f64;
+        let nodes = formation.nodes as f64;
         Self {
             members,
             nodes,
@@ -92,7 +93,8 @@ impl Links {
 
     /// Every rank of a node sends over its link what goes to other nodes; links of two levels are used one after the other.
     fn all_to_all(&self, bytes: f64, two_levels: bool) -> f64 {
-        let (mates, others) = (self.per_node - 1.0, self.nodes - 1.0);
+        let mates = self.per_node - 1.0;
+        let others = self.nodes - 1.0;
         let outer = others / self.nodes * self.per_node * bytes * self.outer.0;
         if two_levels {
             let inner = mates / self.per_node * bytes * self.inner.0;
@@ -117,7 +119,9 @@ mod tests {
     use crate::{Choice, Nodes, Routing};
 
     fn tier(devices: Option<usize>, bandwidth: f64, latency: f64) -> Tier {
-        let (links, efficiency, origins) = (1, 1.0, crate::Origins::default());
+        let links = 1;
+        let efficiency = 1.0;
+        let origins = crate::Origins::default();
         Tier { name: "t".into(), devices, links, bandwidth, efficiency, latency, half_bytes: 0.0, origins }
     }
 

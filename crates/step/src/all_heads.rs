@@ -14,8 +14,11 @@ use crate::{Extent, StepError, ValueId, kind};
 
 /// The queries, keys and values `raw` of a block with normed queries and keys.
 pub(crate) fn all_heads_normed(b: &mut Builder, index: usize, raw: ValueId) -> Result<ValueId, StepError> {
-    let (block, attention) = (b.block_kind(index), b.model.blocks[index].attention);
-    let ([rows, _], cut, name) = (b.shape(raw), *b.sharding(raw), b.values[raw.0].name.clone());
+    let block = b.block_kind(index);
+    let attention = b.model.blocks[index].attention;
+    let [rows, _] = b.shape(raw);
+    let cut = *b.sharding(raw);
+    let name = b.values[raw.0].name.clone();
     let of_keys = Extent::KeysValues { beside: 0, heads: attention.kv_heads, each: attention.head_dim };
     let queries = b.value("queries", [rows, attention.queries_width().into()], cut, Home::ACTIVATIONS)?;
     let keys = b.value("keys", [rows, of_keys], cut, Home::ACTIVATIONS)?;

@@ -34,7 +34,8 @@ pub(crate) const TRANSPOSED: [Axis; 2] = [Axis::X, Axis::Y];
 
 /// Emits the forward pass of a microbatch through a piece of layers; returns what it receives and sends.
 pub(crate) fn forward(b: &mut Builder, piece: usize) -> Built<Boundaries> {
-    let (blocks, last) = (b.layout.blocks_of(piece), b.layout.pieces() - 1);
+    let blocks = b.layout.blocks_of(piece);
+    let last = b.layout.pieces() - 1;
     let mut boundaries = Boundaries::default();
     let (table, mut x) = if piece == 0 {
         embedding(b)?
@@ -120,7 +121,8 @@ fn attention_half(b: &mut Builder, index: usize, x: ValueId) -> Built<ValueId> {
 
 /// Queries, keys and values of the normed stream, by one product.
 fn queries_keys_values(b: &mut Builder, index: usize, attention: Attention, normed: ValueId) -> Built<ValueId> {
-    let (name, shape) = (format!("block.{index}.qkv"), [b.model.hidden.into(), b.keys_values_extent(index, true)]);
+    let name = format!("block.{index}.qkv");
+    let shape = [b.model.hidden.into(), b.keys_values_extent(index, true)];
     let weight = weight(b, &name, shape, NORMAL, INIT_STD)?;
     let qkv = linear(b, &name, normed, weight)?;
     let bias = bias_parameter(b, &name, attention.qkv_bias, qkv)?;
@@ -161,7 +163,8 @@ fn head_norms(b: &mut Builder, block: usize, raw: ValueId) -> Built<ValueId> {
         // One for all heads: no axis cuts it, whichever cuts the heads.
         let (gamma, beta) = norm_vectors(b, &name, rule, head_dim.into(), Sharding::default())?;
         let output = if keys { b.in_place(name, input) } else { b.like(name, input)? };
-        let (gamma_value, beta_value) = (b.parameter_value(gamma), beta.map(|beta| b.parameter_value(beta)));
+        let gamma_value = b.parameter_value(gamma);
+        let beta_value = beta.map(|beta| b.parameter_value(beta));
         b.push(kind::HeadNorm {
             block: b.block_kind(block),
             keys,
@@ -243,7 +246,8 @@ pub(crate) fn activation(
 ) -> Built<ValueId> {
     let Perceptron { width, activation: function, .. } = described;
     let pre = b.in_place("up pre-activation", up);
-    let (rows, sharding) = (b.shape(up)[0], *b.sharding(pre));
+    let rows = b.shape(up)[0];
+    let sharding = *b.sharding(pre);
     let activated = b.value(function.to_string(), [rows, width.into()], sharding, Home::ACTIVATIONS)?;
     let bias_value = bias.map(|bias| b.parameter_value(bias));
     b.push(kind::BiasActivation { function, bias: bias_value, input: up, output: pre, activated });
@@ -341,9 +345,11 @@ fn operands(b: &mut Builder, input: ValueId, to: &Sharding) -> Built<[ValueId; 2
 /// the axes that cut them.
 pub(crate) fn product(b: &mut Builder, name: &str, input: ValueId, weight: ParameterId) -> Built<ValueId> {
     let stored = b.parameters[weight.0].value;
-    let ([_, outputs], columns) = (b.shape(stored), b.sharding(stored).cols);
+    let [_, outputs] = b.shape(stored);
+    let columns = b.sharding(stored).cols;
     let gathered = b.gather_weight(weight)?;
-    let (rows, cut) = (b.shape(input)[0], *b.sharding(input));
+    let rows = b.shape(input)[0];
+    let cut = *b.sharding(input);
     let partial = Sharding { cols: columns, partial: cut.cols.into_iter().collect(), ..cut };
     let is_partial = b.layout.grid.size_of(partial.partial) > 1;
     let name = if is_partial { format!("{name}{PARTIAL}") } else { name.to_owned() };

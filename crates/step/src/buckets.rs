@@ -71,7 +71,8 @@ impl Bucket {
 /// Cuts the updated shards of parameters, of so many elements and with a master or without, into buckets of `size` elements.
 pub(crate) fn buckets(shards: impl IntoIterator<Item = (ParameterId, usize, bool)>, size: usize) -> Vec<Bucket> {
     let mut buckets = vec![Bucket::default()];
-    let (mut room, mut open) = (size, 0);
+    let mut room = size;
+    let mut open = 0;
     for (parameter, elements, has_master) in shards {
         let mut first = 0;
         while first < elements {
@@ -80,7 +81,8 @@ pub(crate) fn buckets(shards: impl IntoIterator<Item = (ParameterId, usize, bool
                 (room, open) = (size, open + 1);
             }
             let bucket = &mut buckets[open];
-            let (at, masters) = (bucket.elements(), bucket.masters());
+            let at = bucket.elements();
+            let masters = bucket.masters();
             let taken = room.min(elements - first);
             bucket.runs.push(ShardRun {
                 parameter,
@@ -164,7 +166,8 @@ mod tests {
             assert!(buckets.iter().rev().skip(1).all(|bucket| bucket.elements() == size));
             let mut next = [0; 3];
             for bucket in &buckets {
-                let (mut at, mut masters) = (0, 0);
+                let mut at = 0;
+                let mut masters = 0;
                 for run in &bucket.runs {
                     assert_eq!((run.first, run.at), (next[run.parameter.0], at));
                     assert_eq!(run.master_at, shards[run.parameter.0].2.then_some(masters));

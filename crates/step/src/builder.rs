@@ -117,7 +117,9 @@ impl<'a> Builder<'a> {
         let Home { class, format } = home;
         let element_bytes = self.practice.formats.bytes(format);
         let persistent = matches!(class, MemoryClass::Parameters | MemoryClass::Gradients);
-        let (sized, instances, kept) = (Sized::By(id), 1, false);
+        let sized = Sized::By(id);
+        let instances = 1;
+        let kept = false;
         self.storages.push(StorageInfo { elements, sized, element_bytes, format, class, persistent, instances, kept });
         Ok(id)
     }
@@ -194,7 +196,8 @@ impl<'a> Builder<'a> {
     }
 
     pub fn push(&mut self, operation: impl Into<Operation>) {
-        let (layer, weight_gradient) = (self.layer, self.weight_gradient);
+        let layer = self.layer;
+        let weight_gradient = self.weight_gradient;
         self.ops.push(Op { layer, when: When::Always, weight_gradient, operation: operation.into() });
     }
 
@@ -281,7 +284,8 @@ impl<'a> Builder<'a> {
         compressed: Option<ValueId>,
     ) -> Result<ParameterId, StepError> {
         let shared = self.shared_keys(&name, shape, compressed.is_some())?;
-        let (layer, unreduced) = (self.layer, AxisSet::EMPTY);
+        let layer = self.layer;
+        let unreduced = AxisSet::EMPTY;
         let [rows, cols] = shape.map(|extent| extent.logical(self.layout));
         Ok(self.add_parameter(Parameter {
             name,

@@ -118,7 +118,8 @@ mod tests {
                 let program = program(grid, over, activations, per_token);
                 let ranks = program.layout.grid.size_of(program.layout.experts_over);
                 for rank in 0..program.layout.grid.ranks() {
-                    let (stage, place) = (program.of_rank(rank), program.layout.grid.coordinate(rank));
+                    let stage = program.of_rank(rank);
+                    let place = program.layout.grid.coordinate(rank);
                     let equal = predict_rank(&program, rank).flops.total();
                     let [most, least] = [stage.crowded(place), stage.deserted(place)];
                     assert!(stage.has_room(&least, place) && stage.has_room(&most, place), "{grid} {per_token}");

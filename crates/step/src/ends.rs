@@ -67,8 +67,10 @@ fn positions_table(b: &mut Builder) -> Built<Option<ParameterId>> {
     if !b.model.learned_positions {
         return Ok(None);
     }
-    let (rows, sharding) = (b.model.seq_len, Sharding::new(&[], &b.residual_sharding().cols));
-    let (name, initial) = ("embedding.positions".to_owned(), Initial::Normal(INIT_STD));
+    let rows = b.model.seq_len;
+    let sharding = Sharding::new(&[], &b.residual_sharding().cols);
+    let name = "embedding.positions".to_owned();
+    let initial = Initial::Normal(INIT_STD);
     b.parameter(name, [rows.into(), b.model.hidden.into()], sharding, initial, true).map(Some)
 }
 
@@ -110,7 +112,8 @@ pub(crate) fn head(b: &mut Builder, table: Option<ParameterId>, x: ValueId) -> B
 fn patch_head(b: &mut Builder, values: usize, normed: ValueId) -> Built<()> {
     let residual = b.residual_sharding();
     let stored = Sharding::new(&residual.cols, &[]).flat(&[Axis::Z]);
-    let (shape, initial) = ([b.model.hidden.into(), values.into()], Initial::Normal(INIT_STD));
+    let shape = [b.model.hidden.into(), values.into()];
+    let initial = Initial::Normal(INIT_STD);
     let weight = b.parameter("head.weight".to_owned(), shape, stored, initial, true)?;
     let output = product(b, "predictions", normed, weight)?;
     b.record(Node::PatchHead { weight, input: normed, output });
@@ -142,7 +145,8 @@ pub(crate) fn logits(b: &mut Builder, table: Option<ParameterId>, normed: ValueI
     let hidden = b.reshard(normed, &Sharding::new(&rows, &[]))?;
 
     let gathered = b.gather_weight(weight)?;
-    let (vocab, [logical, _]) = (Extent::Padded(b.model.vocab), b.shape(hidden));
+    let vocab = Extent::Padded(b.model.vocab);
+    let [logical, _] = b.shape(hidden);
     let cut = Sharding::new(&rows, &[Axis::Y, Axis::X]);
     let logits = b.value("logits", [logical, vocab], cut, Home::LOGITS)?;
     b.push(kind::Gemm {
@@ -191,7 +195,8 @@ fn cross_entropy(b: &mut Builder, product: ValueId, logits: ValueId) -> Built<()
 
 /// A `[vocab, h]` table: rows over y and x, flat over z.
 fn vocabulary_table(b: &mut Builder, name: &str) -> Built<ParameterId> {
-    let (vocab, h) = (b.model.vocab, b.model.hidden);
+    let vocab = b.model.vocab;
+    let h = b.model.hidden;
     let sharding = Sharding::new(&[Axis::Y, Axis::X], &[]).flat(&[Axis::Z]);
     b.parameter(name.to_owned(), [Extent::Padded(vocab), h.into()], sharding, Initial::Normal(INIT_STD), true)
 }

@@ -21,7 +21,8 @@ type Built<T> = Result<T, StepError>;
 pub(crate) fn experts(b: &mut Builder, index: usize, experts: &Experts, normed: ValueId) -> Built<ValueId> {
     let name = |what: &str| format!("block.{index}.{what}");
     let routes = route(b, index, experts, normed)?;
-    let (block, tokens) = (b.block_kind(index), *b.sharding(normed));
+    let block = b.block_kind(index);
+    let tokens = *b.sharding(normed);
 
     let places = places(b, experts);
     if matches!(places, Extent::Queues { .. }) {
@@ -43,7 +44,8 @@ pub(crate) fn experts(b: &mut Builder, index: usize, experts: &Experts, normed: 
         experts.shared.map(|shared| blocks::perceptron(b, index, ["shared.up", "shared.down"], shared, normed));
     let shared = shared.transpose()?.map(|(given, _)| given);
 
-    let (h, f) = (b.model.hidden, experts.expert.width);
+    let h = b.model.hidden;
+    let f = experts.expert.width;
     let of_each = |each: usize| Extent::Experts { count: experts.count, each };
     let shape = [of_each(h), experts.expert.up_width().into()];
     let weight = weight(b, &name("experts.up"), shape, NORMAL, blocks::INIT_STD)?;
@@ -95,7 +97,8 @@ fn hop(b: &mut Builder, input: ValueId, to: &Sharding) -> Built<ValueId> {
 
 /// Logits of all experts, the choice of some, and what is lost by unequal loads.
 fn route(b: &mut Builder, index: usize, experts: &Experts, normed: ValueId) -> Built<ValueId> {
-    let (block, tokens) = (b.block_kind(index), *b.sharding(normed));
+    let block = b.block_kind(index);
+    let tokens = *b.sharding(normed);
     let weight = router_weight(b, index, experts.count, tokens.cols)?;
     let complete = Sharding::new(&tokens.rows, &[]);
     let partial = complete.partial(tokens.cols.into_iter().collect());
@@ -104,7 +107,8 @@ fn route(b: &mut Builder, index: usize, experts: &Experts, normed: ValueId) -> B
     let rows = b.shape(normed)[0];
     let logits = b.value(name, [rows, experts.count.into()], partial, Home::STATISTICS)?;
     let right = b.parameter_value(weight);
-    let (pass, write) = (GemmPass::Forward, Write::Overwrite);
+    let pass = GemmPass::Forward;
+    let write = Write::Overwrite;
     b.push(kind::Router { pass, left: normed, right, output: logits, write });
     let logits = b.transition(logits, &complete)?;
     b.record(Node::Router { weight, input: normed, output: logits });

@@ -42,14 +42,16 @@ impl StepProgram {
         let pipeline = Pipeline::of(layout);
         let steps = schedule::steps(&schedule::actions(layout.schedule, pipeline)?, pipeline)?;
         let mut numbers: HashMap<Vec<PieceKind>, usize> = HashMap::new();
-        let (mut kinds, mut stages) = (Vec::new(), Vec::new());
+        let mut kinds = Vec::new();
+        let mut stages = Vec::new();
         let whole = KeptCounts::new();
         for (stage, steps) in steps.into_iter().enumerate() {
             let pieces = pieces(model, layout, stage);
             let kind = *numbers.entry(pieces.clone()).or_insert(kinds.len());
             if kind == kinds.len() {
                 let like = |chunk: usize| pieces[..chunk].iter().position(|piece| *piece == pieces[chunk]);
-                let (purpose, steps) = (Purpose::Training, steps.clone());
+                let purpose = Purpose::Training;
+                let steps = steps.clone();
                 let program = StageProgram::new(model, layout, purpose, practice, &whole, stage, steps, like)?;
                 check_counts(&program)?;
                 kinds.push(program);
@@ -64,7 +66,8 @@ impl StepProgram {
 type PieceKind = ([bool; 2], Vec<usize>);
 
 fn pieces(model: &Model, layout: &Layout, stage: usize) -> Vec<PieceKind> {
-    let (stages, all) = (layout.grid.size(Axis::Pipe), layout.pieces());
+    let stages = layout.grid.size(Axis::Pipe);
+    let all = layout.pieces();
     let piece = |chunk: usize| {
         let piece = chunk * stages + stage;
         let blocks = layout.blocks_of(piece).map(|block| model.blocks.kind_of(block));

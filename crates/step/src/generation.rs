@@ -77,7 +77,8 @@ pub(crate) fn collect(
     input: ValueId,
 ) -> Built<()> {
     let rows = b.layout.global_batch * generation.wanted_of(b.layout.seq_len);
-    let (sharding, width) = (b.residual_sharding(), b.model.hidden);
+    let sharding = b.residual_sharding();
+    let width = b.model.hidden;
     let output = outlasting(b, "collected".to_owned(), [rows.into(), width.into()], sharding)?;
     b.push(kind::CollectRows { wanted: generation.wanted, input, output });
     b.collected = Some((table, output));

@@ -54,7 +54,8 @@ mod tests {
                 allocated(&StepProgram::new(&model, &Layout { recompute, ..layout.clone() }).unwrap())
             };
             for every in 1..=layers {
-                let (least, other) = (bytes(chosen), bytes(every));
+                let least = bytes(chosen);
+                let other = bytes(every);
                 assert!(if every < chosen { least < other } else { least <= other }, "{grid}: {chosen} and {every}");
             }
         }

@@ -72,7 +72,8 @@ impl Builder<'_> {
 
     /// A buffer for the kept elements of a weight, while they are updated.
     pub fn compressed_weight(&mut self, name: &str, weight: ValueId, kept: Kept) -> Result<ValueId, StepError> {
-        let (shape, sharding) = (self.shape(weight), *self.sharding(weight));
+        let shape = self.shape(weight);
+        let sharding = *self.sharding(weight);
         let home = Home { class: MemoryClass::Buffers, format: Format::Weights };
         let compressed = self.weight_value(format!("{name} kept"), shape, sharding, home)?;
         self.prune(compressed, kept)?;

@@ -29,7 +29,8 @@ pub(crate) fn queries_keys_values(
     let keys_values = widened(b, index, keys_values, read)?;
     let shared = shared(b, index, shared_key, normed)?;
 
-    let (block, extents) = (b.block_kind(index), [Extent::Tokens, b.keys_values_extent(index, true)]);
+    let block = b.block_kind(index);
+    let extents = [Extent::Tokens, b.keys_values_extent(index, true)];
     let output = b.value(format!("block.{index}.qkv"), extents, *b.sharding(queries), Home::ACTIVATIONS)?;
     b.push(kind::JoinLatent { block, queries, keys_values, shared, output });
     b.record(Node::JoinLatent(JoinNode { block, queries, keys_values, shared, output }));

@@ -130,9 +130,12 @@ impl<'a> ExecutedStep<'a> {
     fn new(program: &'a StageProgram, place: Coordinate, verdict: Verdict, loads: &'a Loads) -> Self {
         let microbatches = if loads.is_empty() { 0 } else { program.layout.microbatches() };
         let is_loaded = |microbatch| loads.keys().any(|(_, loaded)| *loaded == microbatch);
-        let loaded = |microbatch| match is_loaded(microbatch) {
-            true => Cow::Owned(program.loaded(loads, microbatch, place)),
-            false => Cow::Borrowed(program),
+        let loaded = |microbatch| {
+            if is_loaded(microbatch) {
+                Cow::Owned(program.loaded(loads, microbatch, place))
+            } else {
+                Cow::Borrowed(program)
+            }
         };
         let loaded = (0..microbatches).map(loaded).collect();
         Self { program, place, verdict, loads, loaded }
@@ -215,7 +218,8 @@ fn transfers(step: &ExecutedStep, rank: usize, routing: &Routing) -> (AxesLedger
 /// What one call of an operation sends on a rank of the stage, with collectives as thread ranks run them: over which axes,
 /// and as what; `None`: nothing, also in a group of one.
 pub fn transfer_of(program: &StageProgram, rank: usize, op: &Op) -> Option<(AxisSet, CollectiveKind, Transfer)> {
-    let (loads, routing) = (Loads::new(), Routing::native(program.grid().ranks()));
+    let loads = Loads::new();
+    let routing = Routing::native(program.grid().ranks());
     let step = ExecutedStep::new(program, program.grid().coordinate(rank), Verdict::Kept, &loads);
     let executed = Executed { program, microbatch: None, op, times: 1 };
     transfer(&step, &executed, &mut Routes::new(&routing, program.grid(), rank))
@@ -234,7 +238,8 @@ fn decision(program: &StageProgram, rank: usize, routes: &mut Routes<'_>) -> Opt
         return None;
     }
     let grid = program.grid();
-    let (members, index) = (grid.size_of(axes), grid.group_index(grid.coordinate(rank), axes));
+    let members = grid.size_of(axes);
+    let index = grid.group_index(grid.coordinate(rank), axes);
     let route = routes.route(axes, Members::Root(0), CollectiveKind::Broadcast, Scalar::BYTES);
     let wire_bytes = wire_bytes(&route, CollectiveKind::Broadcast, 1, members, index, 0, Scalar::BYTES);
     Some((axes, Transfer { calls: 1, payload_bytes: Scalar::BYTES, wire_bytes }))
@@ -277,10 +282,12 @@ fn transfer(
     executed: &Executed,
     routes: &mut Routes<'_>,
 ) -> Option<(AxisSet, CollectiveKind, Transfer)> {
-    let (program, grid) = (executed.program, executed.program.grid());
+    let program = executed.program;
+    let grid = executed.program.grid();
     let (axes, kind, elements, element_bytes, members, who) = match &executed.op.operation {
         Operation::Issue(collective) => {
-            let (elements, members) = (payload_elements(program, collective), collective.size(grid));
+            let elements = payload_elements(program, collective);
+            let members = collective.size(grid);
             let element_bytes = program.sent_element_bytes(collective);
             (collective.axes, collective.kind, elements, element_bytes, members, collective.members)
         }

@@ -40,7 +40,8 @@ impl Lifetimes {
         deaths.iter_mut().for_each(|deaths| deaths.retain(|each| !sent.contains(each) && !outside(each)));
         for section in [&mut chunk.forward, &mut chunk.backward, &mut chunk.weight_gradient] {
             let rest = section.ops.len();
-            let (later_births, later_deaths) = (births.split_off(rest), deaths.split_off(rest));
+            let later_births = births.split_off(rest);
+            let later_deaths = deaths.split_off(rest);
             section.lifetimes = Self { births, deaths };
             (births, deaths) = (later_births, later_deaths);
         }

@@ -58,7 +58,8 @@ impl StageProgram {
     fn optimizer_bytes(&self) -> u64 {
         if self.offloads() {
             let (buckets, [masters, elements]) = self.bucket_room();
-            let (master, moments) = (self.bucket_master_bytes(), self.practice.formats.moments);
+            let master = self.bucket_master_bytes();
+            let moments = self.practice.formats.moments;
             let states = masters as u64 * master + elements as u64 * moments;
             return buckets as u64 * states + self.index_bytes();
         }
@@ -198,10 +199,7 @@ fn states(program: &StageProgram) -> Taken {
 fn messages(program: &StageProgram, messages: &[Message], held: &mut Taken, take: bool) {
     for message in messages.iter().filter(|_| !program.is_message_driven()) {
         let info = &program.storages[program.value(message.value).storage.0];
-        match take {
-            true => held.take(info.class, info.bytes()),
-            false => held.give_back(info.class, info.bytes()),
-        }
+        if take { held.take(info.class, info.bytes()) } else { held.give_back(info.class, info.bytes()) }
     }
 }
 

@@ -34,12 +34,15 @@ impl SharedKeys {
     /// The logical column of a column of values, and how many columns from it on are neighbours in both.
     pub fn logical(&self, col: usize) -> (usize, usize) {
         let held = self.own + self.copied;
-        let (rank, within) = (col / held, col % held);
-        let (group, copy) = (rank / self.copies, rank % self.copies);
+        let rank = col / held;
+        let within = col % held;
+        let group = rank / self.copies;
+        let copy = rank % self.copies;
         let first = group * self.group_cols();
-        match within < self.own {
-            true => (first + copy * self.own + within, self.own - within),
-            false => (first + (self.copies - 1) * self.own + within, held - within),
+        if within < self.own {
+            (first + copy * self.own + within, self.own - within)
+        } else {
+            (first + (self.copies - 1) * self.own + within, held - within)
         }
     }
 

@@ -105,7 +105,9 @@ impl Formats {
     /// `gradients`. What is computed in stores the sums over rows, all vectors, masters and moments. Nothing is kept that can
     /// be drawn or computed again.
     pub fn of(dtype: ElementType, gradients: ElementType) -> Self {
-        let (values, real, gradients) = (dtype.bytes(), dtype.real().bytes(), gradients.bytes());
+        let values = dtype.bytes();
+        let real = dtype.real().bytes();
+        let gradients = gradients.bytes();
         Self {
             values,
             operands: values,

@@ -315,7 +315,8 @@ impl StageProgram {
     ) -> Result<Self, StepError> {
         let mut builder = Builder::new(model, layout, purpose, practice, kept);
         let stages = layout.grid.size(Axis::Pipe);
-        let (mut chunks, mut made): (Vec<ChunkProgram>, _) = (Vec::new(), vec![builder.made()]);
+        let mut chunks: Vec<ChunkProgram> = Vec::new();
+        let mut made = vec![builder.made()];
         for chunk in 0..layout.chunks {
             let piece = chunk * stages + stage;
             chunks.push(match like(chunk) {
@@ -338,7 +339,8 @@ impl StageProgram {
         }
         let Builder { values, storages, parameters, caches, buckets, .. } = builder;
         let placement = Placement::default();
-        let (model, layout) = (model.clone(), layout.clone());
+        let model = model.clone();
+        let layout = layout.clone();
         let mut program = Self {
             model,
             layout,
@@ -475,7 +477,8 @@ fn chunk_program(b: &mut Builder, piece: usize) -> Result<ChunkProgram, StepErro
     }
     let receives_and_sends = blocks::forward(b, piece)?;
     let mut forward = std::mem::take(&mut b.ops);
-    let (mut gradients, mut backward) = (Boundaries::default(), Vec::new());
+    let mut gradients = Boundaries::default();
+    let mut backward = Vec::new();
     if b.purpose == Purpose::Training {
         gradients = backward::backward(b)?;
         backward = std::mem::take(&mut b.ops);
@@ -497,8 +500,10 @@ fn chunk_program(b: &mut Builder, piece: usize) -> Result<ChunkProgram, StepErro
         values.map(|(value, layer)| Message { value, peer: peer % stages, tag: tag as u32, layer }).collect()
     };
     // Boundary i lies before piece i; even tags go forward, odd ones backward.
-    let (before, after) = (2 * piece, 2 * piece + 2);
-    let (previous, next) = (piece + stages - 1, piece + 1);
+    let before = 2 * piece;
+    let after = 2 * piece + 2;
+    let previous = piece + stages - 1;
+    let next = piece + 1;
     let section = |ops, receives, sends| Section { ops, receives, sends, lifetimes: Lifetimes::default() };
     Ok(ChunkProgram {
         piece,

@@ -164,15 +164,17 @@ impl Queues {
     /// Rows that the rank at `place` has of a value.
     pub fn rows(&self, value: &Value, layout: &Layout, place: Coordinate) -> usize {
         let rows = self.runs(value, layout, place).into_iter().sum();
-        match value.sharding.rows.contains(&Axis::Y) {
-            false => rows,
-            true => chunk(rows, layout.grid.size(Axis::Y), place.on(Axis::Y)).len(),
+        if value.sharding.rows.contains(&Axis::Y) {
+            chunk(rows, layout.grid.size(Axis::Y), place.on(Axis::Y)).len()
+        } else {
+            rows
         }
     }
 
     /// The elements of the parts in which a collective moves such rows; `None` of one that combines the members' whole buffers.
     pub fn parts(&self, program: &StageProgram, collective: &Collective, place: Coordinate) -> Option<Parts> {
-        let (layout, grid) = (&program.layout, program.grid());
+        let layout = &program.layout;
+        let grid = program.grid();
         let [input, output] = [collective.input, collective.output].map(|value| program.value(value));
         let members = grid.group(grid.rank(place), collective.axes);
         let members = members.into_iter().map(|rank| grid.coordinate(rank));
@@ -311,7 +313,8 @@ mod tests {
                     match parts(rank) {
                         Parts::OfWhole(parts) => {
                             let gathers = collective.kind == CollectiveKind::AllGather;
-                            let (whole, part) = (collective.output, collective.input);
+                            let whole = collective.output;
+                            let part = collective.input;
                             let (whole, part) = if gathers { (whole, part) } else { (part, whole) };
                             assert_eq!(parts.iter().sum::<usize>(), rows(whole, place), "{collective:?}");
                             assert_eq!(parts[own], rows(part, place), "{collective:?}");
@@ -331,7 +334,8 @@ mod tests {
             assert_eq!(exchanges > 0, over != "none", "{over}");
             for value in stage.values.iter().filter(|value| value.counts.is_some()) {
                 let rows = (0..grid.ranks()).map(|rank| queues.rows(value, &stage.layout, grid.coordinate(rank)));
-                let (most, room) = (rows.max().unwrap(), value.room(&stage.layout) / value.local_cols);
+                let most = rows.max().unwrap();
+                let room = value.room(&stage.layout) / value.local_cols;
                 assert!(most <= room, "{} over {over}: {most} rows, room for {room}", value.name);
             }
         }

@@ -265,7 +265,8 @@ mod tests {
 
     #[test]
     fn experts_are_reached_by_an_all_to_all_next_to_where_rows_are_cut() {
-        let (tokens, rows) = (Sharding::new(&[Data, Z, X], &[Y]), Sharding::new(&[Data], &[Y]));
+        let tokens = Sharding::new(&[Data, Z, X], &[Y]);
+        let rows = Sharding::new(&[Data], &[Y]);
         let whole = rows.blocks(&[Z]);
         let there = Step::AllToAll { rows: [Data, X].into_iter().collect(), blocks: whole.blocks };
         assert_eq!(plan(tokens, whole), Ok(vec![there, Step::AllGatherRows(X)]));

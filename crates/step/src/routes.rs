@@ -21,7 +21,9 @@ impl<'a> Routes<'a> {
 
     /// Of a collective over `axes` with a payload of `bytes`.
     pub(crate) fn route(&mut self, axes: AxisSet, who: Members, kind: CollectiveKind, bytes: u64) -> Route {
-        let (routing, grid, rank) = (self.routing, self.grid, self.rank);
+        let routing = self.routing;
+        let grid = self.grid;
+        let rank = self.rank;
         if let Some(route) = routing.fixed() {
             return route;
         }

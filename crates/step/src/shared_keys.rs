@@ -58,8 +58,10 @@ impl Builder<'_> {
         if own == 0 {
             return Ok(Some(CopiesSum { pack: None, sum: sum(gradient), unpack: None }));
         }
-        let (name, sharding) = (self.values[gradient.0].name.clone(), *self.sharding(gradient));
-        let (shape, block) = ([self.shape(gradient)[0], self.keys_values_extent(index, false)], self.block_kind(index));
+        let name = self.values[gradient.0].name.clone();
+        let sharding = *self.sharding(gradient);
+        let shape = [self.shape(gradient)[0], self.keys_values_extent(index, false)];
+        let block = self.block_kind(index);
         let format = match self.home(gradient).format {
             Format::VectorGradients => Format::SentVectors,
             _ => Format::Sent,

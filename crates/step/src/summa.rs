@@ -134,13 +134,16 @@ impl Builder<'_> {
 
     /// A panel of `tile`, whole on every rank of its axis.
     fn panel_value(&mut self, tile: ValueId, panel: Panel, name: &str) -> Built<ValueId> {
-        let ([rows, cols], cut, chunk) = (self.shape(tile), *self.sharding(tile), self.values[tile.0].chunk);
+        let [rows, cols] = self.shape(tile);
+        let cut = *self.sharding(tile);
+        let chunk = self.values[tile.0].chunk;
         // No layout changes the dimensions that panels cut.
         let part = |extent: Extent| Extent::Fixed(extent.of(self.layout) / panel.count);
         let name = format!("{} {name}", self.values[tile.0].name);
-        let (shape, sharding) = match panel.of_columns {
-            true => ([rows, part(cols)], Sharding::new(&cut.rows, &[])),
-            false => ([part(rows), cols], Sharding::new(&[], &cut.cols)),
+        let (shape, sharding) = if panel.of_columns {
+            ([rows, part(cols)], Sharding::new(&cut.rows, &[]))
+        } else {
+            ([part(rows), cols], Sharding::new(&[], &cut.cols))
         };
         let value = self.weight_value(name, shape, sharding, Home::buffer(self.home(tile).format))?;
         self.values[value.0].chunk = chunk;
@@ -149,7 +152,8 @@ impl Builder<'_> {
 
     fn panel_collective(&self, kind: CollectiveKind, panel: Panel, value: ValueId) -> Collective {
         let root = panel.holder(self.axis_size(panel.axis));
-        let (axes, members) = (panel.axis.only(), Members::Root(root));
+        let axes = panel.axis.only();
+        let members = Members::Root(root);
         Collective { kind, axes, members, reduction: Reduction::Sum, input: value, output: value }
     }
 

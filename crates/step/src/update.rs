@@ -58,7 +58,8 @@ pub(crate) fn update(b: &mut Builder) -> Result<(), StepError> {
     for parameter in (0..b.parameters.len()).map(ParameterId) {
         gradients.push(Reduced { layer: b.parameters[parameter.0].layer, parameter, steps: reductions(b, parameter)? });
     }
-    let (buckets, mut gathers) = (plan_buckets(b), Gathers::default());
+    let buckets = plan_buckets(b);
+    let mut gathers = Gathers::default();
     let (trained, others): (Vec<_>, Vec<_>) =
         (0..b.parameters.len()).map(ParameterId).partition(|parameter| b.parameters[parameter.0].is_trained());
     if b.layout.optimizer_overlap {

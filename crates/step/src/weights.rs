@@ -57,7 +57,8 @@ pub(crate) fn reduce_weight(
     }
     if let Some(kept) = pruned {
         if sharded.is_empty() {
-            let (output, write) = (gradient, Write::AccumulateMicrobatches);
+            let output = gradient;
+            let write = Write::AccumulateMicrobatches;
             b.push(kind::Compress { parameter: weight, input: shard, output, write });
             return Ok(());
         }
@@ -68,7 +69,8 @@ pub(crate) fn reduce_weight(
         shard = output;
     }
     if !sharded.is_empty() {
-        let (input, stored) = (shard, *b.sharding(gradient));
+        let input = shard;
+        let stored = *b.sharding(gradient);
         shard = b.weight_value(format!("{name} ZeRO shard"), b.shape(gradient), stored, Home::buffer(Format::Sent))?;
         pruned.map_or(Ok(()), |kept| b.prune(shard, kept))?;
         b.collective(CollectiveKind::ReduceScatter, sharded, Reduction::Sum, input, shard);

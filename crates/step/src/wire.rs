@@ -101,7 +101,8 @@ impl Group {
 
 /// What a member sends between the nodes and inside its own.
 fn two_levels(levels: &TwoLevel, kind: CollectiveKind, elements: usize, group: &Group) -> usize {
-    let ((node, local), (root_node, root_local)) = (levels.place(group.index), levels.place(group.root));
+    let (node, local) = levels.place(group.index);
+    let (root_node, root_local) = levels.place(group.root);
     let across = Group { members: levels.nodes, index: node, root: root_node };
     let inside = Group { members: levels.per_node, index: local, root: root_local };
     let part = elements / levels.per_node; // a gather's and a scatter's buffers are multiples of the members
@@ -146,7 +147,8 @@ mod tests {
     #[test]
     fn a_two_level_all_to_all_sends_all_but_its_part_twice() {
         for (nodes, per_node) in [(2, 2), (3, 4), (8, 2)] {
-            let (members, each) = (nodes * per_node, 5);
+            let members = nodes * per_node;
+            let each = 5;
             let ranks: Vec<usize> = (0..members).collect();
             let levels = TwoLevel::of(&Nodes::equal(members, per_node), &ranks).unwrap();
             // Blocks of all nodes for every node mate; blocks of all node mates for every other node.
@@ -161,7 +163,8 @@ mod tests {
 
     #[test]
     fn huge_buffers_in_huge_groups_do_not_overflow() {
-        let (elements, members) = (1 << 43, 1 << 22);
+        let elements = 1 << 43;
+        let members = 1 << 22;
         let bytes = wire_bytes(&Route::Ring, CollectiveKind::ReduceScatter, elements, members, members - 1, 0, 4);
         assert_eq!(bytes, 4 * ((1 << 43) - (1 << 21)));
     }

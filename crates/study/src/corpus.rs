@@ -151,12 +151,14 @@ fn choose(source: &TokenSource, seed: u64, wanted: Wanted) -> Result<Vec<Chosen>
     let cut = matches!(source, TokenSource::Demo(_));
     let count = if cut { source.len() / seq_len } else { source.documents()? };
     let order = Permutation::new(RandomStream::new(seed, "memorised documents"), count as u64);
-    let (mut chosen, mut beginnings) = (Vec::with_capacity(documents), HashSet::new());
+    let mut chosen = Vec::with_capacity(documents);
+    let mut beginnings = HashSet::new();
     for place in 0..count as u64 {
         let document = order.at(place) as usize;
-        let (all, content) = match cut {
-            true => (document * seq_len..(document + 1) * seq_len, document * seq_len..(document + 1) * seq_len),
-            false => (source.document(document)?, source.content(document)?),
+        let (all, content) = if cut {
+            (document * seq_len..(document + 1) * seq_len, document * seq_len..(document + 1) * seq_len)
+        } else {
+            (source.document(document)?, source.content(document)?)
         };
         if content.len() < seq_len {
             continue;
@@ -198,7 +200,8 @@ impl Background {
     ) -> Result<Option<Self>, DataError> {
         let begins = std::iter::once(0).chain(taken.iter().map(|range| range.end));
         let ends = taken.iter().map(|range| range.start).chain([source.len()]);
-        let (mut runs, mut samples) = (Vec::new(), 0);
+        let mut runs = Vec::new();
+        let mut samples = 0;
         for (begin, end) in begins.zip(ends).filter(|(begin, end)| begin + shape.seq_len < *end) {
             let windows = Windows::new(Arc::clone(source), begin..end, shape)?;
             let before = samples;
@@ -241,7 +244,8 @@ mod tests {
     /// All sequences of the background, each once.
     fn windows(background: &Background) -> Vec<Vec<u32>> {
         let read = |number| {
-            let (mut tokens, mut targets) = (vec![0; 8], vec![0; 8]);
+            let mut tokens = vec![0; 8];
+            let mut targets = vec![0; 8];
             background.read(number, &mut tokens, &mut targets).unwrap();
             tokens.extend(&targets[7..]);
             tokens

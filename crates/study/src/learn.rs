@@ -158,7 +158,8 @@ impl Learning<'_> {
         let of = (documents.len() * self.generate_tokens) as u64;
         let mut written = Progress { run: name, part: Part::Writing, done: 0, of, loss: None };
         on_progress(&written);
-        let (mut equal, mut ledger_equal) = (Vec::with_capacity(documents.len()), true);
+        let mut equal = Vec::with_capacity(documents.len());
+        let mut ledger_equal = true;
         for first in (0..documents.len()).step_by(AT_ONCE) {
             let (programs, prompts) = self.programs(first)?;
             let mut count = |_: usize, _: u32| {

@@ -56,7 +56,8 @@ impl Order {
                 .text(format!(" {told}: {twice} is there twice; give each bucket another number, and more "));
             return Err(refusal.name(Setting::DocumentsPerBucket).text(" for more documents"));
         }
-        let (global_batch, per_bucket) = (global_batch as u64, u64::from(documents_per_bucket));
+        let global_batch = global_batch as u64;
+        let per_bucket = u64::from(documents_per_bucket);
         let mut until = Vec::with_capacity(epochs.len());
         let mut seen = 0;
         for epochs in epochs {
@@ -143,7 +144,8 @@ mod tests {
     #[test]
     fn buckets_are_mixed_by_the_seed() {
         let order = |seed| Order::new(&[0, 4], 50, 0, Some(100), 4, seed).unwrap();
-        let (first, second) = (all(&order(1)), all(&order(2)));
+        let first = all(&order(1));
+        let second = all(&order(2));
         assert_ne!(first, second);
         let early = first[..200].iter().filter(|sequence| matches!(sequence, Sequence::Document(_))).count();
         assert!((70..130).contains(&early), "{early} of 200 in the first half");

@@ -38,8 +38,11 @@ impl Prepared {
         place::check(&spec, processes)?;
         spec.model.check_next_token().map_err(StepError::from)?;
         spec.check()?;
-        let (layout, seed, generate_tokens) = (&spec.layout, spec.seed, spec.generate_tokens);
-        let (epochs, per_bucket) = (&spec.epochs, spec.documents_per_bucket);
+        let layout = &spec.layout;
+        let seed = spec.seed;
+        let generate_tokens = spec.generate_tokens;
+        let epochs = &spec.epochs;
+        let per_bucket = spec.documents_per_bucket;
         let order = Order::new(epochs, per_bucket, spec.warmup_steps, spec.steps, layout.global_batch, seed)?;
         let hyper = Hyper { warmup_steps: spec.warmup_steps, ..spec.optimizer.hyper(order.steps)? };
         let start = spec.from.clone().map_or(Start::Drawn, Start::Values);
@@ -103,13 +106,15 @@ impl Prepared {
             let place = Place::new(&self.spec, name, &self.processes)?;
             runs.push(learning.run(*goldfish, name, place.path(), on_progress)?);
         }
-        let (conditions, data) = (self.conditions(), self.corpus.about);
+        let conditions = self.conditions();
+        let data = self.corpus.about;
         Ok(Findings { model: self.spec.model, layout: self.spec.layout, conditions, data, runs })
     }
 
     fn learning<'a>(&'a self, signals: Option<&'a Signals>) -> Learning<'a> {
         let Self { program, spec, corpus, order, train, forward, about, processes } = self;
-        let (generate_tokens, epochs) = (spec.generate_tokens, spec.epochs.as_slice());
+        let generate_tokens = spec.generate_tokens;
+        let epochs = spec.epochs.as_slice();
         Learning { program, corpus, order, train, about, forward, generate_tokens, epochs, processes, signals }
     }
 }

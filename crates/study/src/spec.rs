@@ -75,7 +75,8 @@ pub struct TextSpec {
 
 impl Default for TextSpec {
     fn default() -> Self {
-        let (text_field, cache) = (DataSpec::TEXT_FIELD.to_owned(), DataSpec::CACHE.into());
+        let text_field = DataSpec::TEXT_FIELD.to_owned();
+        let cache = DataSpec::CACHE.into();
         Self {
             paths: Vec::new(),
             tokenizer: None,
@@ -123,7 +124,8 @@ impl StudySpec {
     /// # Errors
     /// A model of patches; more tokens to write than a document leaves for its beginning; a hash of more tokens than there are.
     pub(crate) fn check(&self) -> Result<(), StudyError> {
-        let (seq_len, tokens) = (self.layout.seq_len, self.generate_tokens);
+        let seq_len = self.layout.seq_len;
+        let tokens = self.generate_tokens;
         if self.model.patch_values.is_some() {
             return Err(Refusal::new(format!(
                 "{} reads patches of numbers, not text: it writes none; use a model with a vocabulary",

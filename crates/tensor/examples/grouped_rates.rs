@@ -42,7 +42,8 @@ fn row<S: Stored<Real = f32>>(pool: &Pool, repetitions: usize, shape: GroupedSha
         _ => ProductShape { stored, m: rows, n, k },
     };
     let blocks = if stored == Transpose::Tn { (rows * n, BLOCKS * k * n) } else { (BLOCKS * k * n, rows * n) };
-    let (a, b) = (random::<S>(rows * k), random::<S>(blocks.0));
+    let a = random::<S>(rows * k);
+    let b = random::<S>(blocks.0);
     let mut c = Buffer::<S>::new(blocks.1);
     let mut fastest = [f64::INFINITY; 2];
     for _ in 0..=repetitions {

@@ -90,19 +90,24 @@ impl Bench {
     }
 
     fn product(&self, pool: &Pool, name: &str, layout: Transpose, m: usize, n: usize, k: usize) {
-        let (a, b, mut c) = (random(m * k), random(k * n), Buffer::new(m * n));
+        let a = random(m * k);
+        let b = random(k * n);
+        let mut c = Buffer::new(m * n);
         let flops = 2.0 * (m * n * k) as f64;
         let ours = self.seconds(|| matmul(pool, ProductShape { stored: layout, m, n, k }, &a, &b, &mut c, false));
         let library = self.seconds(|| {
             library_matmul(pool.threads(), ProductShape { stored: layout, m, n, k }, &a, &b, &mut c, false)
         });
-        let (ours, library) = (flops / ours / 1e9, flops / library / 1e9);
+        let ours = flops / ours / 1e9;
+        let library = flops / library / 1e9;
         println!("  {name:<22} {layout:?} {m:>6} {n:>6} {k:>6} {ours:7.1} {library:7.1}");
     }
 
     fn attention(&self, pool: &Pool) {
         for (seq_len, kv_heads) in [(256, HEADS), (64, HEADS), (256, HEADS / 4)] {
-            let (context, heads, head_dim) = (ContextPart::WHOLE, HEADS, 64);
+            let context = ContextPart::WHOLE;
+            let heads = HEADS;
+            let head_dim = 64;
             let shape = AttentionShape {
                 sequences: 4,
                 seq_len,
@@ -117,7 +122,8 @@ impl Bench {
                 cap: None,
             };
             let rows = shape.rows();
-            let (qkv, dout) = (random(rows * (HIDDEN + 2 * kv_heads * head_dim)), random(rows * HIDDEN));
+            let qkv = random(rows * (HIDDEN + 2 * kv_heads * head_dim));
+            let dout = random(rows * HIDDEN);
             let mut out = Buffer::new(rows * HIDDEN);
             let mut lse = Buffer::new(rows * HEADS);
             let mut dqkv = Buffer::new(qkv.len());
@@ -137,16 +143,30 @@ impl Bench {
     }
 
     fn rows(&self, pool: &Pool, rows: usize) {
-        let (cols, wide) = (HIDDEN, 4 * HIDDEN);
-        let (len, wide_len) = (rows * cols, rows * wide);
-        let (x, r, mut y, mut z) = (random(len), random(len), random(len), random(len));
-        let (gamma, beta, bias) = (random(cols), random(cols), random(wide));
-        let (mut sums, mut squares, mut pairs) = (random(rows), random(rows), random(2 * rows));
-        let (mut dgamma, mut dbeta, mut dbias) = (random(cols), random(cols), random(wide));
+        let cols = HIDDEN;
+        let wide = 4 * HIDDEN;
+        let len = rows * cols;
+        let wide_len = rows * wide;
+        let x = random(len);
+        let r = random(len);
+        let mut y = random(len);
+        let mut z = random(len);
+        let gamma = random(cols);
+        let beta = random(cols);
+        let bias = random(wide);
+        let mut sums = random(rows);
+        let mut squares = random(rows);
+        let mut pairs = random(2 * rows);
+        let mut dgamma = random(cols);
+        let mut dbeta = random(cols);
+        let mut dbias = random(wide);
         // Where GELU's slope is 1, so that repeating its gradient in place keeps its size.
-        let (mut pre, mut wide_y) = (Buffer::from_fn(wide_len, |_| 10.0), random(wide_len));
-        let (shape, norm) = (Shape { rows, cols }, NormShape { rows, cols, width: cols, eps: 1e-5 });
-        let (whole, half) = (Shape { rows, cols: wide }, Shape { rows, cols: wide / 2 });
+        let mut pre = Buffer::from_fn(wide_len, |_| 10.0);
+        let mut wide_y = random(wide_len);
+        let shape = Shape { rows, cols };
+        let norm = NormShape { rows, cols, width: cols, eps: 1e-5 };
+        let whole = Shape { rows, cols: wide };
+        let half = Shape { rows, cols: wide / 2 };
         self.rate("copy", len, 2, || copy(pool, &mut y, &x));
         self.rate("add_assign", len, 3, || add_assign(pool, &mut y, &x));
         self.rate("norm_row_sums", len, 1, || norm_row_sums(pool, shape, &x, &mut sums));
@@ -161,7 +181,8 @@ impl Bench {
         self.rate("rms_norm_squares", len, 1, || rms_norm_squares(pool, shape, &x, &mut squares));
         self.rate("rms_norm_forward", len, 2, || rms_norm_forward(pool, norm, &x, &squares, &gamma, &mut y));
         self.rate("rms_norm_backward_sums", len, 2, || {
-            let (reduced, dgamma) = (&mut sums, &mut dgamma);
+            let reduced = &mut sums;
+            let dgamma = &mut dgamma;
             rms_norm_backward_sums(pool, norm, &x, &squares, &gamma, &r, reduced, dgamma, true)
         });
         self.rate("rms_norm_backward", len, 4, || {
@@ -202,8 +223,11 @@ impl Bench {
     }
 
     fn vocabulary(&self, pool: &Pool, rows: usize) {
-        let (cols, len) = (VOCABULARY, rows * VOCABULARY);
-        let (mut logits, mut max, mut sums) = (random(len), random(rows), random(2 * rows));
+        let cols = VOCABULARY;
+        let len = rows * VOCABULARY;
+        let mut logits = random(len);
+        let mut max = random(rows);
+        let mut sums = random(2 * rows);
         let tokens: Vec<u32> = (0..rows as u32).map(|i| i * 7919 % cols as u32).collect();
         let shape = LogitsShape { rows, cols, valid: cols, start: 0 };
         self.rate("cross_entropy_max", len, 1, || cross_entropy_max(pool, shape, &logits, &mut max));
@@ -211,9 +235,12 @@ impl Bench {
         self.rate("cross_entropy_gradient", len, 2, || {
             cross_entropy_gradient(pool, shape, &mut logits, &max, &sums, &tokens, 1.0, None);
         });
-        let (mut table, mut y) = (random(cols * HIDDEN), random(rows * HIDDEN));
-        let (len, table_len) = (y.len(), table.len());
-        let (embedding, hidden) = (TableShape { rows, cols: HIDDEN, start: 0 }, Shape { rows, cols: HIDDEN });
+        let mut table = random(cols * HIDDEN);
+        let mut y = random(rows * HIDDEN);
+        let len = y.len();
+        let table_len = table.len();
+        let embedding = TableShape { rows, cols: HIDDEN, start: 0 };
+        let hidden = Shape { rows, cols: HIDDEN };
         self.rate("embed_forward", len, 2, || embed_forward(pool, embedding, &tokens, &table, &mut y));
         self.rate("embed_backward, accumulating", len, 3, || {
             embed_backward(pool, embedding, &tokens, &y, &mut table, true)
@@ -229,7 +256,10 @@ impl Bench {
 
     fn optimizer(&self, pool: &Pool) {
         let len = 124_439_808;
-        let (mut p, g, mut m, mut v) = (random(len), random(len), Buffer::new(len), Buffer::new(len));
+        let mut p = random(len);
+        let g = random(len);
+        let mut m = Buffer::new(len);
+        let mut v = Buffer::new(len);
         self.rate("copy, 498 MB", len, 2, || copy(pool, &mut p, &g));
         self.rate("add_assign, 498 MB", len, 3, || add_assign(pool, &mut p, &g));
         self.rate("sum_of_squares, 498 MB", len, 1, || {

@@ -23,10 +23,13 @@ fn main() {
 /// One product in f32, and in bf16 with a result in f32 and in bf16.
 fn row(pool: &Pool, repetitions: usize, shape: ProductShape) {
     let ProductShape { stored, m, n, k } = shape;
-    let (a, b) = (random(m * k), random(k * n));
+    let a = random(m * k);
+    let b = random(k * n);
     let mut c = Buffer::<f32>::new(m * n);
     let narrow = |x: &Buffer<f32>| Buffer::from_fn(x.len(), |i| half::bf16::from_f32(x[i]));
-    let (narrow_a, narrow_b, mut narrow_c) = (narrow(&a), narrow(&b), Buffer::<half::bf16>::new(m * n));
+    let narrow_a = narrow(&a);
+    let narrow_b = narrow(&b);
+    let mut narrow_c = Buffer::<half::bf16>::new(m * n);
     let rate = |work: &mut dyn FnMut()| 2.0 * (m * n * k) as f64 / seconds(repetitions, work) / 1e9;
     let single = rate(&mut || matmul(pool, shape, &a, &b, &mut c, false));
     let brain = rate(&mut || matmul(pool, shape, &narrow_a, &narrow_b, &mut c, false));

@@ -67,7 +67,8 @@ impl<C: Stored<Real = f32>> Product<'_, C> {
         let passes = self.k.div_ceil(DEPTH).max(1);
         // Of even depths, all but the last.
         let depth = self.k.div_ceil(passes).next_multiple_of(2);
-        let (height, width) = (BLOCK_ROWS.min(rows.len()).next_multiple_of(ROWS), cols.len().next_multiple_of(COLS));
+        let height = BLOCK_ROWS.min(rows.len()).next_multiple_of(ROWS);
+        let width = cols.len().next_multiple_of(COLS);
         let sums = if passes > 1 { rows.len() * cols.len() } else { 0 };
         f32::with_scratch(sums, |sums| {
             let sums = Disjoint::new(sums);

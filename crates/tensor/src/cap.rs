@@ -16,7 +16,8 @@ pub(crate) fn soften<T: Element>(scores: &mut [T], cap: T) {
 
 /// x = cap * tanh(x / cap).
 pub fn cap<S: Stored>(pool: &Pool, x: &mut [S], cap: S::Real) {
-    let (piece, inverse) = (pool.piece(x.len()), S::Real::ONE / cap);
+    let piece = pool.piece(x.len());
+    let inverse = S::Real::ONE / cap;
     pool.each(x.chunks_mut(piece), |x| {
         vectorised(
             #[inline(always)]

@@ -92,7 +92,8 @@ mod tests {
 
     #[test]
     fn a_chunks_holder_has_it_where_its_positions_say() {
-        let (parts, seq_len) = (3, 12);
+        let parts = 3;
+        let seq_len = 12;
         for chunk in 0..2 * parts {
             let (part, held) = ContextPart { part: 0, parts }.holder(chunk);
             let part = ContextPart { part, parts };

@@ -103,7 +103,8 @@ pub fn cross_entropy_gradient<S: Stored>(
                         continue;
                     }
                     let (logits, padding) = logits.split_at_mut(valid);
-                    let (m, factor) = (max[row], scale / sums[2 * row]);
+                    let m = max[row];
+                    let factor = scale / sums[2 * row];
                     let softmax = |x: S::Real| (x - m).exp() * factor;
                     let target = (targets[row] as usize).wrapping_sub(start);
                     match cap {

@@ -106,7 +106,8 @@ impl Function for Gelu {
 
     #[inline(always)]
     fn slope<T: Element>(x: T) -> (T, T) {
-        let (slope, cubic) = (T::from_f64(SLOPE), T::from_f64(3.0 * SLOPE * CUBIC));
+        let slope = T::from_f64(SLOPE);
+        let cubic = T::from_f64(3.0 * SLOPE * CUBIC);
         let e = exp_minus_2u(x);
         let sigmoid = T::ONE / (T::ONE + e);
         let inner = cubic.mul_add(x * x, slope);
@@ -184,7 +185,8 @@ fn normal<T: Element>(x: T) -> (T, T) {
     let fall = (-(half * x * x)).exp();
     let t = (z - T::from_f64(3.0)) / (z + T::from_f64(3.0));
     // Clenshaw's recurrence.
-    let (mut last, mut before) = (T::ZERO, T::ZERO);
+    let mut last = T::ZERO;
+    let mut before = T::ZERO;
     for coefficient in ERFC[1..].iter().rev() {
         (last, before) = ((t + t).mul_add(last, T::from_f64(*coefficient) - before), last);
     }

@@ -104,7 +104,8 @@ struct Places {
 impl Places {
     /// The places of so many rows in a table of `count`; rows with a place beyond it belong nowhere.
     fn new(count: usize, rows: usize, place: impl Fn(usize) -> usize) -> Self {
-        let (mut first, mut next) = (vec![rows; count], vec![rows; rows]);
+        let mut first = vec![rows; count];
+        let mut next = vec![rows; rows];
         for row in (0..rows).rev() {
             if let Some(first) = first.get_mut(place(row)) {
                 next[row] = replace(first, row);

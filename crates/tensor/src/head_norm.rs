@@ -71,7 +71,8 @@ pub fn head_norm_forward<S: Stored>(
     beta: Option<&[S::Real]>,
     x: &mut [S],
 ) -> usize {
-    let (cols, d) = (norm.cols(), norm.head_dim);
+    let cols = norm.cols();
+    let d = norm.head_dim;
     assert_eq!((gamma.len(), beta.map_or(d, <[S::Real]>::len)), (d, d));
     if cols == 0 {
         return 0;
@@ -111,7 +112,8 @@ pub fn head_norm_backward<S: Stored>(
     dbeta: Option<&mut [S::Real]>,
     accumulate: bool,
 ) -> usize {
-    let (cols, d) = (norm.cols(), norm.head_dim);
+    let cols = norm.cols();
+    let d = norm.head_dim;
     assert_eq!((gamma.len(), x.len()), (d, dy.len()));
     if cols == 0 {
         return 0;
@@ -151,7 +153,8 @@ fn head_gradient<S: Stored>(
     let (mean, rstd) = norm.statistics(x);
     let width = S::Real::from_f64(norm.head_dim as f64);
     dbeta.iter_mut().zip(&*dy).for_each(|(sum, dy)| *sum += dy.widen());
-    let (mut of_d, mut of_d_xhat) = (S::Real::ZERO, S::Real::ZERO);
+    let mut of_d = S::Real::ZERO;
+    let mut of_d_xhat = S::Real::ZERO;
     for (((x, g), dy), dgamma) in x.iter().zip(gamma).zip(&*dy).zip(dgamma) {
         let xhat = (x.widen() - mean) * rstd;
         *dgamma += dy.widen() * xhat;

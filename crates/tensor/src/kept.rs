@@ -77,7 +77,9 @@ mod tests {
 
     #[test]
     fn nothing_kept_is_nothing_written() {
-        let (pool, mut kept, mut y) = (Pool::new(1), [3.0_f64], [4.0_f64; 2]);
+        let pool = Pool::new(1);
+        let mut kept = [3.0_f64];
+        let mut y = [4.0_f64; 2];
         compress(&pool, &[1.0, 2.0], &[], &mut kept, false);
         expand(&pool, &kept, &[], &mut y);
         assert_eq!((kept, y), ([0.0], [4.0; 2]));

@@ -70,8 +70,11 @@ pub(crate) fn sum_pairs<T: Element, S: Stored<Real = T>, Z: Stored<Real = T>>(
     z: &[Z],
     term: impl Fn(T, T, T) -> (T, T),
 ) -> (T, T) {
-    let (mut first, mut second) = ([T::ZERO; LANES], [T::ZERO; LANES]);
-    let (xs, ys, zs) = (x.chunks_exact(LANES), y.chunks_exact(LANES), z.chunks_exact(LANES));
+    let mut first = [T::ZERO; LANES];
+    let mut second = [T::ZERO; LANES];
+    let xs = x.chunks_exact(LANES);
+    let ys = y.chunks_exact(LANES);
+    let zs = z.chunks_exact(LANES);
     let rest = xs.remainder().iter().zip(ys.remainder()).zip(zs.remainder());
     for ((x, y), z) in xs.zip(ys).zip(zs) {
         for i in 0..LANES {

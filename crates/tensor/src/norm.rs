@@ -42,7 +42,8 @@ pub fn norm_centered_squares<S: Stored>(
     assert_eq!((x.len(), sums.len(), squares.len()), (rows * cols, rows, rows));
     let piece = pool.rows_per_piece(rows, cols);
     pool.each(squares.chunks_mut(piece).enumerate(), |(i, squares)| {
-        let (rows, sums) = (&x[i * piece * cols..], &sums[i * piece..]);
+        let rows = &x[i * piece * cols..];
+        let sums = &sums[i * piece..];
         let width = S::Real::from_f64(width as f64);
         vectorised(
             #[inline(always)]

@@ -64,7 +64,8 @@ impl<'a, T: Element> Product<'a, T> {
 
     /// Computes the given rows and columns of C; no two calls at a time may share any.
     pub(crate) fn run(&self, rows: Range<usize>, cols: Range<usize>, parallelism: Parallelism) {
-        let (a, b) = (self.a.from(rows.start, 0), self.b.from(0, cols.start));
+        let a = self.a.from(rows.start, 0);
+        let b = self.b.from(0, cols.start);
         self.call(rows, cols, self.k, a, b, self.accumulate, parallelism);
     }
 
@@ -72,14 +73,16 @@ impl<'a, T: Element> Product<'a, T> {
     /// transposed into this thread's scratch; no two calls at a time may share any. `gemm` alone
     /// would read 64 rows of B at a time, which evict each other where k is a multiple of 256.
     pub(crate) fn run_turned_b(&self, cols: Range<usize>) {
-        let (depth, stride) = (depth(self.k), COLS + LINE);
+        let depth = depth(self.k);
+        let stride = COLS + LINE;
         T::with_scratch(depth * stride, |turned| {
             for cols in blocks(cols, COLS) {
                 for top in (0..self.k.max(1)).step_by(depth) {
                     let depth = depth.min(self.k - top);
                     let b = &self.b.values[cols.start * self.k + top..];
                     turn(cols.len(), depth, b, self.k, turned, stride);
-                    let (a, b) = (self.a.from(0, top), Operand { values: turned, strides: (stride, 1) });
+                    let a = self.a.from(0, top);
+                    let b = Operand { values: turned, strides: (stride, 1) };
                     self.call(0..self.m, cols.clone(), depth, a, b, self.accumulate || top > 0, Parallelism::None);
                 }
             }
@@ -89,14 +92,16 @@ impl<'a, T: Element> Product<'a, T> {
     /// The same for rows of C where A is stored [k, m]: `gemm` alone would read it by 6 elements
     /// of each row.
     pub(crate) fn run_turned_a(&self, rows: Range<usize>) {
-        let (depth, stride) = (depth(self.k), DEPTH + LINE);
+        let depth = depth(self.k);
+        let stride = DEPTH + LINE;
         T::with_scratch(ROWS * stride, |turned| {
             for rows in blocks(rows, ROWS) {
                 for top in (0..self.k.max(1)).step_by(depth) {
                     let depth = depth.min(self.k - top);
                     let a = self.a.from(rows.start, top).values;
                     turn(depth, rows.len(), a, self.m, turned, stride);
-                    let (a, b) = (Operand { values: turned, strides: (stride, 1) }, self.b.from(top, 0));
+                    let a = Operand { values: turned, strides: (stride, 1) };
+                    let b = self.b.from(top, 0);
                     self.call(rows.clone(), 0..self.n, depth, a, b, self.accumulate || top > 0, Parallelism::None);
                 }
             }
@@ -113,7 +118,9 @@ impl<'a, T: Element> Product<'a, T> {
         accumulate: bool,
         parallelism: Parallelism,
     ) {
-        let (m, n, start) = (rows.len(), cols.len(), rows.start * self.n + cols.start);
+        let m = rows.len();
+        let n = cols.len();
+        let start = rows.start * self.n + cols.start;
         let a = (a.values.as_ptr(), a.strides.1 as isize, a.strides.0 as isize);
         let b = (b.values.as_ptr(), b.strides.1 as isize, b.strides.0 as isize);
         let stride = self.n as isize;
@@ -171,7 +178,8 @@ pub(crate) fn depth(k: usize) -> usize {
 
 /// Even blocks of a range, none longer than `most`, a multiple of 64.
 pub(crate) fn blocks(range: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> {
-    let (start, len) = (range.start, range.len());
+    let start = range.start;
+    let len = range.len();
     let pieces = len.div_ceil(most);
     (0..pieces).map(move |i| start + cut(len, pieces, i)..start + cut(len, pieces, i + 1))
 }

@@ -89,7 +89,8 @@ fn turn<S: Stored>(head: &mut [S], cosines: &[S::Real], sines: &[S::Real], sign:
     let (first, second) = head.split_at_mut(cosines.len());
     for (((a, b), cos), sin) in first.iter_mut().zip(second).zip(cosines).zip(sines) {
         let sin = *sin * sign;
-        let (x, y) = (a.widen(), b.widen());
+        let x = a.widen();
+        let y = b.widen();
         (*a, *b) = (S::rounded(x * *cos - y * sin), S::rounded(y * *cos + x * sin));
     }
 }

@@ -141,7 +141,8 @@ pub(crate) fn same<A: Stored, B: Stored>(x: &[A]) -> Option<&[B]> {
 /// [`same`] of a slice to be written.
 #[inline(always)]
 pub(crate) fn same_mut<A: Stored, B: Stored>(x: &mut [A]) -> Option<&mut [B]> {
-    let (start, len) = (x.as_mut_ptr(), x.len());
+    let start = x.as_mut_ptr();
+    let len = x.len();
     // SAFETY: the types are one, and the slice is borrowed as `x` is.
     (TypeId::of::<A>() == TypeId::of::<B>()).then(|| unsafe { std::slice::from_raw_parts_mut(start.cast(), len) })
 }
@@ -177,7 +178,8 @@ mod tests {
     #[test]
     fn every_pattern_of_16_bits_is_widened_exactly_and_rounded_back() {
         for bits in 0..=u16::MAX {
-            let (brain, half) = (bf16::from_bits(bits), f16::from_bits(bits));
+            let brain = bf16::from_bits(bits);
+            let half = f16::from_bits(bits);
             if brain.is_nan() {
                 assert!(brain.widen().is_nan() && bf16::rounded(brain.widen()).is_nan(), "{bits:x}");
             } else {
@@ -195,7 +197,8 @@ mod tests {
 
     /// All patterns around every tie and every value of 16 bits, and many others.
     fn patterns() -> impl Iterator<Item = u32> {
-        let (ties, halves) = ([0, 0x7fff, 0x8000, 0x8001, 0xffff], [0, 0xfff, 0x1000, 0x1001, 0x1fff]);
+        let ties = [0, 0x7fff, 0x8000, 0x8001, 0xffff];
+        let halves = [0, 0xfff, 0x1000, 0x1001, 0x1fff];
         let bf16 = (0..=0xffff_u32).flat_map(move |upper| ties.map(|lower| upper << 16 | lower));
         let f16 = (0..1 << 19).flat_map(move |upper: u32| halves.map(|lower| upper << 13 | lower));
         // Ties between subnormal numbers of `f16` lie higher: 2^-25 times odd numbers, and their neighbours.

@@ -35,7 +35,8 @@ pub(crate) fn turn_widened<S: Stored>(
     let mut block = [S::Real::ZERO; BLOCK.0 * BLOCK.1];
     for top in (0..rows).step_by(BLOCK.0) {
         for left in (0..cols).step_by(BLOCK.1) {
-            let (rows, cols) = (BLOCK.0.min(rows - top), BLOCK.1.min(cols - left));
+            let rows = BLOCK.0.min(rows - top);
+            let cols = BLOCK.1.min(cols - left);
             vectorised(
                 #[inline(always)]
                 || {
@@ -55,8 +56,10 @@ fn turn_real<T: Element>(rows: usize, cols: usize, x: &[T], x_row: usize, to: &m
         return;
     }
     assert!(x.len() >= (rows - 1) * x_row + cols && to.len() >= (cols - 1) * to_row + rows);
-    let (whole_rows, whole_cols) = (rows / WIDEST * WIDEST, cols / WIDEST * WIDEST);
-    let (from, onto) = (x.as_ptr(), to.as_mut_ptr());
+    let whole_rows = rows / WIDEST * WIDEST;
+    let whole_cols = cols / WIDEST * WIDEST;
+    let from = x.as_ptr();
+    let onto = to.as_mut_ptr();
     // SAFETY: the lengths were checked; `level` names an instruction set that is present.
     unsafe {
         match level() {
@@ -113,12 +116,14 @@ mod tests {
     use super::*;
 
     fn check<T: Element>(rows: usize, cols: usize, run: impl Fn(*const T, usize, *mut T, usize)) {
-        let (x_row, to_row) = (cols + 3, rows + 5);
+        let x_row = cols + 3;
+        let to_row = rows + 5;
         let x: Vec<T> = (0..rows * x_row).map(|i| T::from_f64(i as f64)).collect();
         let mut to = vec![T::ZERO; cols * to_row];
         run(x.as_ptr(), x_row, to.as_mut_ptr(), to_row);
         for (i, value) in to.iter().enumerate() {
-            let (col, row) = (i / to_row, i % to_row);
+            let col = i / to_row;
+            let row = i % to_row;
             assert_eq!(*value, if row < rows { x[row * x_row + col] } else { T::ZERO }, "row {row} column {col}");
         }
     }
@@ -146,12 +151,14 @@ mod tests {
 
     /// Every element is where it belongs, and nothing else is written.
     fn whole<T: Element>(rows: usize, cols: usize) {
-        let (x_row, to_row) = (cols + 3, rows + 5);
+        let x_row = cols + 3;
+        let to_row = rows + 5;
         let x: Vec<T> = (0..rows * x_row).map(|i| T::from_f64(1.0 + i as f64)).collect();
         let mut to = vec![T::ZERO; cols * to_row];
         turn(rows, cols, &x, x_row, &mut to, to_row);
         for (i, value) in to.iter().enumerate() {
-            let (col, row) = (i / to_row, i % to_row);
+            let col = i / to_row;
+            let row = i % to_row;
             assert_eq!(*value, if row < rows { x[row * x_row + col] } else { T::ZERO }, "row {row} column {col}");
         }
     }

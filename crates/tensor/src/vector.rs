@@ -132,7 +132,8 @@ mod x86 {
                     type Lanes = [$element; $lanes];
                     // SAFETY: vectors and arrays of their lanes have the same bits.
                     unsafe {
-                        let (a, b) = (transmute::<Self, Lanes>(self), transmute::<Self, Lanes>(other));
+                        let a = transmute::<Self, Lanes>(self);
+                        let b = transmute::<Self, Lanes>(other);
                         let (low, high) = exchange_lanes::<$element, $lanes, STEP>(a, b);
                         (transmute::<Lanes, Self>(low), transmute::<Lanes, Self>(high))
                     }

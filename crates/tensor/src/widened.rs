@@ -64,13 +64,16 @@ fn block<S: Stored>(
     mut store: impl FnMut(usize, &[S::Real]),
 ) {
     let ProductShape { stored, m, n, k } = shape;
-    let (height, width, deepest) = (rows.len(), cols.len(), depth(k));
+    let height = rows.len();
+    let width = cols.len();
+    let deepest = depth(k);
     S::Real::with_scratch(height * width + (height + width) * deepest, |scratch| {
         let (sums, scratch) = scratch.split_at_mut(height * width);
         let (left, right) = scratch.split_at_mut(height * deepest);
         for top in (0..k.max(1)).step_by(deepest) {
             let part = top..k.min(top + deepest);
-            let (left, right) = (&mut left[..height * part.len()], &mut right[..width * part.len()]);
+            let left = &mut left[..height * part.len()];
+            let right = &mut right[..width * part.len()];
             bring(stored == Transpose::Tn, a, if stored == Transpose::Tn { m } else { k }, rows, &part, left);
             bring(stored == Transpose::Nt, b, if stored == Transpose::Nt { k } else { n }, &part, cols, right);
             let shape = ProductShape { stored: Transpose::Nn, m: height, n: width, k: part.len() };
@@ -119,8 +122,11 @@ mod tests {
 
     fn check<S: Stored<Real = f32>>(shape: ProductShape, accumulate: bool) {
         let ProductShape { m, n, k, .. } = shape;
-        let (a, b, mut c) = (integers::<S>(m * k), integers::<S>(k * n), integers::<S>(m * n));
-        let (mut expected, mut other) = (c.iter().map(|c| c.widen()).collect::<Vec<_>>(), c.clone());
+        let a = integers::<S>(m * k);
+        let b = integers::<S>(k * n);
+        let mut c = integers::<S>(m * n);
+        let mut expected = c.iter().map(|c| c.widen()).collect::<Vec<_>>();
+        let mut other = c.clone();
         widened_product(&Pool::new(2), shape, &a, &b, &mut c, accumulate);
         let widen = |x: &[S]| x.iter().map(|x| x.widen()).collect::<Vec<_>>();
         matmul(&Pool::new(1), shape, &widen(&a), &widen(&b), &mut expected, accumulate);

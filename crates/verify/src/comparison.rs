@@ -192,12 +192,11 @@ impl<'a> Comparison<'a> {
     /// How far a gradient is from the serial model's, as the tolerance measures it.
     fn gradient_gap(&self, name: &str, gradient: &[f64], serial: &SerialStep) -> f64 {
         let reference = &serial.gradients[name];
-        match self.tolerance.by_norm {
-            true => ratio(norm_of_gap(gradient, reference), norm(reference).max(0.1 * serial.norm)),
-            false => {
-                let size = gradient_size(name, &serial.gradients).max(NEXT_TO_NOTHING * serial.norm);
-                ratio(distance(gradient, reference), size)
-            }
+        if self.tolerance.by_norm {
+            ratio(norm_of_gap(gradient, reference), norm(reference).max(0.1 * serial.norm))
+        } else {
+            let size = gradient_size(name, &serial.gradients).max(NEXT_TO_NOTHING * serial.norm);
+            ratio(distance(gradient, reference), size)
         }
     }
 
@@ -391,7 +390,8 @@ impl<'a> Comparison<'a> {
     }
 
     pub fn report(mut self) -> VerifyReport {
-        let (mut report, tolerance) = (self.report, self.tolerance.or_moved(self.moved));
+        let mut report = self.report;
+        let tolerance = self.tolerance.or_moved(self.moved);
         report.limits = [tolerance.loss, tolerance.gradients, tolerance.norm];
         let mut check = |what: String, difference: f64, limit: f64| {
             if difference > limit {
@@ -451,7 +451,9 @@ mod tests {
     }
 
     fn serial(loss: f64, norm: f64, gradients: Tensors) -> SerialStep {
-        let (decisions, margin, weights) = (Decisions::default(), f64::INFINITY, Tensors::new());
+        let decisions = Decisions::default();
+        let margin = f64::INFINITY;
+        let weights = Tensors::new();
         SerialStep { loss, gradients, norm, router: [0.0; 2], decisions, margin, weights }
     }
 

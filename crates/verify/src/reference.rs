@@ -196,9 +196,10 @@ impl Reference {
         let of_step = objective(&self.model, weights, &batch.get(), dropout, decisions);
         let Objective { loss, balance, router_z, mut gradients, decisions, .. } = of_step;
         prune(&self.masks, &mut gradients);
-        let margin = match self.model.has_experts() {
-            true => smallest(&margins(&self.model, weights, &batch.get(), dropout, &decisions)),
-            false => f64::INFINITY,
+        let margin = if self.model.has_experts() {
+            smallest(&margins(&self.model, weights, &batch.get(), dropout, &decisions))
+        } else {
+            f64::INFINITY
         };
         let norm = gradient_norm(&gradients);
         SerialStep { loss, gradients, norm, router: [balance, router_z], decisions, margin, weights: Tensors::new() }
@@ -264,7 +265,8 @@ impl SerialBatch {
         };
         let mut tokens = [(); 2].map(|()| vec![0; of_tokens]);
         let mut patches = [(); 2].map(|()| vec![0.0; of_patches]);
-        let ([inputs, targets], [numbers, wanted]) = (&mut tokens, &mut patches);
+        let [inputs, targets] = &mut tokens;
+        let [numbers, wanted] = &mut patches;
         fill(match model.patch_values {
             None => Samples::Tokens { inputs, targets },
             Some(_) => Samples::Patches { inputs: numbers, targets: wanted },
@@ -274,10 +276,12 @@ impl SerialBatch {
 
     /// The batch.
     pub fn get(&self) -> Batch<'_> {
-        let ([inputs, targets], [numbers, wanted]) = (&self.tokens, &self.patches);
-        let samples = match numbers.is_empty() {
-            true => oracle::Samples::Tokens { inputs, targets },
-            false => oracle::Samples::Patches { inputs: numbers, targets: wanted },
+        let [inputs, targets] = &self.tokens;
+        let [numbers, wanted] = &self.patches;
+        let samples = if numbers.is_empty() {
+            oracle::Samples::Tokens { inputs, targets }
+        } else {
+            oracle::Samples::Patches { inputs: numbers, targets: wanted }
         };
         Batch { samples, sequences: self.sequences, seq_len: self.seq_len }
     }

@@ -152,9 +152,10 @@ impl Tolerance {
             ElementType::Bf16 => Self::BF16,
             ElementType::F16 => Self::F16,
         };
-        match program.model.blocks.kinds().iter().any(kinked) {
-            true => Self { gradients: Self::KINKED, ..narrow },
-            false => narrow,
+        if program.model.blocks.kinds().iter().any(kinked) {
+            Self { gradients: Self::KINKED, ..narrow }
+        } else {
+            narrow
         }
     }
 }
@@ -253,7 +254,8 @@ fn forward(program: &StepProgram, options: &VerifyOptions) -> Result<StepProgram
 /// What of a layout's run is compared.
 fn observed<'a>(program: &StepProgram, options: &VerifyOptions, forward: &'a StepProgram) -> ObserveOptions<'a> {
     let VerifyOptions { steps, seed, hyper, states, threads, timeout, collectives, world, .. } = options.clone();
-    let (evaluation, masks) = (Some((forward, samples_to_evaluate(program))), options.masks());
+    let evaluation = Some((forward, samples_to_evaluate(program)));
+    let masks = options.masks();
     let every_step = true;
     ObserveOptions { steps, every_step, evaluation, seed, masks, hyper, states, threads, timeout, collectives, world }
 }

@@ -79,7 +79,8 @@ impl EarlyBird {
         checkpoints: impl IntoIterator<Item = (u64, &'a Checkpoint)>,
         pruning: Pruning,
     ) -> Result<Vec<Distances>, CheckpointError> {
-        let (mut bird, mut first) = (Self::default(), None);
+        let mut bird = Self::default();
+        let mut first = None;
         let see = |(step, checkpoint): (u64, &'a Checkpoint)| {
             let model = &checkpoint.about().model;
             if *first.get_or_insert(model) != model {

@@ -84,7 +84,8 @@ impl<'a> Mask<'a> {
             .collect::<Vec<_>>();
         let mut reader = checkpoint.reader();
         let limited = |group: Vec<usize>| {
-            let (mut all, mut kept_before) = (0, 0);
+            let mut all = 0;
+            let mut kept_before = 0;
             for tensor in &group {
                 let shape = &checkpoint.tensors()[*tensor];
                 all += elements(shape);
@@ -149,7 +150,9 @@ fn each_row(
     tensors: &[usize],
     mut tell: impl FnMut(usize, usize, &[u64]) -> Result<(), CheckpointError>,
 ) -> Result<(), CheckpointError> {
-    let (mut weights, mut kept, mut keys) = (Vec::new(), Vec::new(), Vec::new());
+    let mut weights = Vec::new();
+    let mut kept = Vec::new();
+    let mut keys = Vec::new();
     for tensor in tensors {
         let TensorShape { name, rows, cols } = &checkpoint.tensors()[*tensor];
         weights.resize(*cols, 0.0_f64);
@@ -199,7 +202,8 @@ pub fn prune(
 
 /// Whether weights can be those of `earlier`, before they became those of `checkpoint`.
 fn check_earlier(earlier: &Checkpoint, checkpoint: &Checkpoint) -> Result<(), CheckpointError> {
-    let (first, later) = (earlier.about(), checkpoint.about());
+    let first = earlier.about();
+    let later = checkpoint.about();
     let reason = if first.model != later.model || earlier.tensors() != checkpoint.tensors() {
         "it is of another model".to_owned()
     } else if first.seed != later.seed {
@@ -222,7 +226,8 @@ fn write<T: Number>(values: &Checkpoint, mask: &Mask<'_>, draft: &Draft) -> Resu
     let tiles = others.iter().chain(&pruned).map(value);
     let tiles = tiles.chain(pruned.iter().map(|tensor| Tile::whole(shape(*tensor), Quantity::Kept)));
     let mut file = draft.writer::<T>(0, tiles.collect())?;
-    let (mut numbers, mut reader) = (Vec::new(), values.reader());
+    let mut numbers = Vec::new();
+    let mut reader = values.reader();
     for tensor in &others {
         let TensorShape { name, rows, cols } = shape(*tensor);
         numbers.resize(*cols, T::from_f32(0.0));

@@ -30,7 +30,8 @@ impl Threshold {
         if count == 0 {
             return Ok(Self { key: u64::MAX, ties: 0 });
         }
-        let (mut prefix, mut ties) = (0, count);
+        let mut prefix = 0;
+        let mut ties = count;
         for shift in (0..u64::BITS).step_by(BITS as usize).rev() {
             let mut counts = vec![0_u64; 1 << BITS];
             all(&mut |key| {

@@ -38,7 +38,8 @@ fn a_full_disk() {
     let folder = tempfile::tempdir().unwrap();
     let first = tiling().write::<f64>(folder.path(), 1).unwrap();
     let bytes = |name: &str| fs::metadata(first.join(name)).unwrap().len();
-    let (file, manifest) = (bytes("rank-00000.safetensors"), bytes("manifest.json"));
+    let file = bytes("rank-00000.safetensors");
+    let manifest = bytes("manifest.json");
     assert!(file + 1024 < manifest);
     // No file may grow beyond so many blocks of 512 bytes; the signal that would tell is ignored.
     for (blocks, culprit) in [(file / 1024, "rank-00000.safetensors"), (file.div_ceil(512), "manifest.json")] {

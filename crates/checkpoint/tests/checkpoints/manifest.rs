@@ -117,7 +117,8 @@ fn sizes_beyond_any_machine() {
 fn what_the_files_do_not_say() {
     refused("does not say what the manifest says", |m| {
         // Two tiles of the same shape change places: every tensor is still covered exactly once.
-        let (first, second) = (tiles(m)[0].clone(), tiles(m)[2].clone());
+        let first = tiles(m)[0].clone();
+        let second = tiles(m)[2].clone();
         assert_ne!(first["quantity"], second["quantity"]);
         for field in ["rows", "cols", "row", "col"] {
             assert_eq!(first[field], second[field]);

@@ -14,7 +14,8 @@ use crate::common::about;
 /// All tensors of the model that the description is of.
 fn shapes(about: &About) -> Vec<TensorShape> {
     let shape = |parameter: quadrille_spec::ModelParameter| {
-        let (rows, cols) = (parameter.rows, parameter.cols);
+        let rows = parameter.rows;
+        let cols = parameter.cols;
         TensorShape { name: parameter.name(), rows, cols }
     };
     about.model.all_parameters().map(shape).collect()
@@ -140,8 +141,8 @@ fn what_was_pruned_stays_pruned_and_merging_keeps_masks() {
 #[test]
 fn rewound_weights_are_the_earlier_ones_under_the_later_mask() {
     let folder = tempfile::tempdir().unwrap();
-    let (early, late) =
-        (committed(folder.path(), 1, |_, index| index as f32 + 1.0), committed(folder.path(), 9, coarse));
+    let early = committed(folder.path(), 1, |_, index| index as f32 + 1.0);
+    let late = committed(folder.path(), 9, coarse);
     let pruning = pruning("0.75", Scope::Global, false);
     let at = |name: &str| folder.path().join(name);
     let (path, _) = prune(&late, Some(&early), &at("rewound"), pruning).unwrap();

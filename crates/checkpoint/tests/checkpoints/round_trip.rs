@@ -25,7 +25,8 @@ fn check<S: Number, T: Number + PartialEq + std::fmt::Debug>(checkpoint: &Checkp
                     let expected = |at: usize| stored(tensor, quantity, at / cols, at % cols);
                     assert_eq!(whole, (0..rows * cols).map(expected).collect::<Vec<T>>(), "{name} {quantity}");
                     for row in 0..*rows {
-                        let (first, last) = (row % cols, (row % cols + 1 + row).min(*cols));
+                        let first = row % cols;
+                        let last = (row % cols + 1 + row).min(*cols);
                         let mut part = vec![T::from_f32(0.0); last - first];
                         checkpoint.reader().read(name, quantity, row, first, &mut part).unwrap();
                         assert_eq!(part, whole[row * cols + first..row * cols + last]);

@@ -106,7 +106,8 @@ impl Alarm {
 
     /// The watchdog's work, on a thread of its own: ends the process some time after a failure.
     pub(super) fn watch(&self, port: &Port) {
-        let (mut looks, mut idle) = (port.looks(), 0);
+        let mut looks = port.looks();
+        let mut idle = 0;
         let mut state = lock(&self.state);
         while !state.end {
             let wait = Duration::from_secs(1);
@@ -119,7 +120,8 @@ impl Alarm {
             idle = if now == looks { idle + 1 } else { 0 };
             looks = now;
             if idle >= HANGS && !state.end {
-                let (rank, host) = (self.rank, &port.hosts[self.rank]);
+                let rank = self.rank;
+                let host = &port.hosts[self.rank];
                 eprintln!("error: rank {rank} on {host}: the MPI library has not returned for {idle} s");
                 self.give_up();
             }

@@ -40,7 +40,8 @@ struct Neighbour {
 impl Control {
     pub(super) fn open(library: &mut Library) -> Result<Self, MpiError> {
         let now = Instant::now();
-        let (rank, size) = (library.rank, library.size);
+        let rank = library.rank;
+        let size = library.size;
         let mut ranks = vec![(rank + 1) % size, (rank + size - 1) % size];
         ranks.dedup();
         ranks.retain(|neighbour| *neighbour != rank);
@@ -53,7 +54,8 @@ impl Control {
     }
 
     fn listen(&mut self, library: &mut Library) -> Result<(), MpiError> {
-        let (buffer, bytes) = (self.buffer.as_mut_ptr(), self.buffer.len());
+        let buffer = self.buffer.as_mut_ptr();
+        let bytes = self.buffer.len();
         // SAFETY: the buffer is read only after the request is done, and lives as long as the process: `Control` is dropped
         // after `close` only.
         self.incoming = Some(unsafe { library.receive(Lane::Control, buffer, bytes, None, 0)? });

@@ -32,8 +32,10 @@ impl Port {
             let lane = library.communicator(Lane::Collectives).0;
             // SAFETY: all buffers have the lengths that are given, and are not freed before the request is done.
             library.start("MPI_Iallgatherv", |request| unsafe {
-                let (byte, count) = (ffi::RSMPI_UINT8_T, counts[self.rank]);
-                let (counts, starts) = (counts.as_ptr(), starts.as_ptr());
+                let byte = ffi::RSMPI_UINT8_T;
+                let count = counts[self.rank];
+                let counts = counts.as_ptr();
+                let starts = starts.as_ptr();
                 ffi::MPI_Iallgatherv(own.as_ptr().cast(), count, byte, to.cast(), counts, starts, byte, lane, request)
             })
         });

@@ -46,7 +46,8 @@ impl Port {
 
     /// What a job over processes must not ask for.
     fn broken_rule(&self, options: &JobOptions) -> Option<Box<dyn Error + Send + Sync>> {
-        let (ranks, processes) = (options.ranks, self.size());
+        let ranks = options.ranks;
+        let processes = self.size();
         if self.is_finished() {
             return Some("this process has left the others; no further job can run".into());
         }

@@ -115,7 +115,8 @@ impl Library {
     }
 
     fn open() -> Result<Self, MpiError> {
-        let (mut rank, mut size) = (0, 0);
+        let mut rank = 0;
+        let mut size = 0;
         // SAFETY: the library is initialised; all results live on this stack.
         unsafe {
             let world = ffi::RSMPI_COMM_WORLD;
@@ -128,7 +129,8 @@ impl Library {
                 checked("MPI_Comm_dup", ffi::MPI_Comm_dup(world, &mut lane)).map(|()| lane)
             };
             let lanes = [duplicate()?, duplicate()?, duplicate()?];
-            let (rank, size) = (rank as usize, size as usize);
+            let rank = rank as usize;
+            let size = size as usize;
             Ok(Self { lanes, rank, size, tags: largest_tag(lanes[0])?, in_place: in_place(), operators: Vec::new() })
         }
     }
@@ -251,7 +253,8 @@ impl Library {
         let world = self.lanes[Lane::Collectives as usize];
         // SAFETY: the ranks are distinct and exist (`member_index`); handles live on this stack.
         unsafe {
-            let (mut all, mut group) = (ffi::RSMPI_GROUP_NULL, ffi::RSMPI_GROUP_NULL);
+            let mut all = ffi::RSMPI_GROUP_NULL;
+            let mut group = ffi::RSMPI_GROUP_NULL;
             let mut communicator = ffi::RSMPI_COMM_NULL;
             checked("MPI_Comm_group", ffi::MPI_Comm_group(world, &mut all))?;
             let code = ffi::MPI_Group_incl(all, ranks.len() as c_int, ranks.as_ptr(), &mut group);
@@ -272,13 +275,16 @@ impl Library {
         // SAFETY: buffers have the lengths that are given; all ranks call this.
         unsafe {
             let mut node = ffi::RSMPI_COMM_NULL;
-            let (shared, info) = (ffi::RSMPI_COMM_TYPE_SHARED, ffi::RSMPI_INFO_NULL);
+            let shared = ffi::RSMPI_COMM_TYPE_SHARED;
+            let info = ffi::RSMPI_INFO_NULL;
             checked("MPI_Comm_split_type", ffi::MPI_Comm_split_type(world, shared, own, info, &mut node))?;
-            let (from, to) = ((&raw const own).cast(), (&raw mut first).cast());
+            let from = (&raw const own).cast();
+            let to = (&raw mut first).cast();
             let code = ffi::MPI_Allreduce(from, to, 1, ffi::RSMPI_INT32_T, ffi::RSMPI_MIN, node);
             checked("MPI_Allreduce", code)?;
             ffi::MPI_Comm_free(&mut node);
-            let (from, to) = ((&raw const first).cast(), nodes.as_mut_ptr().cast());
+            let from = (&raw const first).cast();
+            let to = nodes.as_mut_ptr().cast();
             let code = ffi::MPI_Allgather(from, 1, ffi::RSMPI_INT32_T, to, 1, ffi::RSMPI_INT32_T, world);
             checked("MPI_Allgather", code)?;
         }
@@ -299,7 +305,8 @@ impl Library {
         let width = WIDTH as c_int;
         // SAFETY: buffers have the lengths that are given; all ranks call this.
         let code = unsafe {
-            let (from, to) = (own.as_ptr().cast(), all.as_mut_ptr().cast());
+            let from = own.as_ptr().cast();
+            let to = all.as_mut_ptr().cast();
             ffi::MPI_Allgather(from, width, ffi::RSMPI_UINT8_T, to, width, ffi::RSMPI_UINT8_T, world)
         };
         checked("MPI_Allgather", code)?;
@@ -321,7 +328,8 @@ fn null_request() -> ffi::MPI_Request {
 
 /// The tags that can be used, as a mask: the largest power of two that fits, less one.
 fn largest_tag(lane: ffi::MPI_Comm) -> Result<u64, MpiError> {
-    let (mut value, mut found): (*mut c_int, c_int) = (null_mut(), 0);
+    let mut value: *mut c_int = null_mut();
+    let mut found: c_int = 0;
     // SAFETY: the attribute's value is the address of an integer that the library keeps.
     let most = unsafe {
         let key = ffi::MPI_TAG_UB as c_int;

@@ -34,7 +34,8 @@ impl Peers for Link {
     }
 
     fn reports(&self, error: &dyn Display) -> bool {
-        let (port, rank) = (&self.0, self.0.rank);
+        let port = &self.0;
+        let rank = self.0.rank;
         if port.alarm.failure().is_none() {
             let text = format!("rank {rank} on {}: {error}", port.hosts[rank]);
             port.announce(&Aborted(Arc::new(JobFailure::of_process(rank, Cause::Told(text)))));

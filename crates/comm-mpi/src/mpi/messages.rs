@@ -145,7 +145,8 @@ impl Message {
     }
 
     fn fail(&self, port: &Port, error: String) -> Result<bool, ()> {
-        let (group, call) = (self.group.shared_name(), Box::new(self.call));
+        let group = self.group.shared_name();
+        let call = Box::new(self.call);
         let error = CollectiveError::Transport { group, sequence: self.sequence, call, error };
         self.job.abort_collective(port.rank, self.call.activity, error);
         Err(())
@@ -233,15 +234,17 @@ unsafe fn start(
     address: *mut u8,
     bytes: usize,
 ) -> Result<(Vec<Request>, usize), String> {
-    let (mut requests, mut handed) = (Vec::new(), 0);
+    let mut requests = Vec::new();
+    let mut handed = 0;
     for number in 0..parts(bytes, MOST_BYTES) {
         let (start, bytes) = part(bytes, MOST_BYTES, number);
         let address = address.wrapping_add(start);
         // SAFETY: the part lies within the bytes; the rest is the caller's.
         let request = unsafe {
-            match channel.sends {
-                true => library.send(Lane::Messages, address, bytes, channel.other, tag),
-                false => library.receive(Lane::Messages, address, bytes, Some(channel.other), tag),
+            if channel.sends {
+                library.send(Lane::Messages, address, bytes, channel.other, tag)
+            } else {
+                library.receive(Lane::Messages, address, bytes, Some(channel.other), tag)
             }
         };
         requests.push(request.map_err(|error| error.to_string())?);

@@ -34,7 +34,9 @@ impl Port {
         let Some(kind) = at.call.kind else { unreachable!("calls of this process have a kind") };
         if c_int::try_from(input.max(output)).is_err() {
             let rule = "the MPI library counts elements in 32 bits; use another algorithm than `native`".into();
-            let (rank, group, ranks) = (self.rank, at.group.shared_name(), at.group.size());
+            let rank = self.rank;
+            let group = at.group.shared_name();
+            let ranks = at.group.size();
             let error = CollectiveError::Arguments { rank, group, ranks, call: Box::new(*at.call), rule };
             return Err(job.abort_collective(rank, at.call.activity, error));
         }
@@ -98,7 +100,8 @@ impl Port {
         if let Some(known) = self.enter().groups.get(&members) {
             return Ok(*known);
         }
-        let (size, index) = (at.group.size(), at.group.index());
+        let size = at.group.size();
+        let index = at.group.index();
         for round in (0..).take_while(|round| 1 << round < size) {
             let distance = 1 << round;
             let send = Some(((index + distance) % size, Memory::of::<f32>(&mut [])));
@@ -156,9 +159,11 @@ unsafe fn start(
         // SAFETY: a constant of the library; nothing is reduced.
         None => unsafe { ffi::RSMPI_SUM },
     };
-    let (size, index) = (at.group.size(), at.group.index());
+    let size = at.group.size();
+    let index = at.group.index();
     let root = at.call.peer.unwrap_or(0);
-    let (in_place, to) = (library.in_place(), output.cast::<c_void>());
+    let in_place = library.in_place();
+    let to = output.cast::<c_void>();
     // An all-gather in place has its input at its own chunk of the output.
     let own = match at.call.operation {
         CollectiveKind::AllGather => output.wrapping_add(index * lengths.0 * kind.bytes()).cast_const(),
@@ -259,7 +264,8 @@ unsafe extern "C" fn greatest<T: Element>(
 unsafe fn combine<T: Element>(from: *mut c_void, into: *mut c_void, count: *mut c_int, how: impl Fn(T, T) -> T) {
     // SAFETY: the caller's.
     unsafe {
-        let (from, into) = (from.cast::<T>(), into.cast::<T>());
+        let from = from.cast::<T>();
+        let into = into.cast::<T>();
         for i in 0..usize::try_from(*count).unwrap_or(0) {
             *into.add(i) = how(*from.add(i), *into.add(i));
         }

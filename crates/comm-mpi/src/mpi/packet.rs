@@ -65,7 +65,8 @@ pub(super) struct ChannelKey {
 impl ChannelKey {
     /// The channel of a message, as the group's own member sees it; `None`: the call is a collective.
     pub(super) fn of(job: &Job, group: &Group, call: &Call) -> Option<Self> {
-        let (tag, other) = (call.tag?, group.members()[call.peer?]);
+        let tag = call.tag?;
+        let other = group.members()[call.peer?];
         let sends = call.operation == CollectiveKind::Send;
         Some(Self { job: job.number(), group: group.key(), other, sends, tag })
     }
@@ -95,7 +96,8 @@ pub(super) struct ActivityText {
 
 impl ActivityText {
     pub(super) fn of(activity: &Activity) -> Self {
-        let (name, index) = (activity.layer.name(), activity.layer.index());
+        let name = activity.layer.name();
+        let index = activity.layer.index();
         Self { layer: name.into(), index, operation: activity.operation.into() }
     }
 

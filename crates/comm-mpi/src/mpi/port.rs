@@ -72,7 +72,8 @@ pub(super) struct Desk {
 impl Port {
     /// Over an initialised library. Collective.
     pub(super) fn open(mut library: Library) -> Result<Self, MpiError> {
-        let (rank, size) = (library.rank, library.size);
+        let rank = library.rank;
+        let size = library.size;
         let nodes = Nodes::new(library.nodes()?);
         let hosts = library.hosts()?;
         let here = (0..size).filter(|other| nodes.node(*other) == nodes.node(rank)).count();

@@ -171,7 +171,8 @@ impl Incoming {
         while self.handled < self.arrived {
             let (start, bytes) = self.segments.segment(self.handled);
             let block = &mut blocks[self.handled % WINDOW];
-            let (start, elements) = (start / self.kind.bytes(), bytes / self.kind.bytes());
+            let start = start / self.kind.bytes();
+            let elements = bytes / self.kind.bytes();
             // SAFETY: a block holds a segment, aligned for every element, and any bytes are an element.
             let arrived = unsafe { Memory::new(block.as_mut_ptr().cast(), elements, self.kind) };
             handle(start, arrived);

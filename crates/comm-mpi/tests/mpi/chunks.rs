@@ -50,13 +50,16 @@ fn all<T: Element + std::fmt::Debug>(
     unit: usize,
     number: fn(usize) -> T,
 ) -> Done {
-    let (g, me) = (group.size(), group.index());
+    let g = group.size();
+    let me = group.index();
     let value = |member: usize, i: usize| (member * 7 + i * 3) % 11;
     let values = |member: usize, range: std::ops::Range<usize>| range.map(move |i| number(value(member, i)));
     let own = |n: usize| values(me, 0..n).collect::<Vec<T>>();
     let blank = |n: usize| vec![number(0); n];
     let lengths: Vec<usize> = (0..g).map(|member| unit * ((member + 1) % 3)).collect();
-    let (n, mine, before) = (lengths.iter().sum(), lengths[me], lengths[..me].iter().sum::<usize>());
+    let n = lengths.iter().sum();
+    let mine = lengths[me];
+    let before = lengths[..me].iter().sum::<usize>();
 
     let gathered = context.all_gather_chunks(group, &lengths, own(mine), blank(n));
     let scattered = context.reduce_scatter_chunks(group, &lengths, own(n), blank(mine));
@@ -68,7 +71,8 @@ fn all<T: Element + std::fmt::Debug>(
     let between = |from: usize, to: usize| unit * ((from + 2 * to) % 4);
     let sent = |from: usize| (0..g).map(|to| between(from, to)).collect::<Vec<usize>>();
     let received: Vec<usize> = (0..g).map(|from| between(from, me)).collect();
-    let (input, output) = (own(sent(me).iter().sum()), blank(received.iter().sum()));
+    let input = own(sent(me).iter().sum());
+    let output = blank(received.iter().sum());
     let exchanged = context.all_to_all_chunks(group, &sent(me), &received, input, output).wait()?.1;
     let chunk = |from: usize| {
         let start = sent(from)[..me].iter().sum::<usize>();

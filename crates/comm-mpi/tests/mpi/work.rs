@@ -93,7 +93,8 @@ fn collectives<T: Element + std::fmt::Debug>(context: &RankContext, each: usize,
     let backwards: Vec<usize> = all.iter().rev().copied().collect();
     for (name, members) in [("world", &all), ("backwards", &backwards)] {
         let group = context.group(name, members)?;
-        let (g, me) = (group.size(), group.index());
+        let g = group.size();
+        let me = group.index();
         let value = |member: usize, i: usize| (member * 7 + i * 3) % 11;
         let own = |n: usize| (0..n).map(|i| number(value(me, i))).collect::<Vec<T>>();
         let sum = |i: usize| number((0..g).map(|member| value(member, i)).sum());
@@ -136,8 +137,10 @@ fn messages() -> ExitCode {
         |world| JobOptions::new(world.size()),
         |context| {
             let group = everyone(context)?;
-            let (g, me) = (group.size(), group.index());
-            let (next, previous) = ((me + 1) % g, (me + g - 1) % g);
+            let g = group.size();
+            let me = group.index();
+            let next = (me + 1) % g;
+            let previous = (me + g - 1) % g;
             let tags = [5u32, 0, quadrille_comm::transport::MESSAGE_TAGS - 1, 7];
             let length = |tag: u32| if tag == 7 { 1_000_000 } else { 3 + tag as usize % 5 };
             context.record_spans(true);

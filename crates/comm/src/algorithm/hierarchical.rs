@@ -37,7 +37,8 @@ impl<'a> Place<'a> {
 
 /// Gathers blocks of `each` elements from the inputs into the output.
 pub(crate) fn all_gather(plan: &mut Plan, place: &Place<'_>, each: usize) {
-    let (nodes, per_node) = (place.levels.nodes, place.levels.per_node);
+    let nodes = place.levels.nodes;
+    let per_node = place.levels.per_node;
     let parts = plan.reserve(per_node * nodes * each);
     let part = |local: usize| Piece::scratch(parts + local * nodes * each, nodes * each);
     let blocks = Rotated::new(&place.across, part(place.local).start, |_| each);
@@ -55,7 +56,8 @@ pub(crate) fn all_gather(plan: &mut Plan, place: &Place<'_>, each: usize) {
 
 /// Sums inputs of a block of `each` elements for every member; the own block's sum is the output.
 pub(crate) fn reduce_scatter(plan: &mut Plan, place: &Place<'_>, each: usize) {
-    let (nodes, per_node) = (place.levels.nodes, place.levels.per_node);
+    let nodes = place.levels.nodes;
+    let per_node = place.levels.per_node;
     let parts = plan.reserve(per_node * nodes * each);
     let part = |local: usize| Piece::scratch(parts + local * nodes * each, nodes * each);
     for local in 0..per_node {
@@ -75,7 +77,8 @@ pub(crate) fn reduce_scatter(plan: &mut Plan, place: &Place<'_>, each: usize) {
 /// member gives every node mate the blocks for all members of the mate's local index. It then has what its whole node sends to
 /// those of its own local index, and gives each of them its part in one message.
 pub(crate) fn all_to_all(plan: &mut Plan, place: &Place<'_>, each: usize) {
-    let (nodes, per_node) = (place.levels.nodes, place.levels.per_node);
+    let nodes = place.levels.nodes;
+    let per_node = place.levels.per_node;
     let [outgoing, incoming] = [(); 2].map(|()| plan.reserve(nodes * per_node * each));
     let part = |start: usize, blocks: usize| move |at: usize| Piece::scratch(start + at * blocks * each, blocks * each);
     // Block `b` of part `a`, of a table in which each part has so many blocks.

@@ -46,7 +46,8 @@ pub(crate) fn plan(call: &Call, route: &Route, members: usize, index: usize) -> 
 pub(crate) fn plan_chunks(call: &Call, chunks: Chunks<'_>, members: usize, index: usize) -> Plan {
     let mut plan = Plan::default();
     let circle = Circle::new((0..members).collect(), index);
-    let (sent, received) = (starts(chunks.sent), starts(chunks.received));
+    let sent = starts(chunks.sent);
+    let received = starts(chunks.received);
     let range = |starts: &[usize], chunk: usize| starts[chunk]..starts[chunk + 1];
     match call.operation {
         CollectiveKind::AllGather => {
@@ -150,7 +151,8 @@ fn rotated(plan: &mut Plan, circle: &Circle, each: usize) -> Rotated {
 }
 
 fn broadcast(plan: &mut Plan, route: &Route, circle: &Circle, call: &Call) {
-    let (root, buffer) = (call.peer.unwrap_or(0), Piece::output(0..call.input));
+    let root = call.peer.unwrap_or(0);
+    let buffer = Piece::output(0..call.input);
     match route {
         Route::Ring | Route::Native => ring::broadcast(plan, circle, root, buffer),
         Route::Recursive => recursive::broadcast(plan, circle, root, buffer),
@@ -161,7 +163,8 @@ fn broadcast(plan: &mut Plan, route: &Route, circle: &Circle, call: &Call) {
 }
 
 fn reduce(plan: &mut Plan, route: &Route, circle: &Circle, call: &Call) {
-    let (root, own) = (call.peer.unwrap_or(0), Piece::output(0..call.input));
+    let root = call.peer.unwrap_or(0);
+    let own = Piece::output(0..call.input);
     let sum = |plan: &mut Plan| if circle.me == root { own } else { Piece::scratch(plan.reserve(own.len), own.len) };
     match route {
         Route::Ring | Route::Native => ring::reduce(plan, circle, root, own),

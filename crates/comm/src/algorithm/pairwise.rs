@@ -10,7 +10,8 @@ pub(crate) fn all_to_all(
     sent: impl Fn(usize) -> Piece,
     received: impl Fn(usize) -> Piece,
 ) {
-    let (size, me) = (circle.size(), circle.me);
+    let size = circle.size();
+    let me = circle.me;
     plan.copy(sent(me), received(me));
     for step in 1..size {
         let arrival = Arrival { from: circle.before(step), into: received((me + size - step) % size), with: None };

@@ -51,9 +51,10 @@ impl<F: Fn(usize, usize) -> Piece> Ordered<F> {
     fn pieces(&self, from: usize, count: usize) -> Vec<Piece> {
         let first = (self.me + from) % self.size;
         let end = first + count;
-        match end > self.size {
-            false => vec![(self.piece)(first, end)],
-            true => vec![(self.piece)(first, self.size), (self.piece)(0, end - self.size)],
+        if end > self.size {
+            vec![(self.piece)(first, self.size), (self.piece)(0, end - self.size)]
+        } else {
+            vec![(self.piece)(first, end)]
         }
     }
 }

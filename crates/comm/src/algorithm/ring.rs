@@ -8,7 +8,8 @@ pub(super) const SEGMENT: usize = 32 << 10;
 /// Step by step, passes on the block received last, beginning with the own one. `block(i)` is where position `i`'s block
 /// lies; the own one is there.
 pub(crate) fn all_gather(plan: &mut Plan, circle: &Circle, block: impl Fn(usize) -> Piece) {
-    let (size, me) = (circle.size(), circle.me);
+    let size = circle.size();
+    let me = circle.me;
     for step in 0..size - 1 {
         let send = block((me + size - step) % size);
         let into = block((me + 2 * size - step - 1) % size);
@@ -21,7 +22,8 @@ pub(crate) fn all_gather(plan: &mut Plan, circle: &Circle, block: impl Fn(usize)
 /// member's contribution to block `i`, `result` where the sum of its own block goes. Block `i` is summed from position
 /// `i + 1` on.
 pub(crate) fn reduce_scatter(plan: &mut Plan, circle: &Circle, own: impl Fn(usize) -> Piece, result: Piece) {
-    let (size, me) = (circle.size(), circle.me);
+    let size = circle.size();
+    let me = circle.me;
     if size == 1 {
         return plan.copy(own(0), result);
     }

@@ -64,7 +64,8 @@ pub(crate) fn run(
         match *action {
             Action::Copy { from, to } => {
                 assert_eq!(from.len, to.len, "a copy keeps its length");
-                let (from, into) = (spaces.read(from), spaces.write(to));
+                let from = spaces.read(from);
+                let into = spaces.write(to);
                 if from != into.cast_const() {
                     // SAFETY: both lie within buffers that this function borrows. They may overlap where a caller's
                     // output is a chunk of its input.
@@ -118,7 +119,8 @@ fn exchange(
         // SAFETY: `before + count` was asserted to lie within `into` and `with`, which have one length and are the same or
         // apart; what has arrived lies elsewhere.
         unsafe {
-            let (own, output) = (own.add(spaces.bytes(before)), output.add(spaces.bytes(before)));
+            let own = own.add(spaces.bytes(before));
+            let output = output.add(spaces.bytes(before));
             at.mover.reduce(how, spaces.kind, &[arrived.address().cast_const(), own], &[output], count, false);
         }
         at.mover.fence();

@@ -114,7 +114,8 @@ struct Case {
 
 impl Case {
     fn call(&self) -> Call {
-        let (each, all) = (self.elements, self.elements * self.members);
+        let each = self.elements;
+        let all = self.elements * self.members;
         let (input, output) = match self.kind {
             CollectiveKind::AllGather => (each, all),
             CollectiveKind::ReduceScatter => (all, each),
@@ -127,7 +128,8 @@ impl Case {
     }
 
     fn expected(&self, member: usize) -> Vec<f64> {
-        let (g, each) = (self.members, self.elements);
+        let g = self.members;
+        let each = self.elements;
         let sum = |element: usize| (0..g).map(|member| token(member, element)).sum();
         match self.kind {
             CollectiveKind::AllReduce => (0..each).map(sum).collect(),

@@ -97,7 +97,9 @@ unsafe fn fold_tiles<T: Element>(
     stream: bool,
     combine: impl Fn(T::Wide, T::Wide) -> T::Wide,
 ) -> usize {
-    let (mut results, mut room, mut stored) = ([T::Wide::default(); TILE], [T::default(); TILE], 0);
+    let mut results = [T::Wide::default(); TILE];
+    let mut room = [T::default(); TILE];
+    let mut stored = 0;
     for start in (0..n).step_by(TILE) {
         let results = &mut results[..TILE.min(n - start)];
         // SAFETY: the tile lies within the `n` elements; `results` is this function's own.
@@ -149,7 +151,9 @@ use std::arch::x86_64::{__m128i as Block, _mm_loadu_si128, _mm_sfence, _mm_strea
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 unsafe fn copy_streaming(from: *const u8, to: *mut u8, bytes: usize) {
-    let (source, target, blocks) = (from.cast::<Block>(), to.cast::<Block>(), bytes / size_of::<Block>());
+    let source = from.cast::<Block>();
+    let target = to.cast::<Block>();
+    let blocks = bytes / size_of::<Block>();
     // SAFETY: blocks and rest lie within the bytes; loads need no alignment, stores have it.
     unsafe {
         for i in 0..blocks {
@@ -263,7 +267,8 @@ mod tests {
     fn sums_of_sixteen_bits_are_rounded_once() {
         fn sum<T: Element + std::fmt::Debug>(numbers: [f32; 3], expected: f32, from_f32: impl Fn(f32) -> T) {
             let numbers = numbers.map(|number| [from_f32(number)]);
-            let (sources, mut out) = (numbers.each_ref().map(|number| number.as_ptr()), [T::default()]);
+            let sources = numbers.each_ref().map(|number| number.as_ptr());
+            let mut out = [T::default()];
             // SAFETY: an element at each address.
             unsafe { reduce(Reduction::Sum, &sources, &[out.as_mut_ptr()], 1, false) };
             assert!(out[0] == from_f32(expected), "{:?}", out[0]);

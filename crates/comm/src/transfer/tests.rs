@@ -33,7 +33,8 @@ fn assert_all<T: Element + From<u8>>(what: &str, found: &[T], expected: impl Fn(
 
 /// The collectives whose buffers are all of `n` elements.
 fn whole<T: Element + From<u8>>(context: &RankContext, world: &Group, n: usize) -> Outcome {
-    let (rank, ranks) = (context.rank(), context.ranks());
+    let rank = context.rank();
+    let ranks = context.ranks();
     let sum = |i: usize| (0..ranks).map(|rank| number(rank, i)).sum();
     let reduced = context.all_reduce(world, Reduction::Sum, input::<T>(rank, n)).wait()?;
     assert_all("all-reduce", &reduced, sum);
@@ -46,7 +47,8 @@ fn whole<T: Element + From<u8>>(context: &RankContext, world: &Group, n: usize) 
 
 /// Those of chunks of `n` elements.
 fn chunked<T: Element + From<u8>>(context: &RankContext, world: &Group, n: usize) -> Outcome {
-    let (rank, ranks) = (context.rank(), context.ranks());
+    let rank = context.rank();
+    let ranks = context.ranks();
     let sum = |i: usize| (0..ranks).map(|rank| number(rank, i)).sum();
     let all = input::<T>(rank, n * ranks);
     let (all, part) = context.reduce_scatter(world, all, blank::<T>(n)).wait()?;
@@ -70,7 +72,8 @@ fn around<T: Element + From<u8>>(ranks: usize, bytes: usize) {
     let members: Vec<usize> = (0..ranks).collect();
     run_ranks(&JobOptions::new(ranks), |context| {
         let world = context.group("world", &members)?;
-        let (full, each) = (bytes / (ranks * size_of::<T>()), bytes / (ranks * ranks * size_of::<T>()));
+        let full = bytes / (ranks * size_of::<T>());
+        let each = bytes / (ranks * ranks * size_of::<T>());
         for change in [-1, 0, 1] {
             whole::<T>(context, &world, full.saturating_add_signed(change))?;
             chunked::<T>(context, &world, each.saturating_add_signed(change))?;

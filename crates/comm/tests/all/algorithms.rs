@@ -77,7 +77,8 @@ type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
 /// All collectives of one size, `n` elements in all or in each chunk.
 fn all<T: Number>(context: &RankContext, world: &Group, n: usize) -> Outcome {
-    let (rank, ranks) = (context.rank(), context.ranks());
+    let rank = context.rank();
+    let ranks = context.ranks();
     let sum = context.all_reduce(world, Reduction::Sum, tokens::<T>(rank, n)).wait()?;
     assert_eq!(values(&sum), sums(ranks, 0..n), "all-reduce");
     let most = context.all_reduce(world, Reduction::Max, tokens::<T>(rank, n)).wait()?;

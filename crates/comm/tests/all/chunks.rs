@@ -85,12 +85,15 @@ fn ring_sum<T: Sample>(inputs: &[Vec<T>], p: usize, i: usize) -> T {
 
 /// All three: gathers and scatters by `lengths`, and from `i` to `j` so many as `matrix[i][j]` says. Their ledgers.
 fn check<T: Sample>(algorithm: Algorithm, lengths: &[usize], matrix: &[Vec<usize>]) {
-    let (ranks, n) = (lengths.len(), lengths.iter().sum());
+    let ranks = lengths.len();
+    let n = lengths.iter().sum();
     let received = |p: usize| matrix.iter().map(|sent| sent[p]).collect::<Vec<usize>>();
     let results = on_ranks(ranks, algorithm, |context, world| {
         let rank = context.rank();
-        let (sent, received) = (&matrix[rank], received(rank));
-        let (of_all, for_all) = (input::<T>(rank, sent.iter().sum()), blank(received.iter().sum()));
+        let sent = &matrix[rank];
+        let received = received(rank);
+        let of_all = input::<T>(rank, sent.iter().sum());
+        let for_all = blank(received.iter().sum());
         let gathered = context.all_gather_chunks(world, lengths, input::<T>(rank, lengths[rank]), blank::<T>(n));
         let scattered = context.reduce_scatter_chunks(world, lengths, input::<T>(rank, n), blank::<T>(lengths[rank]));
         let exchanged = context.all_to_all_chunks(world, sent, &received, of_all, for_all);
@@ -113,7 +116,8 @@ fn check<T: Sample>(algorithm: Algorithm, lengths: &[usize], matrix: &[Vec<usize
 
 /// Member `p`'s ledger of [`check`].
 fn check_ledger<T: Sample>(ledger: &Ledger, lengths: &[usize], sent: &[usize], p: usize) {
-    let (ranks, n) = (lengths.len(), lengths.iter().sum::<usize>());
+    let ranks = lengths.len();
+    let n = lengths.iter().sum::<usize>();
     let counted: Vec<(CollectiveKind, Transfer)> = ledger.iter().map(|(key, sum)| (key.collective, *sum)).collect();
     let bytes = |elements: usize| (elements * T::KIND.bytes()) as u64;
     let once = |payload, wire| Transfer { calls: 1, payload_bytes: bytes(payload), wire_bytes: bytes(wire) };
@@ -208,7 +212,8 @@ fn a_table_that_is_wrong_by_itself_names_the_rule() {
         (|c, g| gather(c, g, &[usize::MAX; 3], 0, 0), "more elements than can be counted"),
         (
             |c, g| {
-                let (mut sent, mut received) = ([1; 3], [1; 3]);
+                let mut sent = [1; 3];
+                let mut received = [1; 3];
                 (sent[g.index()], received[g.index()]) = (2, 3);
                 exchange(c, g, &sent, &received)
             },
@@ -232,7 +237,8 @@ fn tables_of_members_must_be_one() {
             let error = error(
                 |c, g| {
                     let lengths = if c.rank() == 0 { one } else { others };
-                    let (own, all) = (lengths[c.rank()], lengths.iter().sum());
+                    let own = lengths[c.rank()];
+                    let all = lengths.iter().sum();
                     if gathers { gather(c, g, &lengths, own, all) } else { scatter(c, g, &lengths, all, own) }
                 },
                 Algorithm::Native,

@@ -77,7 +77,8 @@ fn check_chunked<T: Sample>(ranks: usize, each: usize) {
         let exchanged = context.all_to_all(world, input::<T>(rank, n), blank(n));
         Ok([scattered.wait()?, gathered.wait()?, exchanged.wait()?])
     });
-    let (all, sums) = (inputs::<T>(ranks, n), reduced(ranks, n, sum));
+    let all = inputs::<T>(ranks, n);
+    let sums = reduced(ranks, n, sum);
     for (p, [scattered, gathered, exchanged]) in results.into_iter().enumerate() {
         let own = p * each..(p + 1) * each;
         assert_eq!(scattered, (all[p].clone(), sums[own.clone()].to_vec()));
@@ -115,7 +116,8 @@ fn check_in_place<T: Sample>(ranks: usize, each: usize) {
         let scattered = context.reduce_scatter_in_place(world, input::<T>(context.rank(), n));
         Ok([gathered.wait()?, scattered.wait()?])
     });
-    let (all, sums) = (inputs::<T>(ranks, each).concat(), reduced(ranks, n, sum));
+    let all = inputs::<T>(ranks, each).concat();
+    let sums = reduced(ranks, n, sum);
     for (p, [gathered, scattered]) in results.into_iter().enumerate() {
         assert_eq!(gathered, all, "{ranks} ranks, {each} elements each");
         let own = p * each..(p + 1) * each;

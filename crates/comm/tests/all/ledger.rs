@@ -38,7 +38,8 @@ fn ledgers(g: usize, n: usize, c: usize) -> Vec<Ledger> {
 #[test]
 fn totals_of_the_rings() {
     for g in 2..=7 {
-        let (n, c) = (2 * g + 1, 5);
+        let n = 2 * g + 1;
+        let c = 5;
         let ledgers = ledgers(g, n, c);
         let total = |collective| {
             ledgers.iter().fold(Transfer::default(), |mut sum, ledger| {

@@ -58,9 +58,8 @@ fn a_delayed_message_is_received_no_earlier() {
                 context.barrier(pipe).wait()?;
             }
             let start = Instant::now();
-            let issue = |value| match sends {
-                true => context.send(pipe, 1, 5, vec![value]),
-                false => context.receive(pipe, 0, 5, vec![0f64]),
+            let issue = |value| {
+                if sends { context.send(pipe, 1, 5, vec![value]) } else { context.receive(pipe, 0, 5, vec![0f64]) }
             };
             let [first, second] = [1.0, 2.0].map(issue);
             if sends == receive_first {

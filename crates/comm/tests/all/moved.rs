@@ -12,7 +12,8 @@ type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
 /// One collective of a kind, of `n` elements in all or in each chunk.
 fn issue<T: Element>(context: &RankContext, world: &Group, kind: CollectiveKind, n: usize, in_place: bool) -> Outcome {
-    let (part, whole) = (vec![T::default(); n], vec![T::default(); n * RANKS]);
+    let part = vec![T::default(); n];
+    let whole = vec![T::default(); n * RANKS];
     match (kind, in_place) {
         (CollectiveKind::AllReduce, _) => drop(context.all_reduce(world, Reduction::Sum, part).wait()?),
         (CollectiveKind::Reduce, _) => drop(context.reduce(world, 1, part).wait()?),
@@ -84,7 +85,8 @@ fn a_collective_that_is_carried_out_twice_is_found() {
         let CollectiveError::Moved { rank, planned, moved, .. } = **error else { panic!("{what}: {failure}") };
         assert_eq!((rank, moved), (failure.rank, 2 * planned), "{what}");
         assert!(planned > 0, "{what}");
-        let (text, name) = (failure.to_string(), kind.name());
+        let text = failure.to_string();
+        let name = kind.name();
         for part in
             [format!("rank {rank}: {moved} bytes were moved for {name}"), format!(" where {planned} were to be")]
         {

@@ -41,7 +41,8 @@ fn spans_of_collectives_and_messages() {
     let [sent, received] = [CollectiveKind::Send, CollectiveKind::Receive];
     for (spans, message) in spans.iter().zip([sent, received]) {
         let what: Vec<_> = spans.iter().map(|span| (&*span.group, span.layer, span.kind, span.payload_bytes)).collect();
-        let (block, head) = (Label::indexed("block", 1), Label::new("head"));
+        let block = Label::indexed("block", 1);
+        let head = Label::new("head");
         let sum = CollectiveKind::AllReduce;
         assert_eq!(what, [("x", block, sum, 40), ("x", block, sum, 80), ("x", head, message, 24)]);
         assert!(spans[0].end <= spans[1].start, "one at a time");

@@ -81,7 +81,8 @@ pub fn normal_below(x: f64) -> f64 {
 
 /// Below how many deviations from the mean this part of a normal distribution lies.
 fn deviations(part: f64) -> f64 {
-    let (mut low, mut high) = (-8.0, 8.0);
+    let mut low = -8.0;
+    let mut high = 8.0;
     for _ in 0..60 {
         let middle = (low + high) / 2.0;
         if normal_below(middle) < part { low = middle } else { high = middle }

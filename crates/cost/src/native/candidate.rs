@@ -197,7 +197,8 @@ impl Candidate {
     /// Sizes that are no grid; an `inside` that no order of axes gives.
     pub fn layout(&self, layers: usize, global_batch: usize, seq_len: usize) -> Result<Layout, SpecError> {
         let layout = self.without_pieces(global_batch, seq_len)?;
-        let (stages, microbatches) = (self.size(Axis::Pipe), self.microbatches(global_batch));
+        let stages = self.size(Axis::Pipe);
+        let microbatches = self.microbatches(global_batch);
         let even = EvenPieces::new(layers, stages, self.chunks);
         // Of the groups that the interleaved schedule takes the smallest.
         let whole = |group: &usize| matches!(microbatches % group, rest if rest == 0 || rest >= stages);
@@ -298,7 +299,8 @@ impl Domains {
     /// as no group of the layout's ranks straddles. Of more ranks to a node than it has devices, those of a candidate, all.
     pub fn used(self, layout: &Layout) -> usize {
         let Self { node, innermost } = self;
-        let (ranks, per_node) = (layout.grid.ranks(), layout.per_node);
+        let ranks = layout.grid.ranks();
+        let per_node = layout.per_node;
         if innermost <= node {
             return used_of_domain(innermost, node, per_node).min(ranks);
         }
@@ -325,7 +327,8 @@ pub fn inside_by(
     sizes: [usize; Axis::COUNT],
     domain: usize,
 ) -> [usize; Axis::COUNT] {
-    let (mut inside, mut left) = ([1; Axis::COUNT], domain);
+    let mut inside = [1; Axis::COUNT];
+    let mut left = domain;
     for axis in order {
         let size = sizes[axis as usize];
         inside[axis as usize] = common_divisor(size, left);

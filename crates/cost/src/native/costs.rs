@@ -89,8 +89,10 @@ impl NativeMachine<'_> {
     /// add to the sums of microbatches.
     fn product(&self, stage: &StageProgram, op: &kind::Gemm, work: &Work) -> (Taken, f64) {
         let Computation::Product { pass, product, groups } = work.computation else { return (self.taken(work), 1.0) };
-        let (rates, framework) = (&self.problem.rates, &self.problem.framework);
-        let (shape, count) = (product.each(groups), groups as f64);
+        let rates = &self.problem.rates;
+        let framework = &self.problem.framework;
+        let shape = product.each(groups);
+        let count = groups as f64;
         let adds = op.write != Write::Overwrite && !self.adds_nothing;
         let output = match (adds, pass) {
             (false, _) => framework.activation_bytes,
@@ -161,17 +163,20 @@ impl NativeMachine<'_> {
     }
 
     fn stored_core(&self, stage: &StageProgram, [backward, causal]: [bool; 2], sizes: [usize; 5]) -> (Taken, f64) {
-        let (rates, framework) = (&self.problem.rates, &self.problem.framework);
+        let rates = &self.problem.rates;
+        let framework = &self.problem.framework;
         let [seq_len, head_dim, value_dim, heads, outputs] = sizes.map(|size| size as f64);
-        let (rows, scores) = (seq_len / stage.grid().size(Axis::Context) as f64, outputs / value_dim * seq_len);
-        let products: &[[f64; 3]] = match backward {
-            false => &[[rows, seq_len, head_dim], [rows, value_dim, seq_len]],
-            true => &[
+        let rows = seq_len / stage.grid().size(Axis::Context) as f64;
+        let scores = outputs / value_dim * seq_len;
+        let products: &[[f64; 3]] = if backward {
+            &[
                 [seq_len, value_dim, rows],
                 [rows, seq_len, value_dim],
                 [rows, head_dim, seq_len],
                 [seq_len, head_dim, rows],
-            ],
+            ]
+        } else {
+            &[[rows, seq_len, head_dim], [rows, value_dim, seq_len]]
         };
         let softmax = softmax(framework, causal, sizes);
         let [mut kernels, moved] = [softmax.kernels, softmax.moved].map(|both| both[usize::from(backward)]);

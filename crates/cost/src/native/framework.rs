@@ -404,9 +404,10 @@ impl Framework {
     pub fn on(self, cluster: &Cluster) -> Self {
         let peak = cluster.device.as_ref().map(|device| device.peak);
         let lacks = peak.is_some_and(|peak| peak.half.is_none() && peak.f16.is_some());
-        match lacks && !self.is_own() && self.dtype == ElementType::Bf16 {
-            true => Self { dtype: ElementType::F16, ..self },
-            false => self,
+        if lacks && !self.is_own() && self.dtype == ElementType::Bf16 {
+            Self { dtype: ElementType::F16, ..self }
+        } else {
+            self
         }
     }
 
@@ -420,9 +421,10 @@ impl Framework {
             return Ok(());
         }
         let rule = format!("{} has no products of {dtype}", device.name);
-        let remedy = match self.is_own() {
-            true => "give `layout.dtype` f32 or f16, or name another device",
-            false => "name a device that has them",
+        let remedy = if self.is_own() {
+            "give `layout.dtype` f32 or f16, or name another device"
+        } else {
+            "name a device that has them"
         };
         Err(SpecError::invalid("dtype", dtype, rule, remedy))
     }
@@ -548,16 +550,13 @@ mod tests {
             let device = cluster.device.as_ref().unwrap();
             for (framework, wanted) in engine.into_iter().zip(of_engine) {
                 let framework = framework.on(&cluster);
-                match wanted > 0.0 {
-                    true => {
-                        framework.check_on(device).unwrap();
-                        assert!((framework.peak(device) / (wanted * 1e12) - 1.0).abs() < 1e-12, "{name}");
-                    }
-                    false => {
-                        let message = framework.check_on(device).unwrap_err().to_string();
-                        assert!(message.starts_with("dtype = bf16: v100-16 has no products of bf16"), "{message}");
-                        assert!(message.contains("`layout.dtype` f32 or f16"), "{message}");
-                    }
+                if wanted > 0.0 {
+                    framework.check_on(device).unwrap();
+                    assert!((framework.peak(device) / (wanted * 1e12) - 1.0).abs() < 1e-12, "{name}");
+                } else {
+                    let message = framework.check_on(device).unwrap_err().to_string();
+                    assert!(message.starts_with("dtype = bf16: v100-16 has no products of bf16"), "{message}");
+                    assert!(message.contains("`layout.dtype` f32 or f16"), "{message}");
                 }
             }
             let megatron = Framework::MEGATRON.on(&cluster);

@@ -98,7 +98,8 @@ impl<'a> NativeMachine<'a> {
 
     /// Bytes of what is gathered of a block's weights.
     fn block_bytes(&self, block: &Block) -> f64 {
-        let (c, hidden) = (self.candidate, self.problem.model.hidden);
+        let c = self.candidate;
+        let hidden = self.problem.model.hidden;
         let [all, experts] = [block.weights(hidden), block.expert_weights(hidden)].map(|weights| weights as f64);
         let cut = |axes: [Axis; 2]| axes.iter().map(|axis| c.size(*axis)).product::<usize>() as f64;
         let spread: usize = c.experts_over.iter().filter(|axis| *axis != Axis::X).map(|axis| c.size(axis)).product();

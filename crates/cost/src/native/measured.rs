@@ -81,8 +81,11 @@ mod tests {
         let mut device = Cluster::preset("selene").unwrap().device.unwrap();
         device.launch_seconds = 3e-6;
         device.memory_bandwidth = 1e18;
-        let (peak, product, attention) = (device.peak.single, [64.0, 256.0, 16.0], [128.0, 64.0, 8.0]);
-        let (product_seconds, forward_and_backward) = (2.5e-7, 4e-6);
+        let peak = device.peak.single;
+        let product = [64.0, 256.0, 16.0];
+        let attention = [128.0, 64.0, 8.0];
+        let product_seconds = 2.5e-7;
+        let forward_and_backward = 4e-6;
         let [seq_len, width, heads] = attention;
         let outputs = seq_len * width * heads;
         let both = attention_flops(false, true, seq_len, outputs) + attention_flops(true, true, seq_len, outputs);

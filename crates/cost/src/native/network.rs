@@ -151,7 +151,8 @@ impl Link {
             return link;
         }
         let sent = 1.0 - 1.0 / members as f64;
-        let (mut below, mut used) = (1, 1);
+        let mut below = 1;
+        let mut used = 1;
         for tier in 0..placement.tiers {
             let here = of(&placement.inside[tier]);
             if here > below {
@@ -244,7 +245,8 @@ mod tests {
     use crate::native::candidate::tests::candidate;
 
     fn tier(devices: Option<usize>, links: usize, bandwidth: f64, latency: f64) -> Tier {
-        let (name, origins) = ("t".to_owned(), quadrille_spec::Origins::default());
+        let name = "t".to_owned();
+        let origins = quadrille_spec::Origins::default();
         Tier { name, devices, links, bandwidth, efficiency: 0.5, latency, half_bytes: 0.0, origins }
     }
 
@@ -334,7 +336,8 @@ mod tests {
         let tiers = [tier(Some(2), 1, 100e9, 0.0), tier(Some(4), 1, 40e9, 0.0), tier(None, 1, 8e9, 0.0)];
         // x fills nodes of 2, data 2 nodes of a rack and 2 racks: two groups share the 20 GB/s of a node and the 4 GB/s of a rack.
         let data = link(&tiers, "x=2,data=4", [2, 1, 1, 1, 1, 1, 1], &[Axis::Data]);
-        let (rack, outer): (f64, f64) = (1.0 / 10e9, 1.0 / 2e9);
+        let rack: f64 = 1.0 / 10e9;
+        let outer: f64 = 1.0 / 2e9;
         let expected = (0.75 * rack.max(outer)).min(0.5 * rack + 0.5 * outer);
         assert!((data.seconds(CollectiveKind::AllGather, 1.0) - expected).abs() < 1e-22);
     }

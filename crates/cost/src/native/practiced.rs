@@ -62,13 +62,12 @@ impl Framework {
 
     /// The layout as its program has it, and what it does in it.
     fn runs(&self, model: &Model, layout: &Layout) -> (Layout, Practice) {
-        match self.is_own() {
-            true => {
-                let layout = Layout { dtype: self.dtype, gradients: self.gradients, ..layout.clone() };
-                let practice = Practice { sparsity: self.sparsity, ..Practice::of(&layout) };
-                (layout, practice)
-            }
-            false => (self.layout(layout), self.practice(model, layout)),
+        if self.is_own() {
+            let layout = Layout { dtype: self.dtype, gradients: self.gradients, ..layout.clone() };
+            let practice = Practice { sparsity: self.sparsity, ..Practice::of(&layout) };
+            (layout, practice)
+        } else {
+            (self.layout(layout), self.practice(model, layout))
         }
     }
 
@@ -113,7 +112,8 @@ impl Framework {
     }
 
     fn formats(&self, model: &Model, layout: &Layout) -> Formats {
-        let (states, values) = (self.states, self.activation_bytes);
+        let states = self.states;
+        let values = self.activation_bytes;
         let masters = if states.optimizer >= WITH_MASTERS { MASTER_BYTES } else { 0 };
         let drops = model.dropout > 0.0;
         let stored = self.attention == AttentionKernel::Stored;

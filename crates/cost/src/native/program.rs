@@ -217,7 +217,8 @@ impl StageWork {
 /// Makes sure that there is room for the rows that experts get.
 fn check_rows(stages: &[StageProgram]) -> Result<(), SpecError> {
     let Some(stage) = stages.iter().find(|stage| stage.is_overfull()) else { return Ok(()) };
-    let (imbalance, ranks) = (stage.practice.imbalance, stage.grid().size_of(stage.layout.experts_over));
+    let imbalance = stage.practice.imbalance;
+    let ranks = stage.grid().size_of(stage.layout.experts_over);
     let rule = "the fullest rank has so many times the rows of experts that equal loads bring, and no room for them";
     let needed = Imbalance::Times(imbalance).times_in(&stage.model, ranks).ceil();
     let remedy = format!("use `layout.expert_rows` {needed}");

@@ -71,7 +71,8 @@ pub(super) struct Exchange {
 impl Exchange {
     /// Among so many stages, where each of so many microbatches has at most so many messages of a tag.
     pub fn new(stages: usize, microbatches: usize, positions: usize) -> Self {
-        let (links, messages) = (vec![Vec::new(); stages], microbatches * positions);
+        let links = vec![Vec::new(); stages];
+        let messages = microbatches * positions;
         Self { transits: Vec::new(), positions, messages, links, gatherings: Vec::new() }
     }
 
@@ -80,7 +81,8 @@ impl Exchange {
     }
 
     fn transit_mut(&mut self, id: MessageId) -> &mut Transit {
-        let (tag, index) = (id.tag as usize, id.microbatch * self.positions + id.position);
+        let tag = id.tag as usize;
+        let index = id.microbatch * self.positions + id.position;
         if self.transits.len() <= tag {
             self.transits.resize_with(tag + 1, Vec::new);
         }

@@ -128,9 +128,10 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn through(mut self) -> Result<Vec<Stage<'a>>, SimulationError> {
-        match self.stages.iter().any(Stage::is_message_driven) {
-            true => self.by_messages()?,
-            false => self.by_lists()?,
+        if self.stages.iter().any(Stage::is_message_driven) {
+            self.by_messages()?
+        } else {
+            self.by_lists()?
         }
         Ok(self.stages)
     }

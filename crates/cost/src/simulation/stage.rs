@@ -208,8 +208,10 @@ impl<'a> Stage<'a> {
         let streams = Streams::new(self.machine.streams_by_group());
         let streams = std::mem::replace(&mut self.streams, streams);
         let record = std::mem::take(&mut self.record);
-        let (now, host) = (std::mem::take(&mut self.now), std::mem::take(&mut self.host));
-        let (running, host_at) = (self.running, self.host_at);
+        let now = std::mem::take(&mut self.now);
+        let host = std::mem::take(&mut self.host);
+        let running = self.running;
+        let host_at = self.host_at;
         self.go_on(exchange)?;
         let is_free = self.streams.are_free(self.now, exchange);
         let Record { times, events, .. } = std::mem::replace(&mut self.record, record);
@@ -231,7 +233,8 @@ impl<'a> Stage<'a> {
     /// Does tasks until one depends on another stage, or none is left.
     fn go_on(&mut self, exchange: &mut Exchange) -> Result<(), SimulationError> {
         let Some(mut running) = self.running else { return Ok(()) };
-        let (action, tasks) = (running.action, &running.section.tasks);
+        let action = running.action;
+        let tasks = &running.section.tasks;
         while let Some(task) = tasks.get(running.task) {
             if action.is_none_or(|action| task.when.includes(action.microbatch, self.microbatches, Verdict::Kept)) {
                 if self.is_blocked(task, action, exchange) {
@@ -379,7 +382,9 @@ impl<'a> Stage<'a> {
     /// Records the running section as far as it has come.
     fn span(&mut self, running: Running) {
         if self.detail >= Detail::Passes && self.ends.len() + 1 == STEPS {
-            let (stage, action, start_s) = (self.stage, running.action, running.start);
+            let stage = self.stage;
+            let action = running.action;
+            let start_s = running.start;
             self.record.passes.push(PassSpan { stage, action, start_s, end_s: self.now });
         }
     }
@@ -412,7 +417,8 @@ impl<'a> Stage<'a> {
 
     /// What takes no time is no event.
     fn push(&mut self, lane: Lane, name: &'static str, layer: Layer, begun: Begun, span: Taken) {
-        let (Taken { start: start_s, end: end_s }, Begun { action, number }) = (span, begun);
+        let Taken { start: start_s, end: end_s } = span;
+        let Begun { action, number } = begun;
         if self.detail == Detail::Events && end_s > start_s {
             self.record.events.push(Event { stage: self.stage, lane, name, layer, action, number, start_s, end_s });
         }

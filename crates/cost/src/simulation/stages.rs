@@ -28,7 +28,8 @@ pub(super) struct Place<'a> {
 impl<'a> From<&'a StepProgram> for Stages<'a> {
     fn from(program: &'a StepProgram) -> Self {
         let place = |(stage, program): (usize, &'a StageProgram)| {
-            let (kind, steps) = (stage, program.steps.as_slice());
+            let kind = stage;
+            let steps = program.steps.as_slice();
             Place { kind, stage, program, steps }
         };
         Self { kinds: program.stages.iter().collect(), places: program.stages.iter().enumerate().map(place).collect() }
@@ -38,7 +39,8 @@ impl<'a> From<&'a StepProgram> for Stages<'a> {
 impl<'a> From<&'a FoldedProgram> for Stages<'a> {
     fn from(program: &'a FoldedProgram) -> Self {
         let stages = program.stages.iter().enumerate().map(|(stage, folded)| {
-            let (kind, steps) = (folded.kind, folded.steps.as_slice());
+            let kind = folded.kind;
+            let steps = folded.steps.as_slice();
             Place { kind, stage, program: &program.kinds[kind], steps }
         });
         Self { kinds: program.kinds.iter().collect(), places: stages.collect() }

@@ -96,7 +96,8 @@ impl Streams {
         let queued = self.queued.iter().find(|(known, _)| *known == stream);
         for (axes, flight) in queued.into_iter().flat_map(|(_, queued)| queued) {
             let Some(Taken { start, end }) = flight.taken(exchange) else { return };
-            let (start, end) = (start.max(from), end.min(to));
+            let start = start.max(from);
+            let end = end.min(to);
             if end > start {
                 part(*axes, Taken { start, end });
             }

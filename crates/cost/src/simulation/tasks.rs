@@ -126,7 +126,8 @@ impl Pricing<'_> {
         }
         let meets = tasks.iter().any(|task| matches!(task.kind, TaskKind::Issue { meeting: Some(_), .. }));
         let [begins, ends] = [When::First, When::Last].map(|when| tasks.iter().any(|task| task.when == when));
-        let (receives, sends) = (self.messages(&section.receives)?, self.messages(&section.sends)?);
+        let receives = self.messages(&section.receives)?;
+        let sends = self.messages(&section.sends)?;
         Ok(PricedSection { receives, tasks, sends, meets, begins, ends })
     }
 
@@ -179,7 +180,8 @@ impl Pricing<'_> {
             }
             _ => return Ok(None),
         };
-        let (number, name) = (2 * bucket.0 + kind, op.operation.name());
+        let number = 2 * bucket.0 + kind;
+        let name = op.operation.name();
         let kind = match moved_to_host(self.program, &op.operation) {
             Some((_, bytes)) => {
                 let seconds = self.check(layer, name, self.machine.host_copy_seconds(bytes))?;
@@ -253,7 +255,8 @@ impl Pricing<'_> {
     fn communication(&self, collective: &Collective, layer: Layer) -> Option<Communication> {
         let Collective { kind, axes, .. } = *collective;
         let members = collective.size(self.program.grid());
-        let (elements, bytes) = (most_elements(self.program, collective), self.program.sent_element_bytes(collective));
+        let elements = most_elements(self.program, collective);
+        let bytes = self.program.sent_element_bytes(collective);
         let format = self.program.format(collective.output);
         let block = BlockKind::at(&self.program.model, layer);
         (members > 1).then(|| Communication { block, ..communication(kind, axes, members, elements, bytes, format) })

@@ -103,7 +103,8 @@ impl Column {
 /// Adds a pass to the columns of its stage, in which it begins and ends.
 fn draw(columns: &mut [Column], span: &PassSpan, start: f64, end: f64) {
     let last = columns.len() - 1;
-    let (first, until) = ((start.max(0.0) as usize).min(last), end.max(0.0) as usize + 1);
+    let first = (start.max(0.0) as usize).min(last);
+    let until = end.max(0.0) as usize + 1;
     for (index, column) in columns.iter_mut().enumerate().take(until).skip(first) {
         let share = end.min(index as f64 + 1.0) - start.max(index as f64);
         column.taken += share;

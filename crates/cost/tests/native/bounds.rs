@@ -41,7 +41,8 @@ fn ratios_knowing(case: &Case, framework: Framework, learned: &Learned) -> Optio
     if refused || problem.check_placed(&case.layout).is_err() || !EvenPieces::are(&case.layout.stage_blocks) {
         return None;
     }
-    let (candidate, mut bounds) = (case.candidate(), Bounds::knowing(&problem, learned));
+    let candidate = case.candidate();
+    let mut bounds = Bounds::knowing(&problem, learned);
     let price = problem.price_layout(&case.layout).unwrap();
     let block = bounds.block_seconds(&candidate).unwrap();
     let least = Candidate {
@@ -52,7 +53,8 @@ fn ratios_knowing(case: &Case, framework: Framework, learned: &Learned) -> Optio
         ..candidate
     };
     let least = bounds.block_seconds(&least).unwrap();
-    let (passes, pieces) = (bounds.passes(&candidate).unwrap(), bounds.pieces(&candidate).unwrap());
+    let passes = bounds.passes(&candidate).unwrap();
+    let pieces = bounds.pieces(&candidate).unwrap();
     let fastest = bounds.fastest_passes(&candidate).unwrap();
     let by_lists = bounds.by_lists(&candidate, &pieces).unwrap();
     let seconds = [
@@ -99,7 +101,8 @@ const BATCH: usize = 12 * 12;
 
 /// What they are of.
 fn problem() -> (Model, Problem) {
-    let (model, cluster) = (Model::gpt(14, 96, 12, 1001, 48), Cluster::preset("summit").unwrap());
+    let model = Model::gpt(14, 96, 12, 1001, 48);
+    let cluster = Cluster::preset("summit").unwrap();
     let problem = Problem::new(&model, &cluster, Framework::QUADRILLE, BATCH, model.seq_len).unwrap();
     (model, problem)
 }
@@ -116,7 +119,8 @@ fn bounds_do_not_depend_on_what_was_bounded_before() {
     };
     let all = candidates(&problem, &model);
     let fresh: Vec<_> = all.iter().map(|c| of(&mut Bounds::new(&problem), c)).collect();
-    let (mut runner, mut first) = (TestRunner::deterministic(), Bounds::new(&problem));
+    let mut runner = TestRunner::deterministic();
+    let mut first = Bounds::new(&problem);
     for _ in 0..3 {
         let order = Just((0..all.len()).collect::<Vec<_>>()).prop_shuffle().new_tree(&mut runner).unwrap().current();
         let mut beside = first.beside();
@@ -142,9 +146,11 @@ fn passes_serve_all_that_shares_the_sizes_of_a_block() {
         (alike, kind, problem.ranks_by_tier(c.sizes, c.inside))
     };
     let keys: Vec<_> = all.iter().map(shared).collect();
-    let (mut bounds, mut others_served) = (Bounds::new(&problem), 0);
+    let mut bounds = Bounds::new(&problem);
+    let mut others_served = 0;
     for (one, key) in all.iter().zip(&keys) {
-        let (block, passes) = (bounds.block_seconds(one).unwrap(), bounds.passes(one).unwrap());
+        let block = bounds.block_seconds(one).unwrap();
+        let passes = bounds.passes(one).unwrap();
         for (other, _) in all.iter().zip(&keys).filter(|(other, others)| *other != one && *others == key) {
             assert_eq!(bounds.block_seconds(other).unwrap(), block, "{one:?} for {other:?}");
             let own = bounds.passes(other).unwrap();
@@ -160,7 +166,8 @@ fn passes_serve_all_that_shares_the_sizes_of_a_block() {
 /// with it than without. Bounds that serve every stage are below both.
 #[test]
 fn bounds_of_every_zero_stage_hold_where_the_last_is_the_fastest() {
-    let (model, cluster) = (Model::preset("gpt-demo").unwrap(), Cluster::preset("selene").unwrap());
+    let model = Model::preset("gpt-demo").unwrap();
+    let cluster = Cluster::preset("selene").unwrap();
     let request = LayoutRequest::new("z=2,data=4".parse().unwrap(), 4 * 2 * 512);
     let off = LayoutRequest { microbatch: Some(2), dtype: ElementType::F32, ..request };
     let case = |zero| Case {
@@ -181,7 +188,8 @@ fn bounds_of_every_zero_stage_hold_where_the_last_is_the_fastest() {
 /// What nothing hides, blocks stand still for: the roughest bound knows it.
 #[test]
 fn blocks_stand_still_for_what_nothing_hides() {
-    let (model, cluster) = (Model::gpt(12, 1024, 16, 1000, 256), Cluster::preset("summit").unwrap());
+    let model = Model::gpt(12, 1024, 16, 1000, 256);
+    let cluster = Cluster::preset("summit").unwrap();
     let request = LayoutRequest {
         overlap: Overlap::NONE,
         dtype: ElementType::F32,
@@ -204,7 +212,8 @@ fn blocks_stand_still_for_what_nothing_hides() {
 fn bounds_hold_where_an_overlap_chunk_goes_ahead_of_others() {
     let text = "name = \"m\"\nlayers = 8\nhidden = 1536\nheads = 24\npatch_values = 768\ncausal = false\nseq_len = 48\nexperts = 2\n\
                 capacity = 5.0\ncapacity_group = 6\nrouter = \"sigmoid\"\nrouter_normalize = false\nrouter_z_loss = 0.1\n";
-    let (model, cluster) = (Model::from_toml(text, &[]).unwrap(), Cluster::preset("selene").unwrap());
+    let model = Model::from_toml(text, &[]).unwrap();
+    let cluster = Cluster::preset("selene").unwrap();
     for schedule in [Schedule::Gpipe, Schedule::MessageDriven] {
         let request = LayoutRequest {
             schedule,
@@ -308,7 +317,8 @@ fn below_the_price(
     let of = |framework: Framework, case: Case, learned: &Learned| -> Option<[f64; 9]> {
         let ratios = ratios_knowing(&case, framework, learned)?;
         for (what, ratio) in BOUNDS.into_iter().zip(ratios) {
-            let (of, layout) = (framework.name, &case.layout);
+            let of = framework.name;
+            let layout = &case.layout;
             assert!(ratio <= 1.0, "{what} of {of} {ratio}: {layout:?} of {:?}", case.model.blocks);
         }
         Some(ratios)
@@ -361,7 +371,8 @@ fn assert_medians<'a>(name: &str, found: impl Iterator<Item = &'a Found>, second
 /// blocks, 16 of whose 128 experts (8 ranks share them): 12 * 16 * 3 * 4096 * 1536 parameters of 18 bytes.
 #[test]
 fn states_of_experts_are_shared_by_the_ranks_that_have_copies_alone() {
-    let (model, cluster) = (Model::preset("qwen3-235b-a22b").unwrap(), Cluster::preset("dgx-h100").unwrap());
+    let model = Model::preset("qwen3-235b-a22b").unwrap();
+    let cluster = Cluster::preset("dgx-h100").unwrap();
     let problem = Problem::new(&model, &cluster, Framework::MEGATRON, 256, model.seq_len).unwrap();
     let spread: AxisSet = [Axis::X, Axis::Expert].into_iter().collect();
     let request = LayoutRequest {
@@ -373,7 +384,8 @@ fn states_of_experts_are_shared_by_the_ranks_that_have_copies_alone() {
         ..LayoutRequest::new("x=4,expert=2,pipe=8".parse().unwrap(), 256)
     };
     let layout = Layout::new(&model, &request).unwrap();
-    let (candidate, price) = (problem.candidate(&layout), problem.price_layout(&layout).unwrap());
+    let candidate = problem.candidate(&layout);
+    let price = problem.price_layout(&layout).unwrap();
     let mut bounds = Bounds::new(&problem);
     let pieces = bounds.pieces(&candidate).unwrap();
     let bytes = bounds.bytes(&candidate, &pieces);

@@ -94,7 +94,8 @@ pub fn fast_networks(cluster: &Cluster) -> Cluster {
 
 /// Cases of one schedule, the same in every run.
 pub fn fixed(schedule: Schedule, count: usize) -> Vec<Case> {
-    let (mut runner, strategy) = (TestRunner::deterministic(), cases(schedule));
+    let mut runner = TestRunner::deterministic();
+    let strategy = cases(schedule);
     (0..count).map(|_| strategy.new_tree(&mut runner).unwrap().current()).collect()
 }
 
@@ -113,7 +114,8 @@ pub fn any_case() -> impl Strategy<Value = Case> {
 
 /// Cases of described blocks of one schedule, the same in every run.
 pub fn fixed_described(schedule: Schedule, count: usize) -> Vec<Case> {
-    let (mut runner, strategy) = (TestRunner::deterministic(), described(cases(schedule)));
+    let mut runner = TestRunner::deterministic();
+    let strategy = described(cases(schedule));
     (0..count).map(|_| strategy.new_tree(&mut runner).unwrap().current()).collect()
 }
 
@@ -127,7 +129,8 @@ pub fn described(cases: impl Strategy<Value = Case>) -> impl Strategy<Value = Ca
 
 /// Cases of blocks with experts of one schedule, the same in every run.
 pub fn fixed_mixed(schedule: Schedule, count: usize) -> Vec<Case> {
-    let (mut runner, strategy) = (TestRunner::deterministic(), mixed(cases(schedule)));
+    let mut runner = TestRunner::deterministic();
+    let strategy = mixed(cases(schedule));
     (0..count).map(|_| strategy.new_tree(&mut runner).unwrap().current()).collect()
 }
 
@@ -288,9 +291,10 @@ pub fn clusters() -> impl Strategy<Value = Cluster> {
     let tiers = (tier(), tier(), tier(), select(vec![1, 2, 4, 8]), select(vec![2, 4]), 1..=3_usize);
     (rates, curve, tiers).prop_map(|((peak, balance, launch_seconds), (curved, half, ceiling), tiers)| {
         let peak = 10_f64.powf(peak);
-        let efficiency = match curved {
-            true => Efficiency::Curve { ceiling, half_m: half, half_n: half / 2.0, half_k: half / 4.0 },
-            false => Efficiency::Constant { fraction: ceiling },
+        let efficiency = if curved {
+            Efficiency::Curve { ceiling, half_m: half, half_n: half / 2.0, half_k: half / 4.0 }
+        } else {
+            Efficiency::Constant { fraction: ceiling }
         };
         let device = Device {
             name: "random".to_owned(),

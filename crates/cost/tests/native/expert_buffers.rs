@@ -52,7 +52,10 @@ fn megatron_gives_experts_of_mixtral_the_rows_that_are_routed() {
     // A layer on a rank, of 2048 tokens and twice as many rows of experts, half of them on a rank along x before they are gathered, in
     // numbers of 2 bytes: twice a residual stream and its norm of half the tokens, queries, keys and values of half the heads, what
     // attention gives, rows that were dispatched, what the gated product gives for half the width, and what is activated of it.
-    let (tokens, rows, hidden, width) = (2048, 4096, 4096, 14_336);
+    let tokens = 2048;
+    let rows = 4096;
+    let hidden = 4096;
+    let width = 14_336;
     let layer = 4 * tokens / 2 * hidden + tokens * (4096 + 2 * 1024) / 2 + tokens * 4096 / 2;
     let experts = rows / 2 * hidden + rows * 3 * width / 2;
     let expected = gib(32 * 2 * (layer + experts));

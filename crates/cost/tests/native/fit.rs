@@ -14,7 +14,8 @@ const KINDS: [CollectiveKind; 6] = [
 ];
 
 fn tier(devices: Option<usize>, bandwidth: f64, latency: f64, half_bytes: f64) -> Tier {
-    let (name, origins) = ("t".to_owned(), Origins::default());
+    let name = "t".to_owned();
+    let origins = Origins::default();
     Tier { name, devices, links: 2, bandwidth, efficiency: 1.0, latency, half_bytes, origins }
 }
 

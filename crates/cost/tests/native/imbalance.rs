@@ -28,7 +28,8 @@ fn case(more: &str, expert: usize, expert_rows: usize) -> Case {
 #[test]
 fn the_more_unequal_loads_are_the_longer_a_step_takes() {
     for framework in frameworks().filter(|framework| framework.sparsity.is_none()) {
-        let (mut spread, mut slower) = (0, 0);
+        let mut spread = 0;
+        let mut slower = 0;
         for case in fixed_mixed(Schedule::OneForwardOneBackward, 60) {
             let unequal: Option<Vec<Case>> =
                 [1.0, 1.1, 1.5, 2.0].into_iter().map(|times| case.unequal(times)).collect();
@@ -41,9 +42,10 @@ fn the_more_unequal_loads_are_the_longer_a_step_takes() {
                 assert!(less.seconds <= more.seconds, "{} {:?}", framework.name, case.layout);
                 // Other ranks have what this one has not.
                 assert_eq!((less.model_flops, less.executed_flops), (more.model_flops, more.executed_flops));
-                match framework.reserves_expert_rows {
-                    true => assert_eq!(less.memory, more.memory),
-                    false => assert!(less.memory.total() <= more.memory.total(), "{}", framework.name),
+                if framework.reserves_expert_rows {
+                    assert_eq!(less.memory, more.memory)
+                } else {
+                    assert!(less.memory.total() <= more.memory.total(), "{}", framework.name)
                 }
             }
             // Where tokens choose all experts, loads are equal.
@@ -68,7 +70,8 @@ fn experts_take_so_many_times_as_long() {
         let price = problem.price_layout(&case.layout).unwrap();
         [price.parts.compute, price.parts.communication[Axis::Expert as usize]]
     };
-    let (equal, [one, two]) = (seconds(1.0), [seconds(2.0), seconds(3.0)]);
+    let equal = seconds(1.0);
+    let [one, two] = [seconds(2.0), seconds(3.0)];
     for which in [0, 1] {
         let [first, second] = [one[which] - equal[which], two[which] - one[which]];
         assert!(first > 0.0 && (second / first - 1.0).abs() < 0.05, "{equal:?} {one:?} {two:?}");

@@ -20,7 +20,8 @@ proptest! {
     fn a_price_is_what_the_program_takes_allocates_and_computes(
         case in prop_oneof![any_case(), described(any_case()), mixed(any_case())]
     ) {
-        let (problem, program) = (case.problem(Framework::QUADRILLE), case.program());
+        let problem = case.problem(Framework::QUADRILLE);
+        let program = case.program();
         prop_assume!(problem.check_placed(&case.layout).is_ok());
         let price = problem.price_layout(&case.layout).unwrap();
         let simulation = simulate(&program, &NativeMachine::new(&problem, &case.layout)).unwrap();

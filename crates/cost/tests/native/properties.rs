@@ -65,10 +65,10 @@ fn cut_sequences(case: &Case) -> [Option<Case>; 3] {
     let cut = |fewer_shares: bool, sequences: usize| {
         changed(case, |request: &mut LayoutRequest| {
             let grid = request.grid.with(Axis::Context, 2 * request.grid.size(Axis::Context));
-            let grid = grid.and_then(|grid| match fewer_shares {
-                true => grid.with(Axis::Data, grid.size(Axis::Data) / 2),
-                false => Ok(grid),
-            });
+            let grid =
+                grid.and_then(
+                    |grid| if fewer_shares { grid.with(Axis::Data, grid.size(Axis::Data) / 2) } else { Ok(grid) },
+                );
             // What is no grid is no legal layout either.
             request.grid = grid.unwrap_or(request.grid);
             request.microbatch = request.microbatch.map(|microbatch| sequences * microbatch);
@@ -166,7 +166,8 @@ fn attention_of_a_cut_sequence_takes_what_its_rows_take() {
         let layout = Layout::new(&model, &request).unwrap();
         let problem = Problem::new(&model, &cluster, Framework::MEGATRON, 64, model.seq_len).unwrap();
         let program = problem.program(&layout).unwrap();
-        let (stage, machine) = (&program.stages[0], NativeMachine::new(&problem, &layout));
+        let stage = &program.stages[0];
+        let machine = NativeMachine::new(&problem, &layout);
         let operations = stage.chunks.iter().flat_map(ChunkProgram::sections).flat_map(|section| &section.ops);
         let attention = operations.filter(|op| op.operation.group() == Group::Attention);
         attention.map(|op| op.times(layout.microbatches()) as f64 * machine.operation_seconds(stage, op)).sum::<f64>()

@@ -64,7 +64,8 @@ fn traces_are_json_without_overlaps_on_a_lane() {
         match event["ph"].as_str().unwrap() {
             "M" => drop(names.insert(lane, event["args"]["name"].as_str().unwrap())),
             "X" => {
-                let (ts, dur) = (event["ts"].as_f64().unwrap(), event["dur"].as_f64().unwrap());
+                let ts = event["ts"].as_f64().unwrap();
+                let dur = event["dur"].as_f64().unwrap();
                 assert!(ts >= 0.0 && dur >= 0.0);
                 lanes.entry(lane).or_default().push((ts, ts + dur));
             }

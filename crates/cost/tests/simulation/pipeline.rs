@@ -122,13 +122,15 @@ fn stuttering() -> BlocksOnly {
 #[test]
 fn a_message_driven_pipeline_is_faster_where_a_stage_stutters() {
     let seconds = |schedule| simulate(&pipeline(4, 8, schedule), &stuttering()).unwrap().step_seconds;
-    let (driven, plain) = (seconds(Schedule::MessageDriven), seconds(Schedule::OneForwardOneBackward));
+    let driven = seconds(Schedule::MessageDriven);
+    let plain = seconds(Schedule::OneForwardOneBackward);
     assert!(driven < 0.95 * plain, "{driven} {plain}");
 }
 
 #[test]
 fn message_driven_stages_take_at_once_what_has_arrived_backward_first() {
-    let (stages, microbatches) = (4, 16);
+    let stages = 4;
+    let microbatches = 16;
     let simulation = simulate(&pipeline(stages, microbatches, Schedule::MessageDriven), &stuttering()).unwrap();
     let passes = |stage: usize| {
         let of_stage = simulation.passes.iter().filter(move |span| span.stage == stage);
@@ -139,7 +141,8 @@ fn message_driven_stages_take_at_once_what_has_arrived_backward_first() {
         found.next().map_or(f64::INFINITY, |(.., end)| end)
     };
     for stage in 0..stages {
-        let ([mut forwards, mut backwards], mut free) = ([0; 2], 0.0);
+        let [mut forwards, mut backwards] = [0; 2];
+        let mut free = 0.0;
         for (action, start, ends) in passes(stage) {
             let forward = match stage {
                 _ if forwards - backwards == stages || forwards == microbatches => f64::INFINITY,

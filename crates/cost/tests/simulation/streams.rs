@@ -106,7 +106,8 @@ fn a_collective_under_a_product_costs_nothing() {
 #[test]
 fn products_are_slower_beside_collectives() {
     let parts = Parts::new();
-    let (product, [issue, wait]) = (&parts.product, &parts.collective(Axis::X, 0));
+    let product = &parts.product;
+    let [issue, wait] = &parts.collective(Axis::X, 0);
     let on = |ops: &[&Op]| {
         let Simulation { step_seconds, stages, .. } = parts.simulate_on(&Shared, ops);
         assert_eq!(stages[0].busy_s, 10.0 * ops.iter().filter(|op| **op == product).count() as f64);
@@ -119,14 +120,16 @@ fn products_are_slower_beside_collectives() {
     assert_eq!(on(&[issue, wait, product]), (14.0, 4.0, 0.0));
     assert_eq!(on(&[product, issue, wait]), (14.0, 4.0, 0.0));
     // Two before it and this one follow each other: in 12 seconds 6 are done, in 8 of them beside those before it.
-    let ([issue_a, wait_a], [issue_b, wait_b]) = (&parts.collective(Axis::Y, 0), &parts.collective(Axis::Y, 1));
+    let [issue_a, wait_a] = &parts.collective(Axis::Y, 0);
+    let [issue_b, wait_b] = &parts.collective(Axis::Y, 1);
     assert_eq!(on(&[issue_a, issue_b, issue, product, wait_a, wait_b, wait]), (16.0, 2.0, 4.0));
 }
 
 #[test]
 fn collectives_follow_each_other_whatever_their_axes() {
     let parts = Parts::new();
-    let ([issue_a, wait_a], [issue_b, wait_b]) = (&parts.collective(Axis::Y, 0), &parts.collective(Axis::Y, 1));
+    let [issue_a, wait_a] = &parts.collective(Axis::Y, 0);
+    let [issue_b, wait_b] = &parts.collective(Axis::Y, 1);
     assert_eq!(parts.simulate(&[issue_a, issue_b, wait_a, wait_b]).step_seconds, 8.0);
     let [issue_x, wait_x] = &parts.collective(Axis::X, 0);
     assert_eq!(parts.simulate(&[issue_a, issue_x, wait_a, wait_x]).step_seconds, 8.0);
@@ -138,8 +141,10 @@ fn collectives_follow_each_other_whatever_their_axes() {
 #[test]
 fn waiting_counts_for_the_collective_that_runs() {
     let parts = Parts::new();
-    let ([issue_a, wait_a], [issue_b, wait_b]) = (&parts.collective(Axis::Y, 0), &parts.collective(Axis::Y, 1));
-    let ([issue, wait], product) = (&parts.collective(Axis::X, 0), &parts.product);
+    let [issue_a, wait_a] = &parts.collective(Axis::Y, 0);
+    let [issue_b, wait_b] = &parts.collective(Axis::Y, 1);
+    let [issue, wait] = &parts.collective(Axis::X, 0);
+    let product = &parts.product;
     let on = |ops: &[&Op]| {
         let Simulation { stages, .. } = parts.simulate(ops);
         assert!(close(
@@ -208,7 +213,8 @@ fn stages_meet_in_common_reductions() {
     };
     let loss: AxisSet = [Axis::Z, Axis::Data, Axis::Pipe].into_iter().collect();
     for axes in [Axis::Pipe.only(), loss, AxisSet::WORLD] {
-        let (first, second) = (on(0, axes), on(1, axes));
+        let first = on(0, axes);
+        let second = on(1, axes);
         assert_eq!((first.len(), second.len()), (1, 1), "{axes:?}");
         assert_eq!((first[0].start_s, first[0].end_s), (second[0].start_s, second[0].end_s));
         assert_eq!(first[0].end_s - first[0].start_s, 4.0);

@@ -118,7 +118,8 @@ mod tests {
 
     /// The algorithms of products in a record of a folder, and how many were measured for it.
     fn chosen(folder: &Path, device: &str, wanted: &[Wanted], word: u32) -> (Algorithms, usize) {
-        let (mut record, mut times) = (Record::open(Some(folder), device, |_| true), 0);
+        let mut record = Record::open(Some(folder), device, |_| true);
+        let mut times = 0;
         let measure = |of: &Wanted| -> Result<ProductAlgorithm, ()> {
             times += 1;
             Ok(measured(of, word))

@@ -44,14 +44,18 @@ pub fn time<S: Number + Stored>(
     let kind = kind_of(&product, operands, result).expect("a layout's types are the device's");
     let ProductShape { m, n, k, .. } = kind.shape;
     let [a, b] = [m * k, k * n].map(|len| take(len * size_of::<S>()));
-    let (a, b, c) = (a?, b?, take(m * n * kind.result.bytes())?);
+    let a = a?;
+    let b = b?;
+    let c = take(m * n * kind.result.bytes())?;
     fill::<S>(driver, stream, [&a, &b])?;
     let [a, b, c] = [(&a, kind.operands), (&b, kind.operands), (&c, kind.result)].map(|(memory, of)| memory.array(of));
     // Of nothing there is nothing to choose.
     let candidates = if m * n * k == 0 { Vec::new() } else { driver.device().candidates(kind)? };
     let mut measured = Vec::with_capacity(candidates.len());
     for Candidate { algorithm, workspace } in candidates.iter().copied() {
-        let (algorithm, accumulate, bias) = (Some(algorithm), false, None);
+        let algorithm = Some(algorithm);
+        let accumulate = false;
+        let bias = None;
         let product = Product { shape: kind.shape, a, b, c, accumulate, bias, algorithm };
         // What needs too much cannot be run at all.
         let fits = workspace <= driver.device().workspace();
@@ -92,7 +96,8 @@ fn fill<S: Number + Stored>(driver: &dyn Driver, stream: Stream, all: [&DeviceMe
     let parts = |memory: &DeviceMemory| (0..memory.bytes()).step_by(drawn.max(1));
     let issued = all.into_iter().flat_map(|memory| parts(memory).map(move |first| (memory, first))).try_for_each(
         |(memory, first)| {
-            let (from, to) = (Place::Host(numbers.as_ptr().cast()), Place::Device(memory.at().offset(first)));
+            let from = Place::Host(numbers.as_ptr().cast());
+            let to = Place::Device(memory.at().offset(first));
             // SAFETY: both have so many bytes, and the numbers are there until the stream is done, below.
             unsafe { driver.copy(stream, from, to, drawn.min(memory.bytes() - first)) }
         },

@@ -54,7 +54,8 @@ where
         let wanted: Vec<Wanted> =
             products.iter().map(|(product, result)| Wanted { product: *product, operands, result: *result }).collect();
         self.settled()?;
-        let (driver, device) = (self.lanes.at_once()?, self.lanes.driver().device().library()?);
+        let driver = self.lanes.at_once()?;
+        let device = self.lanes.driver().device().library()?;
         let mut records = RECORDS.lock().unwrap_or_else(PoisonError::into_inner);
         let at = records.iter().position(|record| record.device() == device).unwrap_or_else(|| {
             records

@@ -116,7 +116,8 @@ mod tests {
 
     #[test]
     fn buffers_are_parts_of_what_is_reserved_and_then_by_themselves() {
-        let (driver, arena) = (driver(), Arena::default());
+        let driver = driver();
+        let arena = Arena::default();
         arena.reserve(&driver, [100, 0, 256].into_iter()).unwrap();
         let used = driver.device().memory().unwrap().used;
         assert_eq!(used, 256 + 256 + 512);
@@ -134,18 +135,21 @@ mod tests {
 
     #[test]
     fn too_little_memory_is_told_with_what_is_needed_and_free() {
-        let (driver, arena) = (driver(), Arena::default());
+        let driver = driver();
+        let arena = Arena::default();
         let total = driver.device().memory().unwrap().total;
         let _other = arena.take(&driver, 1000).unwrap();
         let fault = arena.reserve(&driver, [total / 2, total / 2].into_iter()).unwrap_err().to_string();
-        let (needed, free) = (2 * taken(total / 2), total - 1000);
+        let needed = 2 * taken(total / 2);
+        let free = total - 1000;
         assert!(fault.contains(&format!("{needed} bytes for the buffers of a rank, {free} bytes are free")), "{fault}");
     }
 
     #[test]
     #[should_panic(expected = "nobody has taken")]
     fn what_is_reserved_is_taken() {
-        let (driver, arena) = (driver(), Arena::default());
+        let driver = driver();
+        let arena = Arena::default();
         arena.reserve(&driver, [100, 100].into_iter()).unwrap();
         let _first = arena.take(&driver, 100).unwrap();
         arena.reserve(&driver, [100].into_iter()).unwrap();
@@ -153,7 +157,8 @@ mod tests {
 
     #[test]
     fn writing_between_buffers_is_found() {
-        let (driver, arena) = (driver(), Arena::default());
+        let driver = driver();
+        let arena = Arena::default();
         let stream = driver.stream(false).unwrap();
         arena.reserve(&driver, [100, 100].into_iter()).unwrap();
         let first = arena.take(&driver, 100).unwrap();

@@ -45,7 +45,8 @@ impl DeviceBuffer {
     /// done when it returns.
     pub fn exchange(&self, bytes: usize, host: Place) -> Result<(), Fault> {
         assert!(bytes <= self.bytes(), "{bytes} of {} bytes", self.bytes());
-        let (driver, device) = (self.lanes.driver(), Place::Device(self.part.at()));
+        let driver = self.lanes.driver();
+        let device = Place::Device(self.part.at());
         let (from, to) = if matches!(host, Place::Host(_)) { (host, device) } else { (device, host) };
         // Kernels that were issued before may still use the buffer, though the rank is through with them.
         driver.synchronize(self.lanes.compute())?;
@@ -151,7 +152,8 @@ fn array(at: *const u8, of: ElementKind, len: usize) -> Array {
 
 impl Mover for DeviceMover {
     fn begin(&self) {
-        let (driver, traffic) = (self.lanes.driver(), self.lanes.traffic());
+        let driver = self.lanes.driver();
+        let traffic = self.lanes.traffic();
         self.after.into_iter().for_each(|event| done(driver.wait(traffic, event)));
         done(driver.synchronize(traffic));
     }
@@ -177,7 +179,8 @@ impl Mover for DeviceMover {
 
     unsafe fn copy(&self, of: ElementKind, from: *const u8, to: *mut u8, n: usize, _stream: bool) -> usize {
         let bytes = n * of.bytes();
-        let (driver, place) = (self.lanes.driver(), |at| Place::Device(Address(at)));
+        let driver = self.lanes.driver();
+        let place = |at| Place::Device(Address(at));
         // SAFETY: the caller's promise.
         done(unsafe { driver.copy(self.lanes.traffic(), place(from as u64), place(to as u64), bytes) });
         bytes

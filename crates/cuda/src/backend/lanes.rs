@@ -53,7 +53,8 @@ impl Lanes {
         let host = Mutex::new(driver.stream(true)?);
         let taken = Arc::default();
         let room = || Room::new(&driver, traffic, &taken);
-        let (scratch, staging) = (room(), room());
+        let scratch = room();
+        let staging = room();
         Ok(Arc::new(Self {
             driver,
             graphs,

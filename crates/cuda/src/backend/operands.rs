@@ -99,7 +99,8 @@ where
             let runs = segments.pieces(block, 0..segments.rows_of(block));
             if stored != Transpose::Tn {
                 for rows in runs {
-                    let (of_a, of_c) = (rows.start * k..rows.end * k, rows.start * n..rows.end * n);
+                    let of_a = rows.start * k..rows.end * k;
+                    let of_c = rows.start * n..rows.end * n;
                     let product = ProductShape { stored, m: rows.len(), n, k };
                     self.product(product, a.part(of_a), b.part(own.clone()), c.part(of_c), accumulate)?;
                 }
@@ -108,7 +109,8 @@ where
             // A block without rows is a product that sums over none.
             let none = (segments.rows_of(block) == 0).then_some(0..0);
             for (run, rows) in none.into_iter().chain(runs).enumerate() {
-                let (of_a, of_b) = (rows.start * k..rows.end * k, rows.start * n..rows.end * n);
+                let of_a = rows.start * k..rows.end * k;
+                let of_b = rows.start * n..rows.end * n;
                 let product = ProductShape { stored, m: k, n, k: rows.len() };
                 let add = accumulate || run > 0;
                 self.product(product, a.part(of_a), b.part(of_b), c.part(own.clone()), add)?;
@@ -187,7 +189,8 @@ where
 
     /// dtable = (or +=) the rows of dy in the rows of the table that `places` says.
     pub(super) fn add_rows(&self, cols: usize, places: Places, dy: Array, dtable: Array, accumulate: bool) -> Done {
-        let (firsts, order) = (self.uploads.put(places.firsts)?, self.uploads.put(places.order)?);
+        let firsts = self.uploads.put(places.firsts)?;
+        let order = self.uploads.put(places.order)?;
         Ok(self.queue(0)?.add_rows(cols, firsts, order, dy, dtable, accumulate)?)
     }
 

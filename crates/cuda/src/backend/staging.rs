@@ -20,7 +20,8 @@ struct Pinned {
 
 impl Pinned {
     fn new(lanes: &Lanes, bytes: usize) -> Result<Self, Fault> {
-        let (driver, counter) = (lanes.driver().clone(), lanes.pinned().clone());
+        let driver = lanes.driver().clone();
+        let counter = lanes.pinned().clone();
         let at = driver.pin(bytes)?;
         counter.fetch_add(bytes as u64, Ordering::Relaxed);
         Ok(Self { driver, at, bytes, counter })
@@ -109,7 +110,8 @@ impl Staging {
     fn issue(&self, all: &[Sent<'_>], tag: u64) -> Result<u64, Fault> {
         let mut pieces = self.pieces.borrow_mut();
         pieces.swap(0, 1);
-        let (current, driver) = (&mut pieces[0], self.lanes.driver());
+        let current = &mut pieces[0];
+        let driver = self.lanes.driver();
         let sizes = all.iter().map(|(from, _)| from.len().next_multiple_of(ALIGNED));
         let memory = current.at_least(&self.lanes, sizes.sum())?;
         let mut first = 0;
@@ -138,7 +140,8 @@ impl Staging {
     }
 
     fn receive_pieces(&self, from: Array, to: &mut [u8]) -> Result<(), Fault> {
-        let (mut pieces, driver) = (self.pieces.borrow_mut(), self.lanes.driver());
+        let mut pieces = self.pieces.borrow_mut();
+        let driver = self.lanes.driver();
         let piece = driver.device().piece();
         let issue = |pieces: &mut [Piece; 2], first: usize| -> Result<(), Fault> {
             let current = &mut pieces[first / piece % 2];

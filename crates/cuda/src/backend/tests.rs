@@ -96,7 +96,9 @@ fn all<T: Moved + Default + PartialEq + Debug>(
     n: usize,
     of: impl Fn(f64) -> T + Copy,
 ) -> Outcome<[(Vec<Vec<T>>, Ledger); 2]> {
-    let (g, own, chunks) = (group.size(), group.index(), n * group.size());
+    let g = group.size();
+    let own = group.index();
+    let chunks = n * group.size();
     let each = drawn(context.rank(), n, of);
     let whole = drawn(context.rank(), chunks, of);
     let lengths: Vec<usize> = (0..g).map(|member| n + member % 2).collect();
@@ -169,8 +171,10 @@ fn collectives_of_devices_give_the_bits_and_ledgers_of_the_host() {
 fn messages_of_devices_are_matched_by_tag() {
     let devices = machine(RANKS);
     run(&options(RANKS, Algorithm::Native), &devices, |context, rank, world| {
-        let (own, n) = (context.rank(), 9);
-        let (next, before) = ((own + 1) % RANKS, (own + RANKS - 1) % RANKS);
+        let own = context.rank();
+        let n = 9;
+        let next = (own + 1) % RANKS;
+        let before = (own + RANKS - 1) % RANKS;
         let text =
             |from: usize, tag: u32, number: usize| drawn::<f64>(10 * from + tag as usize + 100 * number, n, |x| x);
         for number in 0..3 {

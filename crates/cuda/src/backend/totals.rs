@@ -171,7 +171,8 @@ impl DeviceTotals {
     }
 
     fn set_loads(&self, loads: &[f64]) -> Result<(), Fault> {
-        let (mut there, bytes) = (self.loads.borrow_mut(), loads.len() * self.element.bytes());
+        let mut there = self.loads.borrow_mut();
+        let bytes = loads.len() * self.element.bytes();
         let Some((memory, len)) = there.as_mut().filter(|(memory, _)| memory.bytes() >= bytes) else {
             self.lanes.driver().synchronize(self.lanes.compute())?;
             *there = Some((self.lanes.take(bytes)?, 0));

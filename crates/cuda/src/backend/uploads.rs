@@ -40,7 +40,8 @@ impl Uploads {
                 self.lanes.take(words * size_of::<u32>())?
             }
         };
-        let (from, to) = (Place::Host(table.as_ptr().cast()), Place::Device(memory.at()));
+        let from = Place::Host(table.as_ptr().cast());
+        let to = Place::Device(memory.at());
         // SAFETY: both are kept until the stream is done.
         unsafe { driver.copy(self.lanes.compute(), from, to, bytes) }?;
         let array = memory.array(Element::U32).part(0..table.len());
@@ -65,7 +66,8 @@ impl Uploads {
 
     /// Nothing uses the first so many tables any more.
     pub fn settled_to(&self, count: u64) {
-        let (mut used, mut spare) = (self.used.borrow_mut(), self.spare.borrow_mut());
+        let mut used = self.used.borrow_mut();
+        let mut spare = self.spare.borrow_mut();
         while self.first.get() < count
             && let Some((_, memory)) = used.pop_front()
         {

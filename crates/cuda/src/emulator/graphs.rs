@@ -60,7 +60,8 @@ impl Open {
 type Done = (Stream, ProductKind, bool, Option<Algorithm>);
 
 fn done(on: Stream, product: &Product) -> Done {
-    let (operands, result) = (product.a.element, product.c.element);
+    let operands = product.a.element;
+    let result = product.c.element;
     let kind = ProductKind { shape: product.shape, operands, result, bias: product.bias.is_some() };
     (on, kind, product.accumulate, product.algorithm)
 }

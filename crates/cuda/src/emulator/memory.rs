@@ -40,7 +40,8 @@ impl Allocation {
 
     /// Whether nobody has written beyond either end.
     fn is_sound(&self) -> bool {
-        let (last, used) = (1 + self.bytes / GUARD, self.bytes % GUARD);
+        let last = 1 + self.bytes / GUARD;
+        let used = self.bytes % GUARD;
         let is_poison = |bytes: &[u8]| bytes == &[POISON; GUARD][..bytes.len()];
         is_poison(&self.blocks[0].0)
             && is_poison(&self.blocks[last].0[used..])
@@ -112,7 +113,8 @@ impl Allocations {
     /// Whether somebody has written beyond the ends of what was allocated, of many allocations of some more with every call,
     /// or to what was freed.
     pub fn check(&mut self) -> Result<(), Fault> {
-        let (before, after) = (..self.checked, self.checked..);
+        let before = ..self.checked;
+        let after = self.checked..;
         let next = self.used.range(after).chain(self.used.range(before)).take(CHECKED);
         let mut last = None;
         for (at, allocation) in next {

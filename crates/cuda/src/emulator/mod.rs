@@ -304,7 +304,8 @@ impl Driver for Emulator {
             return Err(fault(text));
         }
         self.check_reach(&entry, launch.words)?;
-        let (blocks, shared) = (launch.blocks.max(1), launch.shared);
+        let blocks = launch.blocks.max(1);
+        let shared = launch.shared;
         self.push(on, Command::Kernel { kernel: entry, blocks, shared, words: launch.words.into() })
     }
 
@@ -314,7 +315,8 @@ impl Driver for Emulator {
             return Err(fault(format!("no algorithm adds a bias to {:?}", product.shape)));
         }
         if let Some(algorithm) = product.algorithm {
-            let (operands, result) = (product.a.element, product.c.element);
+            let operands = product.a.element;
+            let result = product.c.element;
             self.workspace_of(
                 algorithm,
                 ProductKind { shape: product.shape, operands, result, bias: product.bias.is_some() },

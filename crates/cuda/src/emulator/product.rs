@@ -44,10 +44,13 @@ unsafe fn multiply<S: Stored, C: Stored<Real = S::Real>>(product: &Product) {
     let ProductShape { stored, m, n, k } = product.shape;
     // SAFETY: the caller's promise.
     let (a, b, c) = unsafe { (slice::<S>(product.a), slice::<S>(product.b), slice::<C>(product.c)) };
-    let (of_a, of_b) = (a.iter().map(|x| x.widen()), b.iter().map(|x| x.widen()));
-    let (a, b): (Vec<S::Real>, Vec<S::Real>) = (of_a.collect(), of_b.collect());
+    let of_a = a.iter().map(|x| x.widen());
+    let of_b = b.iter().map(|x| x.widen());
+    let a: Vec<S::Real> = of_a.collect();
+    let b: Vec<S::Real> = of_b.collect();
     let parts = product.algorithm.map_or(1, |Algorithm(words)| words[0] as usize);
-    let (mut sums, mut part) = (vec![S::Real::ZERO; n], vec![S::Real::ZERO; n]);
+    let mut sums = vec![S::Real::ZERO; n];
+    let mut part = vec![S::Real::ZERO; n];
     for row in 0..m {
         sums.fill(S::Real::ZERO);
         for of in 0..parts {

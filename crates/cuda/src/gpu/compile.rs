@@ -33,7 +33,8 @@ pub(super) fn options(format: Format, architecture: &str) -> Vec<String> {
 /// The compiler's version.
 pub(super) fn version() -> Result<(i32, i32), Fault> {
     NVRTC.open()?;
-    let (mut major, mut minor) = (0, 0);
+    let mut major = 0;
+    let mut minor = 0;
     // SAFETY: the library is open; both are written.
     unsafe { sys::nvrtcVersion(&mut major, &mut minor) }.result().map_err(|error| fault(error, "its version"))?;
     Ok((major, minor))
@@ -61,11 +62,13 @@ struct Program(sys::nvrtcProgram);
 impl Program {
     fn new(source: Source) -> Result<Self, result::NvrtcError> {
         let terminated = |text: &str| CString::new(text).expect("sources have no zeros");
-        let (name, text) = (terminated(source.name), terminated(source.text));
+        let name = terminated(source.name);
+        let text = terminated(source.text);
         let names: Vec<CString> = HEADERS.iter().map(|header| terminated(header.name)).collect();
         let texts: Vec<CString> = HEADERS.iter().map(|header| terminated(header.text)).collect();
         let pointers = |of: &[CString]| of.iter().map(|text| text.as_ptr()).collect::<Vec<*const c_char>>();
-        let (of_names, of_texts) = (pointers(&names), pointers(&texts));
+        let of_names = pointers(&names);
+        let of_texts = pointers(&texts);
         let mut program = ptr::null_mut();
         // SAFETY: texts and names are as many as is said, and live through the call, which copies them.
         unsafe {

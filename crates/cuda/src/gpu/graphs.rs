@@ -52,7 +52,8 @@ impl Graphs for Gpu {
 
     fn last_node(&self, on: Stream) -> Result<Node, Fault> {
         let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
-        let (mut last, mut count) = (null::<sys::CUgraphNode>(), 0);
+        let mut last = null::<sys::CUgraphNode>();
+        let mut count = 0;
         // Without a place for the edges' data the call refuses edges that have some, as products may.
         let mut edges = null::<sys::CUgraphEdgeData>();
         // SAFETY: what is asked for is written; the rest is not asked for.

@@ -275,10 +275,12 @@ impl Driver for Gpu {
             allowed.result().asked(&format!("sharing {} bytes in {}", launch.shared, launch.kernel))?;
         }
         let mut packed = Packed::new(launch.words);
-        let (blocks, none) = (launch.blocks.max(1), std::ptr::null_mut());
+        let blocks = launch.blocks.max(1);
+        let none = std::ptr::null_mut();
         // SAFETY: the caller's promise of the words, which the call copies.
         let launched = unsafe {
-            let (stream, packed) = (handle(on), packed.list().as_mut_ptr());
+            let stream = handle(on);
+            let packed = packed.list().as_mut_ptr();
             sys::cuLaunchKernel(function, blocks, 1, 1, THREADS, 1, 1, launch.shared, stream, none, packed)
         };
         launched.result().asked(&format!("launching {}", entry_point(launch.kernel, launch.format)))

@@ -45,7 +45,10 @@ impl Key {
         // The largest power of two, up to that of allocations, that divides an address.
         let alignment = |array: Array| 1 << array.at.0.trailing_zeros().min(ALIGNED.trailing_zeros());
         let alignments = [product.a, product.b, product.c].map(alignment);
-        let (shape, of, to, bias) = (product.shape, product.a.element, product.c.element, product.bias.is_some());
+        let shape = product.shape;
+        let of = product.a.element;
+        let to = product.c.element;
+        let bias = product.bias.is_some();
         Self { shape, of, to, alignments, bias }
     }
 
@@ -94,7 +97,8 @@ impl Products {
         if let Some(bias) = product.bias {
             described.add(bias.at).map_err(of)?;
         }
-        let (ones, beta) = ([1.0_f64.to_bits(), u64::from(1.0_f32.to_bits())], u64::from(product.accumulate));
+        let ones = [1.0_f64.to_bits(), u64::from(1.0_f32.to_bits())];
+        let beta = u64::from(product.accumulate);
         // One, and one or zero, in the type that sums have.
         let one = ones[usize::from(key.of != Element::F64)];
         let factors = [one, one * beta];
@@ -162,14 +166,17 @@ impl Products {
     pub fn candidates(&self, kind: ProductKind) -> Result<Vec<Candidate>, Fault> {
         let key = Key::of(kind);
         let of = |error| fault(error, &format!("looking for algorithms of {key:?}"));
-        let (described, wishes) = (Described::new(key).map_err(of)?, Wishes::new(key).map_err(of)?);
+        let described = Described::new(key).map_err(of)?;
+        let wishes = Wishes::new(key).map_err(of)?;
         let [first, second, to] = described.layouts;
         let mut found = [NOTHING_FOUND; CANDIDATES];
         let mut count = 0;
         // SAFETY: handle, descriptors and wishes live; as many results are written as there is room for.
         let asked = unsafe {
-            let (most, found) = (CANDIDATES as i32, found.as_mut_ptr());
-            let (handle, product) = (self.handle, described.product);
+            let most = CANDIDATES as i32;
+            let found = found.as_mut_ptr();
+            let handle = self.handle;
+            let product = described.product;
             sys::cublasLtMatmulAlgoGetHeuristic(
                 handle, product, first, second, to, to, wishes.0, most, found, &mut count,
             )
@@ -184,10 +191,12 @@ impl Products {
         let of = |error| fault(error, &format!("checking an algorithm of {key:?}"));
         let described = Described::new(key).map_err(of)?;
         let [first, second, to] = described.layouts;
-        let (algorithm, mut found) = (to_library(algorithm), NOTHING_FOUND);
+        let algorithm = to_library(algorithm);
+        let mut found = NOTHING_FOUND;
         // SAFETY: handle and descriptors live; the result is written.
         let checked = unsafe {
-            let (handle, product) = (self.handle, described.product);
+            let handle = self.handle;
+            let product = described.product;
             sys::cublasLtMatmulAlgoCheck(handle, product, first, second, to, to, &algorithm, &mut found)
         };
         checked.result().and_then(|()| found.state.result()).map_err(of)?;

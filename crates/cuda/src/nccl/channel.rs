@@ -76,7 +76,8 @@ impl Channels {
             return; // dropping the parcel reports the abort
         }
         let sends = call.operation == CollectiveKind::Send;
-        let (peer, tag) = (call.peer.unwrap_or_default(), call.tag.unwrap_or_default());
+        let peer = call.peer.unwrap_or_default();
+        let tag = call.tag.unwrap_or_default();
         let at = Occasion { group, call: &call, sequence: 0, mover: parcel.mover() };
         let after = match Before::now(&self.driver, self.compute) {
             Ok(after) => after,
@@ -142,7 +143,8 @@ struct Carried {
 impl Carried {
     fn serve(mut self, errands: &Receiver<Errand>) {
         while let Ok(errand) = errands.recv() {
-            let (job, rank) = (self.job.clone(), self.group.rank());
+            let job = self.job.clone();
+            let rank = self.group.rank();
             // An error has aborted the job, and the parcel was dropped.
             let _ = job.catch(rank, || self.carry(errand));
         }
@@ -156,12 +158,17 @@ impl Carried {
         let Errand { call, after, mut parcel } = errand;
         self.job.check()?;
         let memory = parcel.memory();
-        let (address, elements, kind, bytes) = (memory.address(), memory.elements(), memory.kind(), memory.bytes());
-        let (group, job) = (self.group.clone(), self.job.clone());
+        let address = memory.address();
+        let elements = memory.elements();
+        let kind = memory.kind();
+        let bytes = memory.bytes();
+        let group = self.group.clone();
+        let job = self.job.clone();
         let at = Occasion { group: &group, call: &call, sequence: self.done + 1, mover: parcel.mover() };
         let told = |fault: Fault| job.abort_carried(&at, fault.to_string());
         let sends = call.operation == CollectiveKind::Send;
-        let (own, peer) = (group.index(), call.peer.unwrap_or_default());
+        let own = group.index();
+        let peer = call.peer.unwrap_or_default();
         let ends = if sends { [own, peer] } else { [peer, own] };
         if self.communicator.is_none() {
             let tag = letters_of(call.tag.unwrap_or_default(), ends);
@@ -173,7 +180,8 @@ impl Carried {
             None => *self.stream.insert(self.driver.stream(true).map_err(told)?),
         };
         self.driver.wait(stream, after.event).map_err(told)?;
-        let (number, handle) = (number_of(kind), stream.0 as *mut c_void);
+        let number = number_of(kind);
+        let handle = stream.0 as *mut c_void;
         // In a communicator of two the sender comes first.
         let other = c_int::from(sends);
         perform(&job, at, self.driver.as_ref(), stream, communicator, |functions, pair| {

@@ -43,7 +43,8 @@ impl Communicator {
 
     /// Begins to join the ranks that have the same id, on the device that the thread uses.
     pub fn begin(functions: &'static Functions, ranks: usize, id: UniqueId, rank: usize) -> Result<Self, Fault> {
-        let (mut handle, mut config) = (null_mut(), Config::without_blocking());
+        let mut handle = null_mut();
+        let mut config = Config::without_blocking();
         // SAFETY: the handle is written, the configuration read.
         let code = unsafe { (functions.init)(&mut handle, ranks as c_int, id, rank as c_int, &mut config) };
         let communicator = Self { functions, handle };

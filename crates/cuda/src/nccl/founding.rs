@@ -90,7 +90,8 @@ fn refused(job: &Job, at: Occasion<'_>, [a, b]: [usize; 2]) -> Aborted {
          processes as it has devices, of consecutive ranks, or one process without a launcher, whose ranks are threads and may \
          share devices"
     );
-    let (group, call) = (at.group.shared_name(), Box::new(*at.call));
+    let group = at.group.shared_name();
+    let call = Box::new(*at.call);
     let error = CollectiveError::Arguments { rank: at.group.rank(), group, ranks: at.group.size(), call, rule };
     job.abort_collective(at.group.rank(), at.call.activity, error)
 }

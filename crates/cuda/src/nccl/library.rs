@@ -80,7 +80,8 @@ mod tests {
 
     /// A library that the C compiler makes of a text; `None` without a compiler.
     fn compiled(folder: &Path, text: &str) -> Option<PathBuf> {
-        let (source, library) = (folder.join("fake.c"), folder.join(FILE));
+        let source = folder.join("fake.c");
+        let library = folder.join(FILE);
         std::fs::write(&source, text).unwrap();
         let made = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
         if made.is_err() {

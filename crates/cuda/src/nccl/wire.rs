@@ -65,7 +65,8 @@ impl Wire {
         call: impl FnOnce(&Functions, Handle) -> Result<(), Code>,
     ) -> Result<(), Aborted> {
         self.belongs_to(job);
-        let (mut groups, members) = (self.groups(), at.group.shared_members());
+        let mut groups = self.groups();
+        let members = at.group.shared_members();
         if !groups.contains_key(&members) {
             let all: Vec<usize> = (0..at.group.size()).collect();
             groups.insert(members.clone(), found(job, at, self.driver.as_ref(), &all, OF_GROUPS)?);
@@ -130,13 +131,15 @@ fn together(functions: &Functions, calls: impl FnOnce() -> Result<(), Code>) -> 
 
 impl Carrier for Wire {
     fn native(&self, job: &Arc<Job>, at: Occasion<'_>, slices: Slices<'_>) -> Result<(), Aborted> {
-        let (size, index) = (at.group.size(), at.group.index());
+        let size = at.group.size();
+        let index = at.group.index();
         let (input, output) = slices.lengths(size);
         let Some(kind) = slices.kind().filter(|kind| at.call.kind == Some(*kind)) else {
             unreachable!("a call describes its own buffers")
         };
         let (from, to) = slices.addresses(size, index);
-        let (number, stream) = (number_of(kind), self.stream());
+        let number = number_of(kind);
+        let stream = self.stream();
         let how = number_of_reduction(at.call.reduction.unwrap_or(Reduction::Sum));
         let root = at.call.peer.unwrap_or(0) as c_int;
         let mut handed = 0;
@@ -145,7 +148,8 @@ impl Carrier for Wire {
             elements
         };
         self.perform(job, at, |functions, group| {
-            let (from, to) = (from.cast::<c_void>(), to.cast::<c_void>());
+            let from = from.cast::<c_void>();
+            let to = to.cast::<c_void>();
             // SAFETY (all arms): buffers of the lengths that the call states, lent until the work is done, on the device of the
             // communicator; `broken_rule` has admitted the lengths.
             fine(match at.call.operation {
@@ -169,8 +173,8 @@ impl Carrier for Wire {
                     let place = |member: usize| member * each * kind.bytes();
                     return together(functions, || {
                         (0..size).filter(|_| each > 0).try_for_each(|member| {
-                            let (from, to) =
-                                (from.wrapping_byte_add(place(member)), to.wrapping_byte_add(place(member)));
+                            let from = from.wrapping_byte_add(place(member));
+                            let to = to.wrapping_byte_add(place(member));
                             let member = member as c_int;
                             // SAFETY: as above.
                             unsafe {
@@ -217,7 +221,8 @@ impl Carrier for Wire {
                 Some((*from, room.0 as *mut u8, *elements))
             }
         };
-        let (number, stream) = (number_of(kind), self.stream());
+        let number = number_of(kind);
+        let stream = self.stream();
         self.perform(job, at, |functions, group| {
             together(functions, || {
                 // SAFETY: memory of so many elements, lent until the work is done, on the device of the communicator.

@@ -57,7 +57,8 @@ impl Queue<'_> {
 
     /// outs, beside each other, = (or +=) the partial sums of their columns over all blocks.
     pub(super) fn add_columns(&self, outs: &[Array], partials: Array, accumulate: bool) -> Done {
-        let (format, width) = (partials.element.format(), partials.len / COLUMN_BLOCKS);
+        let format = partials.element.format();
+        let width = partials.len / COLUMN_BLOCKS;
         let mut first = 0;
         for out in outs {
             let of_out = partials.part(first..partials.len);

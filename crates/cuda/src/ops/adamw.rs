@@ -8,7 +8,8 @@ use crate::words::words;
 
 /// The kernels' `AdamW`.
 fn describe(of: &AdamW) -> Vec<u64> {
-    let (keep, length) = (1.0 - of.learning_rate * of.weight_decay, of.learning_rate / of.correction1);
+    let keep = 1.0 - of.learning_rate * of.weight_decay;
+    let length = of.learning_rate / of.correction1;
     let root_scale = 1.0 / of.correction2.sqrt();
     words![of.beta1, 1.0 - of.beta1, of.beta2, 1.0 - of.beta2, of.epsilon, keep, length, root_scale]
 }
@@ -38,7 +39,8 @@ const UPDATE_UNIT: usize = 4096;
 
 /// The table of parameters that [`Queue::adamw_of_all`] reads, in words of 4 bytes, and how many units of work they have.
 pub fn update_table(parameters: &[ParameterArrays]) -> (Vec<u32>, usize) {
-    let (mut words, mut units) = (Vec::new(), 0);
+    let mut words = Vec::new();
+    let mut units = 0;
     for ParameterArrays { constants, p, master, g, moments: [m, v] } in parameters {
         let real = p.element.real();
         assert_eq!([g.len, m.len, v.len, master.map_or(p.len, |master| master.len)], [p.len; 4]);

@@ -25,7 +25,8 @@ fn describe(shape: AttentionShape, qkv: Array, kv: Option<Array>, out: Array, lo
     let chunks = if context.parts == 1 { 1 } else { 2 * context.parts };
     assert!(context.part < context.parts && seq_len.is_multiple_of(chunks), "{seq_len} tokens in {chunks} chunks");
     assert!(kv.is_some() || context.parts == 1, "a part attends to gathered keys and values");
-    let (rows, real) = (shape.rows(), qkv.element.real());
+    let rows = shape.rows();
+    let real = qkv.element.real();
     assert_eq!(qkv.len, rows * (heads * d + kv_heads * (d + v)), "qkv of {shape:?}");
     assert_eq!((out.len, out.element), (rows * heads * v, qkv.element), "output of {shape:?}");
     assert_eq!((log_sum_exp.len, log_sum_exp.element), (rows * heads, real), "log_sum_exp of {shape:?}");
@@ -36,7 +37,8 @@ fn describe(shape: AttentionShape, qkv: Array, kv: Option<Array>, out: Array, lo
         Element::F32 => f64::from(shape.scale as f32 / (d as f32).sqrt()),
         _ => shape.scale / (d as f64).sqrt(),
     };
-    let (window, cap) = (shape.window.unwrap_or(0), shape.cap.unwrap_or(0.0));
+    let window = shape.window.unwrap_or(0);
+    let cap = shape.cap.unwrap_or(0.0);
     let of_shape = words![sequences, seq_len, context, heads, kv_heads, d, v, shape.causal, window, scale, cap];
     [of_shape, words![kv.is_some(), context.tokens(seq_len), seq_len / chunks, heads / kv_heads]].concat()
 }
@@ -94,7 +96,8 @@ impl Queue<'_> {
         assert_eq!([kind(dqkv), kind(dout)], [kind(qkv), kind(out)]);
         assert_eq!(dkv.map(kind), keys_values.map(kind));
         let mask = mask.copied().unwrap_or(AttentionMask::NONE);
-        let (format, dots) = (qkv.element.format(), self.scratch(log_sum_exp.len, log_sum_exp.element));
+        let format = qkv.element.format();
+        let dots = self.scratch(log_sum_exp.len, log_sum_exp.element);
         let saved = words![qkv, keys_values.unwrap_or(qkv), dout, log_sum_exp, dots];
         let words = |to: Array| [described.clone(), words![mask], saved.clone(), words![to]].concat();
         let of_dots = [described.clone(), words![out, dout, dots]].concat();

@@ -19,7 +19,8 @@ fn describe(shape: CacheShape, starts: Array, qkv: Array, cache: Array) -> Vec<u
     assert_eq!((starts.len, starts.element), (sequences, Element::U32), "starts of {shape:?}");
     assert_eq!(qkv.len, sequences * tokens * (heads * d + kv_heads * (d + v)), "qkv of {shape:?}");
     assert_eq!((cache.len, cache.element), (shape.elements(), qkv.element), "cache of {shape:?}");
-    let (window, cap) = (shape.window.unwrap_or(0), shape.cap.unwrap_or(0.0));
+    let window = shape.window.unwrap_or(0);
+    let cap = shape.cap.unwrap_or(0.0);
     let scale = shape.scale / (d as f64).sqrt();
     words![sequences, tokens, capacity, heads, kv_heads, d, v, window, scale, cap]
 }
@@ -68,6 +69,8 @@ impl Queue<'_> {
 /// A first pass: attention among its tokens, as in training.
 fn of_first(shape: CacheShape) -> AttentionShape {
     let CacheShape { sequences, tokens, heads, kv_heads, head_dim, value_dim, window, scale, cap, .. } = shape;
-    let (seq_len, context, causal) = (tokens, ContextPart::WHOLE, true);
+    let seq_len = tokens;
+    let context = ContextPart::WHOLE;
+    let causal = true;
     AttentionShape { sequences, seq_len, context, heads, kv_heads, head_dim, value_dim, causal, window, scale, cap }
 }

@@ -78,7 +78,8 @@ impl Queue<'_> {
         assert_eq!((sums.len, targets.element), (2 * rows, Element::U32));
         let blocks = rows.div_ceil(LOSS_BLOCK);
         let partials = self.scratch(2 * blocks, Element::F64);
-        let (losses, counts) = (partials.part(0..blocks), partials.part(blocks..2 * blocks));
+        let losses = partials.part(0..blocks);
+        let counts = partials.part(blocks..2 * blocks);
         let words = words![sums, targets, losses, counts, rows];
         self.each_by_warp("cross_entropy_loss", sums.element.format(), blocks, &words)?;
         self.add_partials(loss, losses)?;

@@ -15,7 +15,8 @@ pub fn sum_scratch(elements: usize) -> usize {
 
 /// The table of arrays that [`Queue::sum_squares_of_all`] reads, in words of 4 bytes, and how many blocks of elements they have.
 pub fn squares_table(arrays: &[Array]) -> (Vec<u32>, usize) {
-    let (mut words, mut blocks) = (Vec::new(), 0);
+    let mut words = Vec::new();
+    let mut blocks = 0;
     for x in arrays {
         let is_stored = x.element != x.element.real();
         words.extend(words![*x, x.len, is_stored, blocks]);
@@ -73,8 +74,10 @@ impl Queue<'_> {
     pub fn sum_squares_of_all(&self, stored: Element, table: Array, count: usize, blocks: usize, total: Array) -> Done {
         assert_eq!((total.len, total.element), (1, Element::F64));
         let scratch = self.scratch(blocks + count, Element::F64);
-        let (partials, sums) = (scratch.part(0..blocks), scratch.part(blocks..blocks + count));
-        let (format, plain) = (stored.format(), Element::F64.format());
+        let partials = scratch.part(0..blocks);
+        let sums = scratch.part(blocks..blocks + count);
+        let format = stored.format();
+        let plain = Element::F64.format();
         self.each_by_warp("sum_of_squares_of_all", format, blocks, &words![partials, table, count, blocks])?;
         self.each_by_warp("add_partials_of_all", plain, count, &words![sums, partials, table, count, blocks])?;
         self.each("add_sums", plain, count.min(1), &words![total, sums, count])

@@ -23,7 +23,8 @@ impl Places {
         let places = || (0..rows).map(|row| (row, place(row))).filter(|(_, place)| *place < count);
         places().for_each(|(_, place)| firsts[place + 1] += 1);
         (0..count).for_each(|place| firsts[place + 1] += firsts[place]);
-        let (mut next, mut order) = (firsts.clone(), vec![0; firsts[count] as usize]);
+        let mut next = firsts.clone();
+        let mut order = vec![0; firsts[count] as usize];
         for (row, place) in places() {
             order[next[place] as usize] = row as u32;
             next[place] += 1;

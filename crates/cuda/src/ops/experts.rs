@@ -123,9 +123,10 @@ impl Queue<'_> {
         let keys = self.scratch(rows * experts, routes.element);
         self.each_by_warp("route", format, rows, &words![shape, rule, present, logits, bias, keys, routes])?;
         let words = words![shape, groups, routes];
-        match groups.by_score {
-            true => self.each("take_slots_by_score", format, rows * per_token, &words),
-            false => self.each_by_warp("take_slots", format, rows / groups.rows * experts, &words),
+        if groups.by_score {
+            self.each("take_slots_by_score", format, rows * per_token, &words)
+        } else {
+            self.each_by_warp("take_slots", format, rows / groups.rows * experts, &words)
         }
     }
 
@@ -179,7 +180,8 @@ impl Queue<'_> {
         counts: Option<(Array, Array)>,
         totals: [Array; 3],
     ) -> Done {
-        let (rows, format) = (shape.rows, check_routes(shape.rows, shape.per_token, routes));
+        let rows = shape.rows;
+        let format = check_routes(shape.rows, shape.per_token, routes);
         check_vector(logits, rows * shape.experts, routes);
         assert!(losses.balance == 0.0 || counts.is_some(), "loads are balanced by counts");
         let (counts, scopes) = counts.unzip();
@@ -289,7 +291,8 @@ impl Queue<'_> {
         dx: Array,
         dweights: Array,
     ) -> Done {
-        let ((described, places), format) = (describe(shape, starts), dy.element.format());
+        let (described, places) = describe(shape, starts);
+        let format = dy.element.format();
         let lens = (shape.rows * shape.cols, places * shape.cols, places * shape.cols);
         assert_eq!((dy.len, x.len, dx.len), lens, "{shape:?}");
         check_vector(dweights, shape.rows * shape.per_token, dy);

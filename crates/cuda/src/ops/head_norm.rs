@@ -54,11 +54,13 @@ impl Queue<'_> {
         dbeta: Option<Array>,
         accumulate: bool,
     ) -> Done {
-        let ((shape, heads), d) = (describe(norm, x, gamma), norm.head_dim);
+        let (shape, heads) = describe(norm, x, gamma);
+        let d = norm.head_dim;
         assert_eq!((dy.len, dy.element), (x.len, x.element));
         let outs: Vec<Array> = [Some(dgamma), dbeta].into_iter().flatten().collect();
         outs.iter().for_each(|out| check_vector(*out, d, x));
-        let (format, partials) = (x.element.format(), self.partials(2 * d, x.element));
+        let format = x.element.format();
+        let partials = self.partials(2 * d, x.element);
         let found =
             self.scratch(partials.len + 2 * heads, partials.element).part(partials.len..partials.len + 2 * heads);
         let with = |rest: Vec<u64>| [shape.clone(), rest].concat();

@@ -8,7 +8,8 @@ use crate::words::words;
 
 /// Checks lengths; returns the words of the kernels' `Heads`.
 fn describe(shape: GroupShape, queries: Array, keys: Array, qkv: Array) -> Vec<u64> {
-    let (units, d) = (shape.rows * shape.groups, shape.head_dim);
+    let units = shape.rows * shape.groups;
+    let d = shape.head_dim;
     let expected = [shape.queries(), d, shape.group()].map(|cols| (units * cols, qkv.element));
     assert_eq!([queries, keys, qkv].map(|array| (array.len, array.element)), expected, "{shape:?}");
     words![units, shape.queries(), d, shape.group()]

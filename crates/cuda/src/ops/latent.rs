@@ -38,7 +38,8 @@ impl Queue<'_> {
         dpairs: Array,
         dshared: Array,
     ) -> Done {
-        let (format, elements) = (dqkv.element.format(), check(shape, dqueries, dpairs, dshared, dqkv));
+        let format = dqkv.element.format();
+        let elements = check(shape, dqueries, dpairs, dshared, dqkv);
         self.each("split_latent", format, elements, &words![shape, dqkv, dqueries, dpairs])?;
         self.each("split_latent_shared", format, dshared.len, &words![shape, dqkv, dshared])
     }

@@ -44,16 +44,20 @@ fn keep(sequence: usize, head: usize, query: usize, key: usize) -> bool {
 /// Both directions, bit for bit those of the processor.
 fn check<S: Value>(shape: AttentionShape, with_mask: bool) {
     let AttentionShape { sequences, seq_len, heads, kv_heads, head_dim: d, value_dim: v, .. } = shape;
-    let (rows, pair) = (shape.rows(), kv_heads * (d + v));
+    let rows = shape.rows();
+    let pair = kv_heads * (d + v);
     let gathered = shape.context.parts > 1;
-    let (qkv, dout) = (numbers::<S>(1, rows * (heads * d + pair)), numbers::<S>(2, rows * heads * v));
+    let qkv = numbers::<S>(1, rows * (heads * d + pair));
+    let dout = numbers::<S>(2, rows * heads * v);
     let kv = numbers::<S>(3, sequences * seq_len * pair);
     let dropout = || -> Option<AttentionDropout<'_, S::Wide>> {
         with_mask.then_some((S::Wide::from_f64(MASK.draw.scale), &keep))
     };
-    let (mut out, mut lse) = (dout.clone(), vec![S::Wide::ZERO; rows * heads]);
+    let mut out = dout.clone();
+    let mut lse = vec![S::Wide::ZERO; rows * heads];
     // Columns of dqkv that are not written stay.
-    let (mut dqkv, mut dkv) = (qkv.clone(), kv.clone());
+    let mut dqkv = qkv.clone();
+    let mut dkv = kv.clone();
     attention_forward(&pool(), shape, &qkv, gathered.then_some(&kv[..]), &mut out, &mut lse, dropout());
     let keys_values = gathered.then_some((&kv[..], &mut dkv[..]));
     attention_backward(&pool(), shape, &qkv, keys_values, &out, &lse, &dout, &mut dqkv, dropout());
@@ -62,7 +66,8 @@ fn check<S: Value>(shape: AttentionShape, with_mask: bool) {
         let (queue, qkv, dout, dqkv) = (device.queue(), device.up(&qkv), device.up(&dout), device.up(&qkv));
         let keys_values = gathered.then(|| device.up(&kv));
         let dkv = gathered.then(|| device.poison::<S>(kv.len()));
-        let (out, log_sum_exp) = (device.poison::<S>(dout.len), device.poison::<S::Wide>(rows * heads));
+        let out = device.poison::<S>(dout.len);
+        let log_sum_exp = device.poison::<S::Wide>(rows * heads);
         queue.attention_forward(shape, qkv, keys_values, out, log_sum_exp, mask).unwrap();
         let saved = Saved { qkv, keys_values, out, log_sum_exp, dout };
         queue.attention_backward(shape, saved, dqkv, dkv, mask).unwrap();
@@ -115,16 +120,20 @@ fn generation<S: Value>() {
         let mut cache = vec![S::ZERO; shape.elements()];
         let mut expected = Vec::new();
         for ((tokens, starts), qkv) in passes.into_iter().zip(&qkv) {
-            let (shape, mut out) = (CacheShape { tokens, ..shape }, vec![S::ZERO; 2 * tokens * 20]);
+            let shape = CacheShape { tokens, ..shape };
+            let mut out = vec![S::ZERO; 2 * tokens * 20];
             store_keys_values(&pool(), shape, &starts, qkv, &mut cache);
             cached_attention(&pool(), shape, &starts, qkv, &cache, &mut out);
             expected.push(out);
         }
         let got = in_every_seed(|device| {
-            let (queue, cache) = (device.queue(), device.up(&vec![S::ZERO; shape.elements()]));
+            let queue = device.queue();
+            let cache = device.up(&vec![S::ZERO; shape.elements()]);
             let pass = |((tokens, starts), qkv): ((usize, [usize; 2]), &Vec<S>)| {
-                let (shape, out) = (CacheShape { tokens, ..shape }, device.poison::<S>(2 * tokens * 20));
-                let (on_device, qkv) = (device.up(&starts.map(|start| start as u32)), device.up(qkv));
+                let shape = CacheShape { tokens, ..shape };
+                let out = device.poison::<S>(2 * tokens * 20);
+                let on_device = device.up(&starts.map(|start| start as u32));
+                let qkv = device.up(qkv);
                 queue.store_keys_values(shape, on_device, qkv, cache).unwrap();
                 queue.cached_attention(shape, on_device, starts == [0, 0], qkv, cache, out).unwrap();
                 device.down::<S>(out)
@@ -137,7 +146,8 @@ fn generation<S: Value>() {
 }
 
 fn newest<S: Value>() {
-    let (x, rows) = (numbers::<S>(1, 3 * 4 * 7), [2, 0, 3]);
+    let x = numbers::<S>(1, 3 * 4 * 7);
+    let rows = [2, 0, 3];
     let mut y = vec![S::ZERO; 3 * 7];
     newest_rows(7, 4, &rows, &x, &mut y);
     let got = in_every_seed(|device| {

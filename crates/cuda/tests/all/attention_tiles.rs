@@ -51,7 +51,8 @@ struct Case {
 impl Case {
     fn new(shape: AttentionShape, mask: Option<AttentionMask>) -> Self {
         let AttentionShape { sequences, seq_len, heads, kv_heads, head_dim: d, value_dim: v, .. } = shape;
-        let (rows, pair) = (shape.rows(), kv_heads * (d + v));
+        let rows = shape.rows();
+        let pair = kv_heads * (d + v);
         let kv = (shape.context.parts > 1).then(|| numbers(3, sequences * seq_len * pair));
         Self { shape, mask, qkv: numbers(1, rows * (heads * d + pair)), kv, dout: numbers(2, rows * heads * v) }
     }
@@ -65,8 +66,10 @@ impl Case {
             })
         };
         let dropout = || -> Option<AttentionDropout<'_, f32>> { mask.map(|mask| (mask.draw.scale as f32, &keep as _)) };
-        let (mut out, mut lse) = (dout.clone(), vec![0.0; shape.rows() * shape.heads]);
-        let (mut dqkv, mut dkv) = (qkv.clone(), kv.clone());
+        let mut out = dout.clone();
+        let mut lse = vec![0.0; shape.rows() * shape.heads];
+        let mut dqkv = qkv.clone();
+        let mut dkv = kv.clone();
         attention_forward(&pool(), *shape, qkv, kv.as_deref(), &mut out, &mut lse, dropout());
         let keys_values = kv.as_deref().zip(dkv.as_deref_mut());
         attention_backward(&pool(), *shape, qkv, keys_values, &out, &lse, dout, &mut dqkv, dropout());
@@ -74,11 +77,16 @@ impl Case {
     }
 
     fn by(&self, device: &Device, wgmma: bool) -> Given {
-        let (queue, shape, mask) = (device.queue().with_wgmma(wgmma), self.shape, self.mask.as_ref());
-        let (qkv, dout, dqkv) = (device.up(&self.qkv), device.up(&self.dout), device.up(&self.qkv));
+        let queue = device.queue().with_wgmma(wgmma);
+        let shape = self.shape;
+        let mask = self.mask.as_ref();
+        let qkv = device.up(&self.qkv);
+        let dout = device.up(&self.dout);
+        let dqkv = device.up(&self.qkv);
         let keys_values = self.kv.as_ref().map(|kv| device.up(kv));
         let dkv = keys_values.map(|kv| device.poison::<bf16>(kv.len));
-        let (out, log_sum_exp) = (device.poison::<bf16>(dout.len), device.poison::<f32>(shape.rows() * shape.heads));
+        let out = device.poison::<bf16>(dout.len);
+        let log_sum_exp = device.poison::<f32>(shape.rows() * shape.heads);
         queue.attention_forward(shape, qkv, keys_values, out, log_sum_exp, mask).unwrap();
         queue.attention_backward(shape, Saved { qkv, keys_values, out, log_sum_exp, dout }, dqkv, dkv, mask).unwrap();
         let dkv = dkv.map_or_else(Vec::new, |dkv| device.down(dkv));
@@ -90,7 +98,8 @@ impl Case {
         if wgmma && !Device::new(1).driver.device().has_wgmma() {
             return eprintln!("skipped: the device has no tensor cores by warpgroups");
         }
-        let (expected, got) = (self.by_processor(), in_every_seed(|device| self.by(device, wgmma)));
+        let expected = self.by_processor();
+        let got = in_every_seed(|device| self.by(device, wgmma));
         near_to(&got.1, &expected.1, 1e-5);
         expected.0.iter().zip(&got.0).for_each(|(expected, got)| near_to(got, expected, TOLERANCE));
     }

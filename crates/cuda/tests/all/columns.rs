@@ -9,11 +9,15 @@ use quadrille_tensor::{
 use crate::support::{Value, equal, in_each_format, in_every_seed, numbers, pool};
 
 fn blocks_and_panels<S: Value>() {
-    let (shape, parts) = (Shape { rows: 13, cols: 42 }, 3);
+    let shape = Shape { rows: 13, cols: 42 };
+    let parts = 3;
     let panel = PanelShape { rows: 13, cols: 42, first: 5, count: 9 };
-    let (x, n) = (numbers::<S>(1, 13 * 42), 13 * 42);
-    let (mut packed, mut back, mut slice, mut few) =
-        (x.clone(), x.clone(), x[..13 * 14].to_vec(), x[..13 * 9].to_vec());
+    let x = numbers::<S>(1, 13 * 42);
+    let n = 13 * 42;
+    let mut packed = x.clone();
+    let mut back = x.clone();
+    let mut slice = x[..13 * 14].to_vec();
+    let mut few = x[..13 * 9].to_vec();
     pack_columns(&pool(), shape, parts, &x, &mut packed);
     unpack_columns(&pool(), shape, parts, &x, &mut back);
     slice_columns(&pool(), shape, 1, parts, &x, &mut slice);
@@ -22,9 +26,12 @@ fn blocks_and_panels<S: Value>() {
     let before = stored.clone();
     store_panel_columns(&pool(), panel, &few, &mut stored);
     let got = in_every_seed(|device| {
-        let (queue, x) = (device.queue(), device.up(&x));
-        let (a, b, c, d) =
-            (device.poison::<S>(n), device.poison::<S>(n), device.poison::<S>(13 * 14), device.poison::<S>(13 * 9));
+        let queue = device.queue();
+        let x = device.up(&x);
+        let a = device.poison::<S>(n);
+        let b = device.poison::<S>(n);
+        let c = device.poison::<S>(13 * 14);
+        let d = device.poison::<S>(13 * 9);
         let e = device.up(&before);
         queue.pack_columns(shape, parts, x, a).unwrap();
         queue.unpack_columns(shape, parts, x, b).unwrap();
@@ -39,12 +46,16 @@ fn blocks_and_panels<S: Value>() {
 fn keys_and_values<S: Value>() {
     let shape = GroupShape { rows: 7, groups: 3, heads: 2, head_dim: 5, value_dim: 4 };
     let units = shape.rows * shape.groups;
-    let (qkv, other) = (numbers::<S>(1, units * shape.group()), numbers::<S>(2, units * shape.pair()));
-    let (mut kv, mut back) = (other.clone(), qkv.clone());
+    let qkv = numbers::<S>(1, units * shape.group());
+    let other = numbers::<S>(2, units * shape.pair());
+    let mut kv = other.clone();
+    let mut back = qkv.clone();
     pack_keys_values(&pool(), shape, &qkv, &mut kv);
     unpack_keys_values(&pool(), shape, &other, &mut back);
     let got = in_every_seed(|device| {
-        let (queue, qkv, kv) = (device.queue(), device.up(&qkv), device.poison::<S>(units * shape.pair()));
+        let queue = device.queue();
+        let qkv = device.up(&qkv);
+        let kv = device.poison::<S>(units * shape.pair());
         queue.pack_keys_values(shape, qkv, kv).unwrap();
         queue.unpack_keys_values(shape, device.up(&other), qkv).unwrap();
         [kv, qkv].map(|x| device.down::<S>(x))
@@ -58,14 +69,19 @@ fn heads_apart<S: Value>() {
     let units = shape.rows * shape.groups;
     let lens = [units * shape.queries(), units * shape.head_dim, units * shape.group()];
     let [queries, keys, qkv, beside] = [(1, 0), (2, 1), (3, 2), (4, 2)].map(|(name, of)| numbers::<S>(name, lens[of]));
-    let (mut q, mut k, mut kept, mut other) = (queries.clone(), keys.clone(), qkv.clone(), qkv.clone());
+    let mut q = queries.clone();
+    let mut k = keys.clone();
+    let mut kept = qkv.clone();
+    let mut other = qkv.clone();
     split_heads(&pool(), shape, &qkv, &mut q, &mut k);
     join_heads(&pool(), shape, &queries, &keys, None, &mut kept);
     join_heads(&pool(), shape, &queries, &keys, Some(&beside), &mut other);
     let got = in_every_seed(|device| {
         let queue = device.queue();
         let [a, b, d] = [lens[0], lens[1], lens[2]].map(|len| device.poison::<S>(len));
-        let (queries, keys, c) = (device.up(&queries), device.up(&keys), device.up(&qkv));
+        let queries = device.up(&queries);
+        let keys = device.up(&keys);
+        let c = device.up(&qkv);
         queue.split_heads(shape, c, a, b).unwrap();
         queue.join_heads(shape, queries, keys, None, c).unwrap();
         queue.join_heads(shape, queries, keys, Some(device.up(&beside)), d).unwrap();
@@ -78,11 +94,15 @@ fn joined_latent<S: Value>() {
     let shape = LatentShape { rows: 7, heads: 3, head_dim: 6, value_dim: 5, shared: 2 };
     let lens = [7 * 3 * 6, 7 * 3 * 9, 7 * 2, 7 * 3 * 17];
     let [queries, pairs, shared, dqkv] = [1, 2, 3, 4].map(|name| numbers::<S>(name, lens[name as usize - 1]));
-    let (mut qkv, mut dq, mut dp, mut ds) = (dqkv.clone(), queries.clone(), pairs.clone(), shared.clone());
+    let mut qkv = dqkv.clone();
+    let mut dq = queries.clone();
+    let mut dp = pairs.clone();
+    let mut ds = shared.clone();
     join_latent(&pool(), shape, &queries, &pairs, &shared, &mut qkv);
     split_latent(&pool(), shape, &dqkv, &mut dq, &mut dp, &mut ds);
     let got = in_every_seed(|device| {
-        let (queue, to) = (device.queue(), lens.map(|len| device.poison::<S>(len)));
+        let queue = device.queue();
+        let to = lens.map(|len| device.poison::<S>(len));
         let [queries, pairs, shared] = [&queries, &pairs, &shared].map(|x| device.up(x));
         queue.join_latent(shape, queries, pairs, shared, to[3]).unwrap();
         queue.split_latent(shape, device.up(&dqkv), to[0], to[1], to[2]).unwrap();

@@ -21,19 +21,25 @@ fn losses_and_gradients<S: Value>() {
         let shape = LogitsShape { rows, cols, valid, start: 7 };
         let logits = numbers::<S>(1, rows * cols);
         let targets: Vec<u32> = (0..rows).map(|row| target(row, shape)).collect();
-        let (mut max, mut sums, mut capped) =
-            (vec![S::Wide::ZERO; rows], vec![S::Wide::ZERO; 2 * rows], logits.clone());
+        let mut max = vec![S::Wide::ZERO; rows];
+        let mut sums = vec![S::Wide::ZERO; 2 * rows];
+        let mut capped = logits.clone();
         soft.into_iter().for_each(|most| cap(&pool(), &mut capped, S::Wide::from_f64(most)));
         let mut d = capped.clone();
         cross_entropy_max(&pool(), shape, &capped, &mut max);
         cross_entropy_sums(&pool(), shape, &capped, &max, &targets, &mut sums);
-        let (scale, slope) = (S::Wide::from_f64(0.01), soft.map(S::Wide::from_f64));
+        let scale = S::Wide::from_f64(0.01);
+        let slope = soft.map(S::Wide::from_f64);
         let loss = cross_entropy_gradient(&pool(), shape, &mut d, &max, &sums, &targets, scale, slope);
         let counted = targets.iter().filter(|target| **target != IGNORED).count() as f64;
         let got = in_every_seed(|device| {
-            let (queue, logits, targets) = (device.queue(), device.up(&logits), device.up(&targets));
-            let (max, sums) = (device.poison::<S::Wide>(rows), device.poison::<S::Wide>(2 * rows));
-            let (loss, count) = (device.up(&[1.0_f64]), device.up(&[2.0_f64]));
+            let queue = device.queue();
+            let logits = device.up(&logits);
+            let targets = device.up(&targets);
+            let max = device.poison::<S::Wide>(rows);
+            let sums = device.poison::<S::Wide>(2 * rows);
+            let loss = device.up(&[1.0_f64]);
+            let count = device.up(&[2.0_f64]);
             soft.into_iter().for_each(|most| queue.cap(logits, most).unwrap());
             let after_cap = device.down::<S>(logits);
             queue.cross_entropy_max(shape, logits, max).unwrap();
@@ -54,7 +60,8 @@ fn losses_and_gradients<S: Value>() {
 fn padding_only<S: Value>() {
     let shape = LogitsShape { rows: 3, cols: 4, valid: 0, start: 100 };
     let got = in_every_seed(|device| {
-        let (logits, max) = (device.up(&numbers::<S>(1, 12)), device.poison::<S::Wide>(3));
+        let logits = device.up(&numbers::<S>(1, 12));
+        let max = device.poison::<S::Wide>(3);
         device.queue().cross_entropy_max(shape, logits, max).unwrap();
         device.down::<S::Wide>(max)
     });

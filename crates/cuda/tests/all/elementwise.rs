@@ -12,8 +12,13 @@ use crate::support::{Device, Value, equal, in_each_format, in_every_seed, near_t
 const N: usize = 1003;
 
 fn sums_and_scales<S: Value>() {
-    let (x, y, reals) = (numbers::<S>(1, N), numbers::<S>(2, N), numbers::<S::Wide>(3, N));
-    let (mut sum, mut of_reals, mut to_reals, mut scaled) = (y.clone(), y.clone(), reals.clone(), x.clone());
+    let x = numbers::<S>(1, N);
+    let y = numbers::<S>(2, N);
+    let reals = numbers::<S::Wide>(3, N);
+    let mut sum = y.clone();
+    let mut of_reals = y.clone();
+    let mut to_reals = reals.clone();
+    let mut scaled = x.clone();
     add_assign(&pool(), &mut sum, &x);
     add_assign(&pool(), &mut of_reals, &reals);
     add_assign(&pool(), &mut to_reals, &x);
@@ -21,8 +26,13 @@ fn sums_and_scales<S: Value>() {
     let mut less = vec![S::ZERO; N];
     round(&pool(), &mut less, &reals);
     let got = in_every_seed(|device| {
-        let (queue, x, reals) = (device.queue(), device.up(&x), device.up(&reals));
-        let (a, b, c, d) = (device.up(&y), device.up(&y), device.poison::<S::Wide>(N), device.poison::<S>(N));
+        let queue = device.queue();
+        let x = device.up(&x);
+        let reals = device.up(&reals);
+        let a = device.up(&y);
+        let b = device.up(&y);
+        let c = device.poison::<S::Wide>(N);
+        let d = device.poison::<S>(N);
         queue.copy(c, reals).unwrap();
         queue.add_assign(a, x).unwrap();
         queue.add_assign(b, reals).unwrap();
@@ -38,7 +48,8 @@ fn sums_and_scales<S: Value>() {
 }
 
 fn squares<S: Value>() {
-    let (x, runs) = (numbers::<S>(1, 20_000), [0..1, 5..5, 7..9_000, 10_000..20_000]);
+    let x = numbers::<S>(1, 20_000);
+    let runs = [0..1, 5..5, 7..9_000, 10_000..20_000];
     let expected: f64 = runs.iter().map(|run| sum_of_squares(&pool(), &x[run.clone()])).sum();
     let got = in_every_seed(|device| {
         let total = device.up(&[3.0_f64]);
@@ -52,9 +63,12 @@ fn squares<S: Value>() {
 /// Squares of arrays of several sizes, more than a block and one, as stored and as computed with, are summed at once as one by
 /// one.
 fn squares_of_all<S: Value>() {
-    let (stored, reals) = (numbers::<S>(1, 20_000), numbers::<S::Wide>(2, 9_000));
+    let stored = numbers::<S>(1, 20_000);
+    let reals = numbers::<S::Wide>(2, 9_000);
     let got = in_every_seed(|device| {
-        let (queue, stored, reals) = (device.queue(), device.up(&stored), device.up(&reals));
+        let queue = device.queue();
+        let stored = device.up(&stored);
+        let reals = device.up(&reals);
         let arrays = [stored.part(0..1), reals, stored.part(3..4099), stored.part(4096..20_000), reals.part(5..6)];
         let [one_by_one, at_once, none] = [0; 3].map(|_| device.up(&[3.0_f64]));
         arrays.iter().for_each(|array| queue.sum_squares(one_by_one, *array).unwrap());
@@ -69,14 +83,19 @@ fn squares_of_all<S: Value>() {
 }
 
 fn squared_errors<S: Value>() {
-    let (x, targets) = (numbers::<S>(1, 10_000), numbers::<f64>(2, 10_000));
-    let (mut gradient, factor) = (x.clone(), 0.3);
+    let x = numbers::<S>(1, 10_000);
+    let targets = numbers::<f64>(2, 10_000);
+    let mut gradient = x.clone();
+    let factor = 0.3;
     let loss = squared_error(&pool(), &mut gradient, &targets, S::Wide::from_f64(factor));
     assert_eq!(loss, squared_error_loss(&pool(), &x, &targets));
     let mut less = vec![S::ZERO; targets.len()];
     rounded(&pool(), &targets, &mut less);
     let got = in_every_seed(|device| {
-        let (queue, x, targets, total) = (device.queue(), device.up(&x), device.up(&targets), device.up(&[0.0_f64]));
+        let queue = device.queue();
+        let x = device.up(&x);
+        let targets = device.up(&targets);
+        let total = device.up(&[0.0_f64]);
         let less = device.poison::<S>(targets.len);
         queue.squared_error_loss(x, targets, total).unwrap();
         queue.squared_error(x, targets, factor).unwrap();
@@ -108,18 +127,24 @@ fn optimizer<S: Value>() {
     let (stored, [p, g, m, v]) = states::<S>();
     let few: Vec<S> = g.iter().map(|g| S::rounded(*g)).collect();
     let of_reals = {
-        let (mut p, mut m, mut v) = (p.clone(), m.clone(), v.clone());
+        let mut p = p.clone();
+        let mut m = m.clone();
+        let mut v = v.clone();
         adamw(&pool(), &CONSTANTS, 0.7, &mut p, &g, &mut m, &mut v);
         [p, m, v]
     };
     let (of_master, of_stored) = {
-        let (mut p, mut stored, mut m, mut v) = (p.clone(), stored.clone(), m.clone(), v.clone());
+        let mut p = p.clone();
+        let mut stored = stored.clone();
+        let mut m = m.clone();
+        let mut v = v.clone();
         adamw_master(&pool(), &CONSTANTS, 0.7, &mut p, &mut stored, &few, &mut m, &mut v);
         ([p, m, v], stored)
     };
     for applied in [true, false] {
         let got = in_every_seed(|device| {
-            let (queue, update) = (device.queue(), device.up(&update_words(applied, 0.7)));
+            let queue = device.queue();
+            let update = device.up(&update_words(applied, 0.7));
             let [a, b, c] = [&p, &m, &v].map(|x| device.up(x));
             queue.adamw(&CONSTANTS, update, a, None, device.up(&g), b, c).unwrap();
             let [d, e, f] = [&p, &m, &v].map(|x| device.up(x));
@@ -152,7 +177,8 @@ fn optimizer_of_all<S: Value>() {
     ];
     for applied in [true, false] {
         in_every_seed(|device| {
-            let (queue, update) = (device.queue(), device.up(&update_words(applied, 0.7)));
+            let queue = device.queue();
+            let update = device.up(&update_words(applied, 0.7));
             let parameters = || -> Vec<ParameterArrays> {
                 let parameter = |(at, (n, has_master, g_is_stored)): (usize, (usize, bool, bool))| {
                     let reals = |name| device.up(&numbers::<S::Wide>(10 * at as u64 + name, n));
@@ -165,7 +191,8 @@ fn optimizer_of_all<S: Value>() {
                 };
                 kinds.into_iter().enumerate().map(parameter).collect()
             };
-            let (one_by_one, at_once) = (parameters(), parameters());
+            let one_by_one = parameters();
+            let at_once = parameters();
             for ParameterArrays { constants, p, master, g, moments: [m, v] } in &one_by_one {
                 queue.adamw(constants, update, *p, *master, *g, *m, *v).unwrap();
             }
@@ -184,7 +211,8 @@ fn optimizer_of_all<S: Value>() {
                 let arrays = |of: &ParameterArrays| [Some(of.p), of.master, Some(of.moments[0]), Some(of.moments[1])];
                 of.iter().flat_map(arrays).flatten().map(down).collect()
             };
-            let (expected, got) = (results(&one_by_one), results(&at_once));
+            let expected = results(&one_by_one);
+            let got = results(&at_once);
             expected.iter().zip(&got).for_each(|(expected, got)| equal(got, expected));
             assert_eq!(got == results(&parameters()), !applied, "an update changes parameters");
             got
@@ -196,14 +224,21 @@ fn kept_elements<S: Value>() {
     let x = numbers::<S>(1, N);
     let indices: Vec<u32> = (0..N as u32).filter(|i| i % 7 < 2).collect();
     let kept = indices.len();
-    let (mut fresh, mut added, mut back) = (vec![S::ZERO; kept + 5], numbers::<S>(2, kept + 5), numbers::<S>(3, N));
-    let (before, dense) = (added.clone(), back.clone());
+    let mut fresh = vec![S::ZERO; kept + 5];
+    let mut added = numbers::<S>(2, kept + 5);
+    let mut back = numbers::<S>(3, N);
+    let before = added.clone();
+    let dense = back.clone();
     compress(&pool(), &x, &indices, &mut fresh, false);
     compress(&pool(), &x, &indices, &mut added, true);
     expand(&pool(), &fresh, &indices, &mut back);
     let got = in_every_seed(|device| {
-        let (queue, x, indices) = (device.queue(), device.up(&x), device.up(&indices));
-        let (a, b, c) = (device.poison::<S>(kept + 5), device.up(&before), device.up(&dense));
+        let queue = device.queue();
+        let x = device.up(&x);
+        let indices = device.up(&indices);
+        let a = device.poison::<S>(kept + 5);
+        let b = device.up(&before);
+        let c = device.up(&dense);
         queue.compress(x, indices, a, false).unwrap();
         queue.compress(x, indices, b, true).unwrap();
         queue.expand(a, indices, c).unwrap();
@@ -222,7 +257,8 @@ fn reduced<S: Value>() {
     let maxima: Vec<S> = (0..N).map(|i| S::rounded(wide(i).reduce(most).unwrap())).collect();
     for (maximum, mut expected) in [(false, sums), (true, maxima)] {
         let got = in_every_seed(|device| {
-            let (queue, other) = (device.queue(), device.poison::<S>(N));
+            let queue = device.queue();
+            let other = device.poison::<S>(N);
             let from = [0, 1, 2].map(|member: usize| device.up(&members[member]));
             queue.reduce(maximum, &from, &[from[1], other]).unwrap();
             let mut got = [from[1], other].map(|array| device.down::<S>(array));

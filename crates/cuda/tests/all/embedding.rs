@@ -19,19 +19,25 @@ fn tokens() -> Vec<u32> {
 }
 
 fn tokens_of_a_table<S: Value>() {
-    let (tokens, table, dy) = (tokens(), numbers::<S>(1, COUNT * COLS), numbers::<S>(2, ROWS * COLS));
+    let tokens = tokens();
+    let table = numbers::<S>(1, COUNT * COLS);
+    let dy = numbers::<S>(2, ROWS * COLS);
     let shape = TableShape { rows: ROWS, cols: COLS, start: START };
     let mut y = dy.clone();
     embed_forward(&pool(), shape, &tokens, &table, &mut y);
     let places = Places::new(COUNT, ROWS, |row| (tokens[row] as usize).wrapping_sub(START));
     let before = numbers::<S::Wide>(3, COUNT * COLS);
     for accumulate in [false, true] {
-        let (mut stored, mut reals) = (table.clone(), before.clone());
+        let mut stored = table.clone();
+        let mut reals = before.clone();
         embed_backward(&pool(), shape, &tokens, &dy, &mut stored, accumulate);
         embed_backward(&pool(), shape, &tokens, &dy, &mut reals, accumulate);
         let got = in_every_seed(|device| {
-            let (queue, dy, y) = (device.queue(), device.up(&dy), device.poison::<S>(ROWS * COLS));
-            let (firsts, order) = (device.up(&places.firsts), device.up(&places.order));
+            let queue = device.queue();
+            let dy = device.up(&dy);
+            let y = device.poison::<S>(ROWS * COLS);
+            let firsts = device.up(&places.firsts);
+            let order = device.up(&places.order);
             let stored = if accumulate { device.up(&table) } else { device.poison::<S>(COUNT * COLS) };
             let reals = if accumulate { device.up(&before) } else { device.poison::<S::Wide>(COUNT * COLS) };
             queue.embed_forward(shape, device.up(&tokens), device.up(&table), y).unwrap();
@@ -61,7 +67,8 @@ fn cases() -> [(Rows, Option<Vec<u32>>, usize); 2] {
 /// The position of a row, and the row of its angles.
 fn place(rows: Rows, starts: &Option<Vec<u32>>, capacity: usize, row: usize) -> (usize, usize) {
     let tokens = rows.part.tokens(rows.seq_len);
-    let (sequence, token) = (rows.first_sequence + (rows.first + row) / tokens, (rows.first + row) % tokens);
+    let sequence = rows.first_sequence + (rows.first + row) / tokens;
+    let token = (rows.first + row) % tokens;
     let position = rows.part.position(token, rows.seq_len);
     let Some(starts) = starts else { return (position, token) };
     let position = (starts[sequence] as usize + position).min(capacity - 1);
@@ -70,18 +77,23 @@ fn place(rows: Rows, starts: &Option<Vec<u32>>, capacity: usize, row: usize) -> 
 
 fn positions<S: Value>() {
     for (rows, starts, capacity) in cases() {
-        let (x, table) = (numbers::<S>(1, ROWS * COLS), numbers::<S>(2, capacity * COLS));
-        let (mut y, shape) = (x.clone(), Shape { rows: ROWS, cols: COLS });
+        let x = numbers::<S>(1, ROWS * COLS);
+        let table = numbers::<S>(2, capacity * COLS);
+        let mut y = x.clone();
+        let shape = Shape { rows: ROWS, cols: COLS };
         let position = |row| place(rows, &starts, capacity, row).0;
         add_positions(&pool(), shape, &mut y, &table, position);
         let mut gradient = table.clone();
         positions_backward(&pool(), shape, &x, &mut gradient, position, false);
         let places = Places::new(capacity, ROWS, position);
         let got = in_every_seed(|device| {
-            let (queue, y, dtable) = (device.queue(), device.up(&x), device.poison::<S>(capacity * COLS));
+            let queue = device.queue();
+            let y = device.up(&x);
+            let dtable = device.poison::<S>(capacity * COLS);
             let at = Positions { rows, starts: starts.as_ref().map(|starts| device.up(starts)), capacity };
             queue.add_positions(shape, y, device.up(&table), at).unwrap();
-            let (firsts, order) = (device.up(&places.firsts), device.up(&places.order));
+            let firsts = device.up(&places.firsts);
+            let order = device.up(&places.order);
             queue.add_rows(COLS, firsts, order, device.up(&x), dtable, false).unwrap();
             [y, dtable].map(|x| device.down::<S>(x))
         });
@@ -113,7 +125,8 @@ fn rotary<S: Value>() {
             rotate(&pool(), shape, &angles, |row| place(rows, &starts, capacity, row).1, &mut y, back);
             let got = in_every_seed(|device| {
                 let at = Positions { rows, starts: starts.as_ref().map(|starts| device.up(starts)), capacity };
-                let (y, table) = (device.up(&x), device.up(&table));
+                let y = device.up(&x);
+                let table = device.up(&table);
                 device.queue().rotate(shape, frequencies.len(), table, at, y, back).unwrap();
                 device.down::<S>(y)
             });

@@ -15,7 +15,8 @@ fn control(kernel: &'static str, seed: u64) -> Result<Vec<f64>, Fault> {
 /// The same with so many bytes of the launch's memory.
 fn control_sharing(kernel: &'static str, seed: u64, shared: u32) -> Result<Vec<f64>, Fault> {
     let device = Device::emulated(seed);
-    let (x, y) = (device.up(&(0..COUNT).map(|i| i as f64).collect::<Vec<_>>()), device.poison::<f64>(COUNT));
+    let x = device.up(&(0..COUNT).map(|i| i as f64).collect::<Vec<_>>());
+    let y = device.poison::<f64>(COUNT);
     let launch = Launch { kernel, format: Format::F64, blocks: 1, shared, words: &[y.at.0, x.at.0] };
     // SAFETY: control kernels take these two, of a number for each thread.
     unsafe { device.driver.launch(device.stream, &launch) }?;
@@ -94,8 +95,10 @@ fn kernels_that_are_not_there_or_take_other_words_are_named() {
 /// Copies what one stream computes on another, with an event between them or without.
 fn copied(device: &Device, with_event: bool) -> f64 {
     let driver = &device.driver;
-    let (other, event) = (driver.stream(true).unwrap(), driver.event().unwrap());
-    let (x, y) = (device.up(&[1.0_f64]), device.up(&[0.0_f64]));
+    let other = driver.stream(true).unwrap();
+    let event = driver.event().unwrap();
+    let x = device.up(&[1.0_f64]);
+    let y = device.up(&[0.0_f64]);
     device.queue().scale(x, 2.0).unwrap();
     driver.record(event, device.stream).unwrap();
     if with_event {
@@ -117,7 +120,8 @@ fn a_missing_event_is_a_wrong_result_in_some_seed() {
 #[test]
 fn nothing_is_done_before_the_host_waits() {
     let device = Device::emulated(3);
-    let (x, event) = (device.up(&[1.0_f64]), device.driver.event().unwrap());
+    let x = device.up(&[1.0_f64]);
+    let event = device.driver.event().unwrap();
     assert!(device.driver.query(event).unwrap(), "an event that was never recorded holds nothing back");
     let mut seen = 0.0_f64;
     device.queue().scale(x, 2.0).unwrap();
@@ -137,9 +141,11 @@ fn nothing_is_done_before_the_host_waits() {
 fn an_event_orders_by_what_it_recorded_last() {
     for seed in 0..8 {
         let device = Device::emulated(seed);
-        let (driver, other) = (&device.driver, device.driver.stream(false).unwrap());
+        let driver = &device.driver;
+        let other = device.driver.stream(false).unwrap();
         let event = driver.event().unwrap();
-        let (x, y) = (device.up(&[1.0_f64]), device.up(&[0.0_f64]));
+        let x = device.up(&[1.0_f64]);
+        let y = device.up(&[0.0_f64]);
         for _ in 0..2 {
             device.queue().scale(x, 2.0).unwrap();
             driver.record(event, device.stream).unwrap();
@@ -194,7 +200,9 @@ fn products<S: Value>() {
 
 fn product<S: Value, C: Value<Wide = S::Wide>>(shape: ProductShape, accumulate: bool) {
     let ProductShape { m, n, k, .. } = shape;
-    let (a, b, c) = (numbers::<S>(1, m * k), numbers::<S>(2, k * n), numbers::<C>(3, m * n));
+    let a = numbers::<S>(1, m * k);
+    let b = numbers::<S>(2, k * n);
+    let c = numbers::<C>(3, m * n);
     let mut expected = c.clone();
     matmul(&pool(), shape, &a, &b, &mut expected, accumulate);
     let got = in_every_seed(|device| {
@@ -211,14 +219,18 @@ fn product<S: Value, C: Value<Wide = S::Wide>>(shape: ProductShape, accumulate: 
 /// between.
 fn biased_products<S: Value>() {
     let shape = ProductShape { stored: Transpose::Nt, m: 7, n: 6, k: 9 };
-    let (a, b, bias) = (numbers::<S>(1, 7 * 9), numbers::<S>(2, 6 * 9), numbers::<S>(3, 6));
+    let a = numbers::<S>(1, 7 * 9);
+    let b = numbers::<S>(2, 6 * 9);
+    let bias = numbers::<S>(3, 6);
     let wide = |x: &[S]| x.iter().map(|x| x.widen()).collect::<Vec<S::Wide>>();
     let mut sums = vec![S::Wide::ZERO; 7 * 6];
     matmul(&pool(), shape, &wide(&a), &wide(&b), &mut sums, false);
     let both = |(at, sum): (usize, &S::Wide)| S::rounded(*sum + bias[at % 6].widen());
     let expected: Vec<S> = sums.iter().enumerate().map(both).collect();
     let got = in_every_seed(|device| {
-        let (a, b, bias) = (device.up(&a), device.up(&b), device.up(&bias));
+        let a = device.up(&a);
+        let b = device.up(&b);
+        let bias = device.up(&bias);
         let run = |bias: Option<Array>| {
             let c = device.poison::<S>(7 * 6);
             let product = Product { shape, a, b, c, accumulate: false, bias, algorithm: None };
@@ -226,16 +238,14 @@ fn biased_products<S: Value>() {
             unsafe { device.driver.product(device.stream, &product) }.unwrap();
             c
         };
-        let (at_once, apart) = (run(Some(bias)), run(None));
+        let at_once = run(Some(bias));
+        let apart = run(None);
         let reals = device.up(&wide(&numbers::<S>(3, 6)));
         device.queue().bias_forward(Shape { rows: 7, cols: 6 }, apart, reals).unwrap();
         [at_once, apart].map(|c| device.down::<S>(c))
     });
     near(&got[0], &expected);
-    match S::ELEMENT == S::Wide::ELEMENT {
-        true => equal(&got[0], &got[1]),
-        false => assert_ne!(got[0], got[1], "rounded twice"),
-    }
+    if S::ELEMENT == S::Wide::ELEMENT { equal(&got[0], &got[1]) } else { assert_ne!(got[0], got[1], "rounded twice") }
 }
 
 in_each_format!(products biased_products);

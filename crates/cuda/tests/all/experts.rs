@@ -38,13 +38,19 @@ fn products<S: Value>() {
     let x = numbers::<S>(1, rows * COLS);
     let [weight, d, before] =
         [2, 3, 4].map(|name| numbers::<S::Wide>(name, [COLS, rows, COLS][name as usize - 2] * experts));
-    let (mut logits, mut dx, mut dweight) = (d.clone(), x.clone(), before.clone());
+    let mut logits = d.clone();
+    let mut dx = x.clone();
+    let mut dweight = before.clone();
     router_forward(&pool(), SHAPE, COLS, &x, &weight, &mut logits);
     router_input_gradient(&pool(), SHAPE, COLS, &d, &weight, &mut dx);
     router_weight_gradient(&pool(), SHAPE, COLS, &x, &d, &mut dweight, true);
     let got = in_every_seed(|device| {
-        let (queue, x, weight, d) = (device.queue(), device.up(&x), device.up(&weight), device.up(&d));
-        let (logits, dx) = (device.poison::<S::Wide>(rows * experts), device.poison::<S>(rows * COLS));
+        let queue = device.queue();
+        let x = device.up(&x);
+        let weight = device.up(&weight);
+        let d = device.up(&d);
+        let logits = device.poison::<S::Wide>(rows * experts);
+        let dx = device.poison::<S>(rows * COLS);
         let dweight = device.up(&before);
         queue.router_forward(SHAPE, COLS, x, weight, logits).unwrap();
         queue.router_input_gradient(SHAPE, COLS, d, weight, dx).unwrap();
@@ -105,7 +111,8 @@ fn groups_of_experts<S: Value>() {
     let bias = numbers::<S::Wide>(2, SHAPE.experts);
     for (i, rule) in rules().into_iter().enumerate() {
         for (groups, chosen_groups) in [(5, 1), (7, 3), (35, 3)] {
-            let (rule, bias) = (RouterRule { groups, chosen_groups, ..rule }, (i % 2 == 0).then_some(&bias[..]));
+            let rule = RouterRule { groups, chosen_groups, ..rule };
+            let bias = (i % 2 == 0).then_some(&bias[..]);
             let found = check_routes::<S>(rule, GROUPS, &logits, bias);
             let of = |expert: &S::Wide| expert.to_f64() as usize * groups / SHAPE.experts;
             for row in found.chunks(3 * SHAPE.per_token) {
@@ -157,8 +164,11 @@ fn losses<S: Value>() {
         let expected = router_losses(SHAPE, rule, losses, &logits, &routes, &counts, scope);
         let dropped = dropped_choices(SHAPE, &routes) as f64;
         let got = in_every_seed(|device| {
-            let (queue, logits, routes) = (device.queue(), device.up(&logits), device.up(&routes));
-            let (counts, scopes) = (device.poison::<S::Wide>(counts.len()), device.up(&scopes()));
+            let queue = device.queue();
+            let logits = device.up(&logits);
+            let routes = device.up(&routes);
+            let counts = device.poison::<S::Wide>(counts.len());
+            let scopes = device.up(&scopes());
             let totals = [0.0, 1.0, 2.0].map(|total| device.up(&[total]));
             let loads = device.up(&[S::Wide::ONE; SHAPE.experts]);
             queue.count_choices(SHAPE, routes, scopes, counts, false).unwrap();
@@ -186,10 +196,13 @@ fn gradients<S: Value>() {
     for (rule, [balance, z]) in rules().into_iter().zip([[0.1, 0.2], [0.0, 0.2], [0.1, 0.0], [0.1, 0.2]]) {
         let routes = routes(rule, GROUPS, &logits, None);
         let losses = RouterLosses { balance, z };
-        let (counts, mut d) = (counts_of(&routes), logits.clone());
+        let counts = counts_of(&routes);
+        let mut d = logits.clone();
         route_backward(&pool(), SHAPE, rule, losses, 0.5, &mut d, &routes, &counts, &dweights, scope);
         let got = in_every_seed(|device| {
-            let (queue, logits, routes) = (device.queue(), device.up(&logits), device.up(&routes));
+            let queue = device.queue();
+            let logits = device.up(&logits);
+            let routes = device.up(&routes);
             let counts = Some((device.up(&counts), device.up(&scopes())));
             queue.route_backward(SHAPE, rule, losses, 0.5, logits, routes, counts, device.up(&dweights)).unwrap();
             device.down::<S::Wide>(logits)
@@ -200,12 +213,14 @@ fn gradients<S: Value>() {
 
 fn loads<S: Value>() {
     let loads: Vec<S::Wide> = (0..SHAPE.experts).map(|expert| S::Wide::from_f64((expert % 5) as f64)).collect();
-    let (bias, choices) = (numbers::<S::Wide>(1, SHAPE.experts), 2 * SHAPE.experts);
+    let bias = numbers::<S::Wide>(1, SHAPE.experts);
+    let choices = 2 * SHAPE.experts;
     let mut moved = bias.clone();
     follow_loads(0.01, choices, SHAPE.experts, &loads, &mut moved);
     for applied in [true, false] {
         let got = in_every_seed(|device| {
-            let (update, to) = (device.up(&update_words(applied, 1.0)), device.up(&bias));
+            let update = device.up(&update_words(applied, 1.0));
+            let to = device.up(&bias);
             device.queue().follow_loads(update, 0.01, choices, SHAPE.experts, device.up(&loads), to).unwrap();
             device.down::<S::Wide>(to)
         });
@@ -241,16 +256,21 @@ fn rows_of_experts<S: Value>() {
         let RouterShape { rows, experts, per_token } = SHAPE;
         let shape = SpreadShape { rows, cols: COLS, experts, per_token, slots };
         let [tokens, of_experts] = [(1, rows), (2, places)].map(|(name, rows)| numbers::<S>(name, rows * COLS));
-        let (mut y, mut dx, mut sum, mut d) = (of_experts.clone(), tokens.clone(), tokens.clone(), of_experts.clone());
+        let mut y = of_experts.clone();
+        let mut dx = tokens.clone();
+        let mut sum = tokens.clone();
+        let mut d = of_experts.clone();
         let mut dweights = vec![S::Wide::ZERO; rows * per_token];
         spread(&pool(), shape, &tokens, &routes, &mut y);
         spread_backward(&pool(), shape, &of_experts, &routes, &mut dx);
         combine(&pool(), shape, &of_experts, &routes, &mut sum);
         combine_backward(&pool(), shape, &tokens, &of_experts, &routes, &mut d, &mut dweights);
         let got = in_every_seed(|device| {
-            let (queue, routes) = (device.queue(), device.up(&routes));
+            let queue = device.queue();
+            let routes = device.up(&routes);
             let starts = starts.as_ref().map(|starts| device.up(starts));
-            let (tokens, of_experts) = (device.up(&tokens), device.up(&of_experts));
+            let tokens = device.up(&tokens);
+            let of_experts = device.up(&of_experts);
             let [y, d] = [(); 2].map(|()| device.poison::<S>(places * COLS));
             let [dx, sum] = [(); 2].map(|()| device.poison::<S>(rows * COLS));
             let dweights = device.poison::<S::Wide>(rows * per_token);

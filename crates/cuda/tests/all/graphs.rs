@@ -38,7 +38,8 @@ impl<'d> Row<'d> {
 
     fn put<S: Value>(&self, numbers: &[Vec<S>; 5]) {
         for (array, numbers) in self.written().into_iter().zip(numbers) {
-            let (from, to) = (Place::Host(numbers.as_ptr().cast()), Place::Device(array.at));
+            let from = Place::Host(numbers.as_ptr().cast());
+            let to = Place::Device(array.at);
             // SAFETY: both have so many bytes, and are there until the stream is done.
             unsafe { self.device.driver.copy(self.device.stream, from, to, array.bytes()) }.unwrap();
         }
@@ -58,14 +59,17 @@ impl<'d> Row<'d> {
 
     /// The commands after the launch, one of each kind.
     fn rest(&self) {
-        let (driver, stream) = (&self.device.driver, self.device.stream);
+        let driver = &self.device.driver;
+        let stream = self.device.stream;
         let shape = ProductShape { stored: Transpose::Nn, m: SIDE, n: SIDE, k: SIDE };
-        let (bias, algorithm) = (None, None);
+        let bias = None;
+        let algorithm = None;
         let product = Product { shape, a: self.a, b: self.b, c: self.c, accumulate: true, bias, algorithm };
         // SAFETY: as above, and they are apart.
         unsafe {
             driver.product(stream, &product).unwrap();
-            let (from, to) = (Place::Device(self.x.at), Place::Device(self.copied.at));
+            let from = Place::Device(self.x.at);
+            let to = Place::Device(self.copied.at);
             driver.copy(stream, from, to, self.x.bytes()).unwrap();
             driver.clear(stream, self.cleared.at, self.cleared.bytes() / 2).unwrap();
             let words = [self.sum.at.0, self.copied.at.0, self.sum.len as u64];
@@ -80,7 +84,9 @@ impl<'d> Row<'d> {
 /// does that from then on.
 fn graphs_do_what_their_commands_do<S: Value>() {
     let device = Device::new(1);
-    let (row, driver, stream) = (Row::new::<S>(&device), &device.driver, device.stream);
+    let row = Row::new::<S>(&device);
+    let driver = &device.driver;
+    let stream = device.stream;
     let before = row.all::<S>();
     for factor in [0.5, 0.5, 2.0] {
         row.launch(factor);

@@ -20,26 +20,39 @@ fn gamma<T: Element>(stored: &[T], offset: bool) -> Vec<T> {
 }
 
 fn layer_norm<S: Value>() {
-    let (x, dy, dx) = (numbers::<S>(1, N), numbers::<S>(2, N), numbers::<S>(3, N));
+    let x = numbers::<S>(1, N);
+    let dy = numbers::<S>(2, N);
+    let dx = numbers::<S>(3, N);
     let [stored, beta, dgamma, dbeta] = [4, 5, 6, 7].map(|name| numbers::<S::Wide>(name, SHAPE.cols));
-    let (mut sums, mut squares) = (vec![S::Wide::ZERO; SHAPE.rows], vec![S::Wide::ZERO; SHAPE.rows]);
+    let mut sums = vec![S::Wide::ZERO; SHAPE.rows];
+    let mut squares = vec![S::Wide::ZERO; SHAPE.rows];
     norm_row_sums(&pool(), PLAIN, &x, &mut sums);
     norm_centered_squares(&pool(), SHAPE, &x, &sums, &mut squares);
     for (accumulate, offset) in [(false, true), (true, false)] {
         let g = gamma(&stored, offset);
-        let (mut y, mut out, mut dx_to) = (x.clone(), vec![S::Wide::ZERO; 2 * SHAPE.rows], dx.clone());
-        let (mut dg, mut db) = (dgamma.clone(), dbeta.clone());
+        let mut y = x.clone();
+        let mut out = vec![S::Wide::ZERO; 2 * SHAPE.rows];
+        let mut dx_to = dx.clone();
+        let mut dg = dgamma.clone();
+        let mut db = dbeta.clone();
         let before = (dgamma.clone(), dbeta.clone(), dx.clone());
         norm_forward(&pool(), SHAPE, &x, &sums, &squares, &g, &beta, &mut y);
         norm_backward_sums(&pool(), SHAPE, &x, &sums, &squares, &g, &dy, &mut out, &mut dg, &mut db, accumulate);
         norm_backward(&pool(), SHAPE, &x, &sums, &squares, &g, &dy, &out, &mut dx_to, accumulate);
         let got = in_every_seed(|device| {
-            let (queue, x, dy, beta) = (device.queue(), device.up(&x), device.up(&dy), device.up(&beta));
+            let queue = device.queue();
+            let x = device.up(&x);
+            let dy = device.up(&dy);
+            let beta = device.up(&beta);
             let reals = |len| device.poison::<S::Wide>(len);
-            let (sums, squares, out) = (reals(SHAPE.rows), reals(SHAPE.rows), reals(2 * SHAPE.rows));
+            let sums = reals(SHAPE.rows);
+            let squares = reals(SHAPE.rows);
+            let out = reals(2 * SHAPE.rows);
             let [dgamma, dbeta] = [&dgamma, &dbeta].map(|d| if accumulate { device.up(d) } else { reals(SHAPE.cols) });
-            let (y, dx) = (device.poison::<S>(N), if accumulate { device.up(&dx) } else { device.poison::<S>(N) });
-            let (of, gamma) = (Statistics { sums: Some(sums), squares }, Gamma { stored: device.up(&stored), offset });
+            let y = device.poison::<S>(N);
+            let dx = if accumulate { device.up(&dx) } else { device.poison::<S>(N) };
+            let of = Statistics { sums: Some(sums), squares };
+            let gamma = Gamma { stored: device.up(&stored), offset };
             queue.norm_row_sums(PLAIN, x, sums).unwrap();
             queue.norm_centered_squares(SHAPE, x, sums, squares).unwrap();
             queue.norm_forward(SHAPE, x, of, gamma, Some(beta), y).unwrap();
@@ -47,11 +60,13 @@ fn layer_norm<S: Value>() {
             queue.norm_backward(SHAPE, x, of, gamma, dy, out, dx, accumulate).unwrap();
             let values = [y, dx].map(|x| device.down::<S>(x));
             // At once they are the same bits.
-            let (all_sums, all_squares, all_out) = (reals(SHAPE.rows), reals(SHAPE.rows), reals(2 * SHAPE.rows));
+            let all_sums = reals(SHAPE.rows);
+            let all_squares = reals(SHAPE.rows);
+            let all_out = reals(2 * SHAPE.rows);
             let [all_dg, all_db] =
                 [&before.0, &before.1].map(|d| if accumulate { device.up(d) } else { reals(SHAPE.cols) });
-            let (all_y, all_dx) =
-                (device.poison::<S>(N), if accumulate { device.up(&before.2) } else { device.poison::<S>(N) });
+            let all_y = device.poison::<S>(N);
+            let all_dx = if accumulate { device.up(&before.2) } else { device.poison::<S>(N) };
             let all = Statistics { sums: Some(all_sums), squares: all_squares };
             queue.whole_norm(SHAPE, x, all, gamma, Some(beta), all_y).unwrap();
             let add = [accumulate; 2];
@@ -70,33 +85,44 @@ fn layer_norm<S: Value>() {
 }
 
 fn rms_norm<S: Value>() {
-    let (x, dy, dx) = (numbers::<S>(1, N), numbers::<S>(2, N), numbers::<S>(3, N));
+    let x = numbers::<S>(1, N);
+    let dy = numbers::<S>(2, N);
+    let dx = numbers::<S>(3, N);
     let [stored, dgamma] = [4, 6].map(|name| numbers::<S::Wide>(name, SHAPE.cols));
     let mut squares = vec![S::Wide::ZERO; SHAPE.rows];
     rms_norm_squares(&pool(), PLAIN, &x, &mut squares);
     for (accumulate, offset) in [(false, true), (true, false)] {
         let g = gamma(&stored, offset);
-        let (mut y, mut out, mut dx_to, mut dg) = (x.clone(), squares.clone(), dx.clone(), dgamma.clone());
+        let mut y = x.clone();
+        let mut out = squares.clone();
+        let mut dx_to = dx.clone();
+        let mut dg = dgamma.clone();
         let before = (dgamma.clone(), dx.clone());
         rms_norm_forward(&pool(), SHAPE, &x, &squares, &g, &mut y);
         rms_norm_backward_sums(&pool(), SHAPE, &x, &squares, &g, &dy, &mut out, &mut dg, accumulate);
         rms_norm_backward(&pool(), SHAPE, &x, &squares, &g, &dy, &out, &mut dx_to, accumulate);
         let got = in_every_seed(|device| {
-            let (queue, x, dy) = (device.queue(), device.up(&x), device.up(&dy));
+            let queue = device.queue();
+            let x = device.up(&x);
+            let dy = device.up(&dy);
             let reals = |len| device.poison::<S::Wide>(len);
-            let (squares, out) = (reals(SHAPE.rows), reals(SHAPE.rows));
+            let squares = reals(SHAPE.rows);
+            let out = reals(SHAPE.rows);
             let dgamma = if accumulate { device.up(&dgamma) } else { reals(SHAPE.cols) };
-            let (y, dx) = (device.poison::<S>(N), if accumulate { device.up(&dx) } else { device.poison::<S>(N) });
-            let (of, gamma) = (Statistics { sums: None, squares }, Gamma { stored: device.up(&stored), offset });
+            let y = device.poison::<S>(N);
+            let dx = if accumulate { device.up(&dx) } else { device.poison::<S>(N) };
+            let of = Statistics { sums: None, squares };
+            let gamma = Gamma { stored: device.up(&stored), offset };
             queue.rms_norm_squares(PLAIN, x, squares).unwrap();
             queue.norm_forward(SHAPE, x, of, gamma, None, y).unwrap();
             queue.norm_backward_sums(SHAPE, x, of, gamma, dy, out, dgamma, None, accumulate).unwrap();
             queue.norm_backward(SHAPE, x, of, gamma, dy, out, dx, accumulate).unwrap();
             // At once they are the same bits.
-            let (all_squares, all_out) = (reals(SHAPE.rows), reals(SHAPE.rows));
+            let all_squares = reals(SHAPE.rows);
+            let all_out = reals(SHAPE.rows);
             let all_dg = if accumulate { device.up(&before.0) } else { reals(SHAPE.cols) };
-            let (all_y, all_dx) =
-                (device.poison::<S>(N), if accumulate { device.up(&before.1) } else { device.poison::<S>(N) });
+            let all_y = device.poison::<S>(N);
+            let all_dx = if accumulate { device.up(&before.1) } else { device.poison::<S>(N) };
             queue.whole_norm(SHAPE, x, Statistics { sums: None, squares: all_squares }, gamma, None, all_y).unwrap();
             queue.whole_norm_backward(SHAPE, x, of, gamma, dy, all_out, all_dg, None, all_dx, [accumulate; 2]).unwrap();
             [(y, all_y), (dx, all_dx)]
@@ -115,22 +141,32 @@ fn rms_norm<S: Value>() {
 fn head_norms<S: Value>() {
     for (keys, centered) in [(false, true), (true, true), (false, false), (true, false)] {
         // Keys with what is stored as a distance from one, and gradients that nothing was added to before.
-        let (offset, accumulate) = (keys, !keys);
+        let offset = keys;
+        let accumulate = !keys;
         let norm = HeadNorm { groups: 2, heads: 3, head_dim: 6, value_dim: 5, keys, centered, eps: 1e-5 };
-        let (rows, d) = (35, norm.head_dim);
+        let rows = 35;
+        let d = norm.head_dim;
         let n = rows * norm.groups * ((norm.heads + 1) * d + norm.value_dim);
-        let (x, dy) = (numbers::<S>(1, n), numbers::<S>(2, n));
+        let x = numbers::<S>(1, n);
+        let dy = numbers::<S>(2, n);
         let [stored, beta, before] = [3, 4, 5].map(|name| numbers::<S::Wide>(name, d));
         let g = gamma(&stored, offset);
         let beta = centered.then_some(&beta[..]);
-        let (mut y, mut dx, mut dg, mut db) = (x.clone(), dy.clone(), before.clone(), before.clone());
+        let mut y = x.clone();
+        let mut dx = dy.clone();
+        let mut dg = before.clone();
+        let mut db = before.clone();
         head_norm_forward(&pool(), norm, &g, beta, &mut y);
         head_norm_backward(&pool(), norm, &x, &g, &mut dx, &mut dg, centered.then_some(&mut db[..]), accumulate);
         let got = in_every_seed(|device| {
-            let (queue, y, x, dy) = (device.queue(), device.up(&x), device.up(&x), device.up(&dy));
+            let queue = device.queue();
+            let y = device.up(&x);
+            let x = device.up(&x);
+            let dy = device.up(&dy);
             let gamma = Gamma { stored: device.up(&stored), offset };
             let to = || if accumulate || !centered { device.up(&before) } else { device.poison::<S::Wide>(d) };
-            let (dg, db) = (to(), to());
+            let dg = to();
+            let db = to();
             queue.head_norm_forward(norm, gamma, beta.map(|beta| device.up(beta)), y).unwrap();
             queue.head_norm_backward(norm, x, gamma, dy, dg, centered.then_some(db), accumulate).unwrap();
             ([y, dy].map(|x| device.down::<S>(x)), [dg, db].map(|x| device.down::<S::Wide>(x)))

@@ -51,7 +51,8 @@ fn serialized(log: &str) -> impl Iterator<Item = &str> {
 
 fn check(source: Source, format: Format, architecture: &str, limits: &BTreeMap<String, Needs>) -> Vec<String> {
     let compiled = compile(source, format, architecture).unwrap();
-    let (found, mut wrong) = (needs(&compiled.log), Vec::new());
+    let found = needs(&compiled.log);
+    let mut wrong = Vec::new();
     wrong.extend(serialized(&compiled.log).map(|line| format!("{} for {architecture}: {line}", source.name)));
     for kernel in source.kernels() {
         let entry = format!("{kernel}_{}", format.name());
@@ -80,7 +81,8 @@ fn every_kernel_compiles_within_its_limits() {
     let all = all.flat_map(|(source, format)| ARCHITECTURES.map(|architecture| (source, format, architecture)));
     let has = |source: Source, architecture| source.architecture().is_none_or(|only| only == architecture);
     let all: Vec<_> = all.filter(|(source, _, architecture)| has(*source, *architecture)).collect();
-    let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let next = AtomicUsize::new(0);
+    let wrong = Mutex::new(Vec::new());
     let work = || {
         while let Some((source, format, architecture)) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
             let found = check(*source, *format, architecture, &limits);

@@ -14,13 +14,17 @@ const N: usize = SHAPE.rows * SHAPE.cols;
 const CURVES: [Curve; 5] = [Curve::Gelu, Curve::GeluErf, Curve::Silu, Curve::Relu, Curve::Relu2];
 
 fn biases<S: Value>() {
-    let (x, bias, before) = (numbers::<S>(1, N), numbers::<S::Wide>(2, SHAPE.cols), numbers::<S::Wide>(3, SHAPE.cols));
+    let x = numbers::<S>(1, N);
+    let bias = numbers::<S::Wide>(2, SHAPE.cols);
+    let before = numbers::<S::Wide>(3, SHAPE.cols);
     for accumulate in [false, true] {
-        let (mut y, mut dbias) = (x.clone(), before.clone());
+        let mut y = x.clone();
+        let mut dbias = before.clone();
         bias_backward(&pool(), SHAPE, &x, &mut dbias, accumulate);
         bias_forward(&pool(), SHAPE, &mut y, &bias);
         let got = in_every_seed(|device| {
-            let (queue, x) = (device.queue(), device.up(&x));
+            let queue = device.queue();
+            let x = device.up(&x);
             let dbias = if accumulate { device.up(&before) } else { device.poison::<S::Wide>(SHAPE.cols) };
             queue.bias_backward(SHAPE, x, dbias, accumulate).unwrap();
             queue.bias_forward(SHAPE, x, device.up(&bias)).unwrap();
@@ -48,19 +52,26 @@ fn few_rows<S: Value>() {
 }
 
 fn curves<S: Value>() {
-    let (pre, dy) = (numbers::<S>(1, N), numbers::<S>(2, N));
+    let pre = numbers::<S>(1, N);
+    let dy = numbers::<S>(2, N);
     let bias = numbers::<S::Wide>(3, SHAPE.cols);
     for (curve, bias) in CURVES.into_iter().flat_map(|curve| [(curve, None), (curve, Some(&bias))]) {
-        let (mut stored, mut y, mut again, mut d) = (pre.clone(), pre.clone(), pre.clone(), dy.clone());
+        let mut stored = pre.clone();
+        let mut y = pre.clone();
+        let mut again = pre.clone();
+        let mut d = dy.clone();
         let mut dbias = vec![S::Wide::ZERO; SHAPE.cols];
         let slice = bias.map(|bias| &bias[..]);
         bias_curve_forward(&pool(), curve, SHAPE, &mut stored, slice, &mut y);
         activate_curve(&pool(), curve, &stored, &mut again);
         bias_curve_backward(&pool(), curve, SHAPE, &stored, &mut d, Some(&mut dbias), false);
         let got = in_every_seed(|device| {
-            let (queue, pre, dy) = (device.queue(), device.up(&pre), device.up(&dy));
-            let (y, again, dbias) =
-                (device.poison::<S>(N), device.poison::<S>(N), device.poison::<S::Wide>(SHAPE.cols));
+            let queue = device.queue();
+            let pre = device.up(&pre);
+            let dy = device.up(&dy);
+            let y = device.poison::<S>(N);
+            let again = device.poison::<S>(N);
+            let dbias = device.poison::<S::Wide>(SHAPE.cols);
             queue.bias_curve_forward(curve, SHAPE, pre, bias.map(|bias| device.up(bias)), y).unwrap();
             queue.activate_curve(curve, pre, again).unwrap();
             queue.bias_curve_backward(curve, SHAPE, pre, dy, Some(dbias), false).unwrap();
@@ -72,18 +83,24 @@ fn curves<S: Value>() {
 }
 
 fn gated<S: Value>() {
-    let (pre, dy) = (numbers::<S>(1, 2 * N), numbers::<S>(2, N));
+    let pre = numbers::<S>(1, 2 * N);
+    let dy = numbers::<S>(2, N);
     let bias = numbers::<S::Wide>(3, 2 * SHAPE.cols);
     for (curve, bias) in CURVES.into_iter().flat_map(|curve| [(curve, None), (curve, Some(&bias))]) {
-        let (mut stored, mut y, mut again) = (pre.clone(), dy.clone(), dy.clone());
+        let mut stored = pre.clone();
+        let mut y = dy.clone();
+        let mut again = dy.clone();
         let mut dbias = vec![S::Wide::ZERO; 2 * SHAPE.cols];
         bias_gated_forward(&pool(), curve, SHAPE, &mut stored, bias.map(|bias| &bias[..]), &mut y);
         activate_gated(&pool(), curve, &stored, &mut again);
         let mut d = stored.clone();
         bias_gated_backward(&pool(), curve, SHAPE, &mut d, &dy, Some(&mut dbias), false);
         let got = in_every_seed(|device| {
-            let (queue, pre, dy) = (device.queue(), device.up(&pre), device.up(&dy));
-            let (y, again) = (device.poison::<S>(N), device.poison::<S>(N));
+            let queue = device.queue();
+            let pre = device.up(&pre);
+            let dy = device.up(&dy);
+            let y = device.poison::<S>(N);
+            let again = device.poison::<S>(N);
             let dbias = device.poison::<S::Wide>(2 * SHAPE.cols);
             queue.bias_gated_forward(curve, SHAPE, pre, bias.map(|bias| device.up(bias)), y).unwrap();
             queue.activate_gated(curve, pre, again).unwrap();
@@ -109,7 +126,9 @@ fn residuals<S: Value>() {
     };
     let keep = |row, col| keeps(draw, logical(row) * mask.cols + mask.first_col + col);
     let factor = S::Wide::from_f64(draw.scale);
-    let (x, residual, bias) = (numbers::<S>(1, N), numbers::<S>(2, N), numbers::<S::Wide>(3, SHAPE.cols));
+    let x = numbers::<S>(1, N);
+    let residual = numbers::<S>(2, N);
+    let bias = numbers::<S::Wide>(3, SHAPE.cols);
     let mut dropped = x.clone();
     dropout(&pool(), SHAPE, &mut dropped, factor, keep);
     for (with_bias, with_mask) in [(false, false), (true, false), (false, true), (true, true)] {
@@ -117,7 +136,9 @@ fn residuals<S: Value>() {
         let of_reference = with_mask.then_some((factor, &keep as &(dyn Fn(usize, usize) -> bool + Sync)));
         residual_forward(&pool(), SHAPE, &mut y, with_bias.then_some(&bias[..]), &residual, of_reference);
         let got = in_every_seed(|device| {
-            let (queue, a, b) = (device.queue(), device.up(&x), device.up(&x));
+            let queue = device.queue();
+            let a = device.up(&x);
+            let b = device.up(&x);
             let bias = with_bias.then(|| device.up(&bias));
             queue.dropout(SHAPE, a, &mask).unwrap();
             queue.residual_forward(SHAPE, b, bias, device.up(&residual), with_mask.then_some(&mask)).unwrap();

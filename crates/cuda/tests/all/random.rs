@@ -7,7 +7,8 @@ use crate::support::Device;
 
 /// Philox 4x32-10 as its paper writes it.
 pub fn philox(key: [u32; 2], counter: u64) -> [u32; 4] {
-    let (mut state, mut key) = ([counter as u32, (counter >> 32) as u32, 0, 0], key);
+    let mut state = [counter as u32, (counter >> 32) as u32, 0, 0];
+    let mut key = key;
     for _ in 0..10 {
         let [low, high] = [u64::from(state[0]) * 0xd251_1f53, u64::from(state[2]) * 0xcd9e_8d57];
         let [a, b] = [(high >> 32) as u32 ^ state[1] ^ key[0], (low >> 32) as u32 ^ state[3] ^ key[1]];

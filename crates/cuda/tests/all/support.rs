@@ -147,10 +147,7 @@ pub fn equal<S: Stored>(got: &[S], expected: &[S]) {
 /// Asserts equal bits, but in `f64` on a real device, whose exponentials and logarithms are its own.
 #[track_caller]
 pub fn alike<S: Value>(got: &[S], expected: &[S]) {
-    match is_real() && S::ELEMENT == f64::ELEMENT {
-        true => near_to(got, expected, 1e-14),
-        false => equal(got, expected),
-    }
+    if is_real() && S::ELEMENT == f64::ELEMENT { near_to(got, expected, 1e-14) } else { equal(got, expected) }
 }
 
 /// Asserts that no number is further off than sums in another order may be.

@@ -20,13 +20,16 @@ fn check(kernel: &'static str, columns: usize, by_rows: bool) {
     if !Device::new(1).driver.device().has_wgmma() {
         return eprintln!("skipped: the device has no tensor cores by warpgroups");
     }
-    let (a, b) = (whole(1, ROWS * DEPTH), whole(2, DEPTH * columns));
+    let a = whole(1, ROWS * DEPTH);
+    let b = whole(2, DEPTH * columns);
     let of_b = |k: usize, col: usize| b[if by_rows { k * columns + col } else { col * DEPTH + k }].to_f32();
     let sum = |row: usize, col: usize| (0..DEPTH).map(|k| a[row * DEPTH + k].to_f32() * of_b(k, col)).sum();
     let expected: Vec<f32> = (0..ROWS * columns).map(|at| sum(at / columns, at % columns)).collect();
     let shared = (DEPTH * (columns + if by_rows { 0 } else { ROWS }) * size_of::<bf16>()) as u32;
     let got = in_every_seed(|device| {
-        let (a, b, c) = (device.up(&a), device.up(&b), device.poison::<f32>(ROWS * columns));
+        let a = device.up(&a);
+        let b = device.up(&b);
+        let c = device.poison::<f32>(ROWS * columns);
         let words = [a, b, c].map(|array| array.at.0);
         // SAFETY: the kernel takes these three, of so many numbers.
         unsafe {

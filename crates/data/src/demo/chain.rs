@@ -90,7 +90,8 @@ impl Chain {
         let mut known = vec![0.0; self.states.len()];
         let mut sum = 0.0;
         for position in 0..=len {
-            let (mut next_unsure, mut next_known) = (Vec::new(), vec![0.0; self.states.len()]);
+            let mut next_unsure = Vec::new();
+            let mut next_known = vec![0.0; self.states.len()];
             let mut nats = 0.0;
             for (state, &share) in known.iter().enumerate() {
                 nats += share * entropy(&self.states[state]);

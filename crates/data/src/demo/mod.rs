@@ -37,7 +37,8 @@ impl DemoCorpus {
             places.iter().map(|choices| choices.iter().map(|(word, ..)| spell(word)).collect()).collect();
         let stream = RandomStream::new(seed, "demo corpus");
         let mut tokens = Vec::new();
-        let (mut place, mut draws) = (0, 0);
+        let mut place = 0;
+        let mut draws = 0;
         while place != 0 || tokens.len() < min_tokens {
             let chosen = choose(&places[place], stream, draws);
             tokens.extend(&spelled[place][chosen]);
@@ -68,7 +69,8 @@ impl DemoCorpus {
     /// # Errors
     /// [`DataError::OutOfRange`] if there are fewer than `start + out.len()` tokens.
     pub fn window(&self, start: usize, out: &mut [u32]) -> Result<(), DataError> {
-        let (end, present) = (start.saturating_add(out.len()), self.len());
+        let end = start.saturating_add(out.len());
+        let present = self.len();
         let tokens = self.tokens.get(start..end).ok_or(DataError::OutOfRange { start, end, present })?;
         out.copy_from_slice(tokens);
         Ok(())

@@ -26,11 +26,13 @@ fn text(demo: &DemoCorpus) -> String {
 
 /// Every sentence of `places` with its probability.
 fn sentences(places: &[Vec<Choice>]) -> Vec<(String, f64)> {
-    let (mut done, mut open) = (Vec::new(), vec![(String::new(), 1.0, 0)]);
+    let mut done = Vec::new();
+    let mut open = vec![(String::new(), 1.0, 0)];
     while let Some((begun, p, place)) = open.pop() {
         let total: u32 = places[place].iter().map(|(_, weight, _)| weight).sum();
         for (word, weight, next) in &places[place] {
-            let (longer, p) = (begun.clone() + word, p * f64::from(*weight) / f64::from(total));
+            let longer = begun.clone() + word;
+            let p = p * f64::from(*weight) / f64::from(total);
             if *next == 0 {
                 done.push((longer, p));
             } else {

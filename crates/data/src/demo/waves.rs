@@ -71,7 +71,8 @@ impl Waves {
 
     /// Where the point with index `at` of a sample lies in the field, in lengths of the field.
     fn place(&self, at: usize) -> [f64; 2] {
-        let (patch, point) = (at / (self.points[0] * self.points[1]), at % (self.points[0] * self.points[1]));
+        let patch = at / (self.points[0] * self.points[1]);
+        let point = at % (self.points[0] * self.points[1]);
         let coordinates = [
             patch % self.patches[0] * self.points[0] + point % self.points[0],
             patch / self.patches[0] * self.points[1] + point / self.points[0],

@@ -87,7 +87,9 @@ impl FromStr for Goldfish {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let usage = || format!("`{text}`: write it as k=2,h=13, or with a seed as k=2,h=13,seed=1");
-        let (mut k, mut h, mut seed) = (None, None, None);
+        let mut k = None;
+        let mut h = None;
+        let mut seed = None;
         for part in text.split(',') {
             let (name, value) = part.split_once('=').ok_or_else(usage)?;
             let field = match name {

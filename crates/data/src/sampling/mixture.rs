@@ -85,7 +85,8 @@ impl Mixture {
         let (part, turn) = match &self.parts[..] {
             [part] => (part, number),
             parts => {
-                let (block, place) = (number / BLOCK, number % BLOCK);
+                let block = number / BLOCK;
+                let place = number % BLOCK;
                 let drawn = Permutation::new(self.places.substream(block), BLOCK).at(place);
                 let part = &parts[parts.partition_point(|part| part.before <= drawn) - 1];
                 (part, block * part.count + drawn - part.before)
@@ -152,7 +153,8 @@ mod tests {
     fn an_epoch_has_every_sample_once_and_the_next_another_order() {
         let mixture = Mixture::new(vec![(windows(1, 100), 1.0)], 5).unwrap();
         let epoch = |number: u64| (0..100).map(|at| mixture.locate(100 * number + at).1).collect::<Vec<_>>();
-        let (first, second) = (epoch(0), epoch(1));
+        let first = epoch(0);
+        let second = epoch(1);
         assert_ne!(first, second);
         for mut order in [first, second] {
             order.sort_unstable();
@@ -180,7 +182,8 @@ mod tests {
             let total = (2.0 * share * BLOCK as f64) as u64;
             assert_eq!(seen.values().sum::<u64>(), total);
             // Whole epochs: no sample is read twice more than another.
-            let (least, most) = (total / windows.len(), total.div_ceil(windows.len()));
+            let least = total / windows.len();
+            let most = total.div_ceil(windows.len());
             assert!(seen.values().all(|count| (least..=most).contains(count)));
         }
         assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-12);

@@ -38,7 +38,8 @@ impl Permutation {
 
     fn network(&self, value: u64) -> u64 {
         let mask = (1_u64 << self.half) - 1;
-        let (mut left, mut right) = (value >> self.half, value & mask);
+        let mut left = value >> self.half;
+        let mut right = value & mask;
         for round in 0..ROUNDS {
             // Halves have 32 bits at most: rounds and halves share a counter.
             let [word, ..] = self.stream.words(round << 32 | right);

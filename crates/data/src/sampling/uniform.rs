@@ -86,7 +86,8 @@ mod tests {
     fn batches_do_not_depend_on_how_they_are_split() {
         let source = TokenSource::from(DemoCorpus::new(1, Tokenizer::Bytes, 5000));
         let batch = |first: u64, count: usize| {
-            let (mut tokens, mut targets) = (vec![0; count * 16], vec![0; count * 16]);
+            let mut tokens = vec![0; count * 16];
+            let mut targets = vec![0; count * 16];
             fill_batch(&source, 9, 2, first, count, 16, &mut tokens, &mut targets).unwrap();
             (tokens, targets)
         };

@@ -62,7 +62,8 @@ impl Windows {
     /// of [`TokenSource::documents`].
     pub fn new(source: Arc<TokenSource>, range: Range<usize>, shape: SampleShape) -> Result<Self, DataError> {
         let mut windows = Self { source, range, shape, groups: None, len: 0 };
-        let (seq_len, present) = (shape.seq_len, windows.range.len());
+        let seq_len = shape.seq_len;
+        let present = windows.range.len();
         match shape.documents {
             Documents::Packed => windows.len = (present.saturating_sub(1) / seq_len) as u64,
             Documents::Respected => windows.count_documents()?,
@@ -144,7 +145,8 @@ impl Windows {
         }
         let first = self.source.document_at(self.range.start)?;
         let documents = first..self.source.document_at(self.range.end - 1)? + 1;
-        let (mut before, mut total) = (Vec::with_capacity(documents.len().div_ceil(GROUP)), 0);
+        let mut before = Vec::with_capacity(documents.len().div_ceil(GROUP));
+        let mut total = 0;
         for first in documents.clone().step_by(GROUP) {
             before.push(total);
             total += self.group(&documents, first)?.iter().map(|document| self.samples(document)).sum::<u64>();

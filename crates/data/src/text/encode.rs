@@ -90,7 +90,8 @@ pub(crate) fn encode_documents(
     let mut begins = true;
     let mut count = 0;
     while !at_end {
-        let (mut batch, mut bytes) = (Vec::new(), 0);
+        let mut batch = Vec::new();
+        let mut bytes = 0;
         while bytes < enough {
             let Some(piece) = documents.next()? else {
                 at_end = true;
@@ -125,7 +126,8 @@ pub(crate) fn encode_documents(
 
 /// Documents of a text file, of JSON lines or of Parquet, without their tokens.
 pub(crate) fn count_documents(input: &Input, reading: &Reading) -> Result<DocumentCount, DataError> {
-    let (mut documents, mut count) = (Documents::open(input, reading)?, 0);
+    let mut documents = Documents::open(input, reading)?;
+    let mut count = 0;
     while let Some(piece) = documents.next()? {
         count += u64::from(piece.ends);
     }

@@ -61,7 +61,8 @@ impl<R: BufRead> Lines<R> {
     /// The next document.
     pub fn next(&mut self) -> Result<Option<Piece>, DataError> {
         loop {
-            let (mut bytes, offset) = (Vec::new(), self.offset);
+            let mut bytes = Vec::new();
+            let offset = self.offset;
             let mut limited = self.input.by_ref().take(self.longest as u64 + 1);
             let read = limited.read_until(b'\n', &mut bytes).map_err(DataError::io("read", &self.path))?;
             if read == 0 {
@@ -143,7 +144,8 @@ impl<'a> Visitor<'a> for Field<'_> {
     }
 
     fn visit_map<M: MapAccess<'a>>(self, mut map: M) -> Result<Self::Value, M::Error> {
-        let (mut found, mut others) = (None, Vec::new());
+        let mut found = None;
+        let mut others = Vec::new();
         while let Some(Text(key)) = map.next_key()? {
             if key != self.0 {
                 map.next_value::<IgnoredAny>()?;

@@ -36,7 +36,8 @@ pub(super) struct Pieces<R> {
 impl<R: Read> Pieces<R> {
     /// `path` is for messages.
     pub fn new(tokenizer: &Tokenizer, path: &Path, input: R, size: usize, parse_special: bool) -> Self {
-        let (tokenizer, path) = (tokenizer.clone(), path.to_path_buf());
+        let tokenizer = tokenizer.clone();
+        let path = path.to_path_buf();
         let buffer = Vec::new();
         let context = Vec::new();
         Self { tokenizer, path, input, parse_special, size, buffer, context, offset: 0, ended: false }
@@ -77,7 +78,8 @@ impl<R: Read> Pieces<R> {
         let most = if matches!(self.tokenizer, Tokenizer::Json(_)) { MOST_PIECES_OF_JSON } else { MOST_PIECES };
         let limit = self.size * most;
         if cut.is_none() && self.buffer.len() >= limit {
-            let (path, tokenizer) = (self.path.clone(), self.tokenizer.to_string());
+            let path = self.path.clone();
+            let tokenizer = self.tokenizer.to_string();
             return Err(DataError::Unsplittable { path, offset: self.offset, limit, tokenizer });
         }
         Ok(cut)
@@ -111,7 +113,8 @@ mod tests {
         let special = SpecialTokens { parsed, ..SpecialTokens::default() };
         let reading = Reading { special, ..Reading::new(tokenizer.clone()) };
         let mut pieces = Pieces::new(tokenizer, Path::new("some.txt"), bytes, size, parsed);
-        let (mut tokens, mut ended) = (Vec::new(), false);
+        let mut tokens = Vec::new();
+        let mut ended = false;
         while let Some(piece) = pieces.next()? {
             assert!(!ended, "a piece after the last");
             ended = piece.ends;

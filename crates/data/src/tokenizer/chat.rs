@@ -217,7 +217,8 @@ fn is_deeper(value: &Value, levels: usize) -> bool {
 /// The template with conditions that always hold in place of the library's tags `generation` and `endgeneration`, which mark
 /// what is the model's and print nothing.
 fn without_generation_tags(source: &str) -> String {
-    let (mut text, mut rest) = (String::with_capacity(source.len()), source);
+    let mut text = String::with_capacity(source.len());
+    let mut rest = source;
     while let Some((start, end)) = next_tag(rest) {
         let tag = &rest[start..end];
         let name = tag.trim_matches(|c: char| c.is_whitespace() || "{%-+}".contains(c));

@@ -93,7 +93,8 @@ impl Decoder {
         let text = |tokens: &[u32]| -> Result<String, DataError> {
             Ok(String::from_utf8_lossy(&self.tokenizer.decode(tokens)?).into_owned())
         };
-        let (before, whole) = (text(&self.tokens[..self.returned])?, text(&self.tokens)?);
+        let before = text(&self.tokens[..self.returned])?;
+        let whole = text(&self.tokens)?;
         if whole.ends_with(REPLACEMENT) && !all {
             return Ok(String::new());
         }

@@ -198,7 +198,8 @@ impl Tokenizer {
         if context.is_empty() {
             return encode(text).map(Some);
         }
-        let (before, all) = (encode(context)?, encode(&[context, text].concat())?);
+        let before = encode(context)?;
+        let all = encode(&[context, text].concat())?;
         Ok(all.strip_prefix(&before[..]).map(<[u32]>::to_vec))
     }
 }

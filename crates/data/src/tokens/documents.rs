@@ -21,7 +21,8 @@ pub(crate) fn document_start(tokens: &dyn Tokens, document: usize) -> Result<usi
 /// number of tokens.
 pub(crate) fn document_at(tokens: &dyn Tokens, position: usize) -> Result<usize, DataError> {
     // Starts before `low` are at most `position`, those from `high` on above it.
-    let (mut low, mut high) = (1, tokens.documents()?);
+    let mut low = 1;
+    let mut high = tokens.documents()?;
     while low < high {
         let middle = low + (high - low) / 2;
         if document_start(tokens, middle)? <= position {

@@ -76,7 +76,8 @@ mod tests {
     fn tokens_are_read_as_they_were_written() {
         for element in [Element::U8, Element::I8, Element::U16, Element::I16, Element::U32, Element::I32, Element::I64]
         {
-            let (mut bytes, mut out) = (Vec::new(), [0; 3]);
+            let mut bytes = Vec::new();
+            let mut out = [0; 3];
             element.write(&[1, 127, 0], &mut bytes);
             element.read(&bytes, &mut out).unwrap();
             assert_eq!((out, bytes.len()), ([1, 127, 0], 3 * element.width()));

@@ -18,7 +18,8 @@ impl Joined {
     /// Those of [`TokenSource::documents`].
     pub fn new(parts: Vec<TokenSource>) -> Result<Self, DataError> {
         let mut starts = vec![(0, 0)];
-        let (mut tokens, mut documents) = (0, 0);
+        let mut tokens = 0;
+        let mut documents = 0;
         for part in &parts {
             tokens += part.len();
             documents += part.documents()?;

@@ -113,7 +113,8 @@ impl StoredFile {
         out: &mut [u32],
         invalid: impl Fn(usize, i64) -> DataError,
     ) -> Result<(), DataError> {
-        let (end, mut done) = (start + out.len() * element.width(), 0);
+        let end = start + out.len() * element.width();
+        let mut done = 0;
         self.pieces(start, end, |bytes| {
             let count = bytes.len() / element.width();
             element.read(bytes, &mut out[done..done + count]).map_err(|(at, value)| invalid(done + at, value))?;

@@ -97,7 +97,8 @@ fn all<'a>(value: &'a mut Value, found: &mut Vec<&'a mut Value>, wanted: usize, 
 
 /// The value number `wanted` of a document.
 fn nth(document: &mut Value, wanted: usize) -> Option<&mut Value> {
-    let (mut found, mut seen) = (Vec::new(), 0);
+    let mut found = Vec::new();
+    let mut seen = 0;
     all(document, &mut found, wanted, &mut seen);
     found.pop()
 }
@@ -142,7 +143,8 @@ fn changed_value(document: &Value, draw: &mut Draw) -> Vec<u8> {
         other,
     ];
     let replacement = pool[draw.below(pool.len())].clone();
-    let (at, how) = (draw.below(size(document)), draw.below(6));
+    let at = draw.below(size(document));
+    let how = draw.below(6);
     let Some(value) = nth(&mut changed, at) else { return Vec::new() };
     match (how, &mut *value) {
         (0, Value::Array(values)) if !values.is_empty() => drop(values.remove(draw.below(values.len()))),

@@ -59,7 +59,8 @@ fn token_files_that_are_cut_while_they_are_open_are_named() {
             let windows = Windows::new(source.clone(), 0..source.len(), shape).unwrap();
             let whole = fs::read(at(file)).unwrap();
             cut(&at(file));
-            let (mut tokens, mut targets) = (vec![0; 32], vec![0; 32]);
+            let mut tokens = vec![0; 32];
+            let mut targets = vec![0; 32];
             let read = windows.read(windows.len() - 1, &mut tokens, &mut targets);
             match (documents, file) {
                 // The index says where documents end, and nothing else.

@@ -42,7 +42,8 @@ pub fn read_megatron(prefix: &Path) -> Vec<Vec<u32>> {
     assert_eq!(index.unsigned(8), 1);
     let code = index.unsigned(1) as u8;
     let (_, width, _) = MEGATRON_TYPES.into_iter().find(|(known, ..)| *known == code).unwrap();
-    let (sequences, ends) = (index.unsigned(8), index.unsigned(8));
+    let sequences = index.unsigned(8);
+    let ends = index.unsigned(8);
     let lengths: Vec<u64> = (0..sequences).map(|_| index.unsigned(4)).collect();
     let pointers: Vec<u64> = (0..sequences).map(|_| index.unsigned(8)).collect();
     let ends: Vec<u64> = (0..ends).map(|_| index.unsigned(8)).collect();

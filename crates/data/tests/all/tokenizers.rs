@@ -11,12 +11,11 @@ use serde_json::{Value, json};
 /// How GPT-2's files spell a byte: printable ones as themselves, the others from U+0100 on.
 fn spelled(byte: u8) -> char {
     let printable = |byte: u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
-    match printable(byte) {
-        true => char::from(byte),
-        false => {
-            let before = (0..byte).filter(|other| !printable(*other)).count() as u32;
-            char::from_u32(256 + before).unwrap()
-        }
+    if printable(byte) {
+        char::from(byte)
+    } else {
+        let before = (0..byte).filter(|other| !printable(*other)).count() as u32;
+        char::from_u32(256 + before).unwrap()
     }
 }
 

@@ -6,7 +6,8 @@ macro_rules! of_either_kind {
         match ($x, $y) {
             ($crate::backend::memory::Numbers::Stored($x), $crate::backend::memory::NumbersMut::Stored($y)) => $move,
             ($x, $y) => {
-                let ($x, $y) = ($x.real(), $y.real());
+                let $x = $x.real();
+                let $y = $y.real();
                 $move
             }
         }

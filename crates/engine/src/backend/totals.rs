@@ -99,7 +99,8 @@ impl UpdateRule {
 
     /// What becomes of the gradient, from the totals of all ranks.
     pub fn update(&self, totals: Totals) -> Update {
-        let (norm, Update { applied, gradient_scale }) = (self.gradient_norm(totals), self.attempt(totals));
+        let norm = self.gradient_norm(totals);
+        let Update { applied, gradient_scale } = self.attempt(totals);
         Update {
             applied: applied && norm.is_finite(),
             gradient_scale: gradient_scale * self.clip.map_or(1.0, |clip| (clip / (norm + CLIP_EPSILON)).min(1.0)),

@@ -44,7 +44,8 @@ impl<B: Backend> RankEngine<'_, B> {
     pub(super) fn bias_backward(&mut self, op: &kind::BiasBackward) -> Swept {
         let kind::BiasBackward { gradient, output, write } = *op;
         self.write(output, |rank, dbias| {
-            let (shape, dy) = (rank.shape(gradient), rank.read(gradient)?);
+            let shape = rank.shape(gradient);
+            let dy = rank.read(gradient)?;
             rank.backend.bias_backward(shape, dy, dbias, rank.accumulates(write))?;
             Ok(dy.elements())
         })
@@ -55,7 +56,8 @@ impl<B: Backend> RankEngine<'_, B> {
         let bias = if self.is_biased(output) { None } else { bias };
         self.write(activated, |rank, y| {
             rank.write(output, |rank, pre| {
-                let (shape, bias) = (rank.shape(activated), rank.read_some(bias)?);
+                let shape = rank.shape(activated);
+                let bias = rank.read_some(bias)?;
                 match curve(function) {
                     (curve, false) => rank.backend.bias_curve_forward(curve, shape, pre, bias, y),
                     (curve, true) => rank.backend.bias_gated_forward(curve, shape, pre, bias, y),
@@ -93,7 +95,9 @@ impl<B: Backend> RankEngine<'_, B> {
         dbias: Option<&mut B::ViewMut<'_>>,
     ) -> Swept {
         let kind::ActivationBackward { function, input, gradient, write, .. } = *op;
-        let (shape, add, backend) = (self.shape(gradient), self.accumulates(write), &self.backend);
+        let shape = self.shape(gradient);
+        let add = self.accumulates(write);
+        let backend = &self.backend;
         match curve(function) {
             (curve, false) => backend.bias_curve_backward(curve, shape, self.read(input)?, in_place, dbias, add),
             (curve, true) => backend.bias_gated_backward(curve, shape, in_place, self.read(gradient)?, dbias, add),
@@ -137,7 +141,8 @@ impl<B: Backend> RankEngine<'_, B> {
     pub(super) fn residual(&mut self, op: &kind::Residual) -> Swept {
         let kind::Residual { bias, residual, output, dropout, .. } = *op;
         self.write(output, |rank, x| {
-            let (shape, bias) = (rank.shape(output), rank.read_some(bias)?);
+            let shape = rank.shape(output);
+            let bias = rank.read_some(bias)?;
             let mask = dropout.map(|site| rank.mask(site, output));
             rank.backend.residual_forward(shape, x, bias, rank.read(residual)?, mask.as_ref())?;
             Ok(x.elements())

@@ -15,7 +15,8 @@ impl<B: Backend> RankEngine<'_, B> {
             rank.write(statistics, |rank, statistics| {
                 let shape = rank.attention_shape(block, output);
                 let mask = dropout.map(|site| rank.attention_mask(site, block, output, shape));
-                let (qkv, keys_values) = (rank.read(qkv)?, rank.read_some(keys_values)?);
+                let qkv = rank.read(qkv)?;
+                let keys_values = rank.read_some(keys_values)?;
                 rank.backend.attention_forward(shape, qkv, keys_values, out, statistics, mask.as_ref())?;
                 rank.flops.attention_forward += flops(shape, out.elements());
                 Ok(())
@@ -38,10 +39,14 @@ impl<B: Backend> RankEngine<'_, B> {
     ) -> Done {
         let kind::AttentionBackward { block, qkv, keys_values, result, statistics, gradient, dropout, .. } = *op;
         let shape = self.attention_shape(block, result);
-        let (qkv, out, dout) = (self.read(qkv)?, self.read(result)?, self.read(gradient)?);
-        let (statistics, heads) = (self.read(statistics)?, out.elements());
+        let qkv = self.read(qkv)?;
+        let out = self.read(result)?;
+        let dout = self.read(gradient)?;
+        let statistics = self.read(statistics)?;
+        let heads = out.elements();
         let mask = dropout.map(|site| self.attention_mask(site, block, result, shape));
-        let (keys_values, mask) = (self.read_some(keys_values)?.zip(dkv), mask.as_ref());
+        let keys_values = self.read_some(keys_values)?.zip(dkv);
+        let mask = mask.as_ref();
         self.backend.attention_backward(shape, qkv, keys_values, out, statistics, dout, dqkv, mask)?;
         self.flops.attention_backward += 2 * flops(shape, heads);
         Ok(())
@@ -69,8 +74,10 @@ impl<B: Backend> RankEngine<'_, B> {
         let Shape { rows, cols } = self.shape(output);
         let Attention { head_dim, value_dim, causal, window, score_scale: scale, cap, .. } =
             block.of(&self.program.model).attention;
-        let (seq_len, context) = (self.program.layout.seq_len, self.context_part());
-        let (sequences, heads) = (rows / context.tokens(seq_len), cols / value_dim);
+        let seq_len = self.program.layout.seq_len;
+        let context = self.context_part();
+        let sequences = rows / context.tokens(seq_len);
+        let heads = cols / value_dim;
         let kv_heads = heads / self.group_heads(block);
         AttentionShape { sequences, seq_len, heads, kv_heads, head_dim, value_dim, causal, window, scale, cap, context }
     }

@@ -11,9 +11,11 @@ use crate::{Backend, EngineError, RankEngine};
 impl<B: Backend> RankEngine<'_, B> {
     pub(super) fn store_keys_values(&mut self, op: &kind::StoreKeysValues) -> Result<usize, EngineError> {
         let kind::StoreKeysValues { block, input: qkv, output: cache } = *op;
-        let (shape, part) = (self.cache_shape(block), self.microbatch);
+        let shape = self.cache_shape(block);
+        let part = self.microbatch;
         self.write(cache, |rank, cache| {
-            let (starts, qkv) = (rank.starts(), rank.read(qkv)?);
+            let starts = rank.starts();
+            let qkv = rank.read(qkv)?;
             let cache = &mut B::part(cache, part * shape.elements()..(part + 1) * shape.elements());
             rank.backend.store_keys_values(shape, starts, qkv, cache)?;
             Ok(rank.keys_and_values(block, qkv.elements()))
@@ -22,9 +24,11 @@ impl<B: Backend> RankEngine<'_, B> {
 
     pub(super) fn cached_attention(&mut self, op: &kind::CachedAttention) -> Done {
         let kind::CachedAttention { block, qkv, cache, output } = *op;
-        let (shape, part) = (self.cache_shape(block), self.microbatch);
+        let shape = self.cache_shape(block);
+        let part = self.microbatch;
         self.write(output, |rank, out| {
-            let (starts, qkv) = (rank.starts(), rank.read(qkv)?);
+            let starts = rank.starts();
+            let qkv = rank.read(qkv)?;
             let cache = rank.read(cache)?.part(part * shape.elements()..(part + 1) * shape.elements());
             rank.backend.cached_attention(shape, starts, qkv, cache, out)?;
             let window = shape.window.unwrap_or(usize::MAX);
@@ -39,8 +43,11 @@ impl<B: Backend> RankEngine<'_, B> {
     pub(super) fn collect_rows(&mut self, op: &kind::CollectRows) -> Result<usize, EngineError> {
         let kind::CollectRows { wanted, input, output } = *op;
         self.write(output, |rank, collected| {
-            let (tokens, Shape { rows, cols }) = (rank.program.layout.seq_len, rank.shape(input));
-            let (first, sequences, x) = (rank.first_sequence(), rows / tokens, rank.read(input)?);
+            let tokens = rank.program.layout.seq_len;
+            let Shape { rows, cols } = rank.shape(input);
+            let first = rank.first_sequence();
+            let sequences = rows / tokens;
+            let x = rank.read(input)?;
             let len = collected.elements() / rank.program.layout.microbatches();
             let collected = &mut B::part(collected, rank.microbatch * len..(rank.microbatch + 1) * len);
             match wanted {
@@ -56,7 +63,8 @@ impl<B: Backend> RankEngine<'_, B> {
 
     /// What the microbatch has of a block's cache.
     fn cache_shape(&self, block: BlockKind) -> CacheShape {
-        let (layout, attention) = (&self.program.layout, &block.of(&self.program.model).attention);
+        let layout = &self.program.layout;
+        let attention = &block.of(&self.program.model).attention;
         let heads = attention.heads / layout.grid.size(Axis::X);
         let Purpose::Generation(generation) = self.program.purpose else { return CacheShape::default() };
         CacheShape {
@@ -81,7 +89,8 @@ impl<B: Backend> RankEngine<'_, B> {
 
     /// Positions in the cache before the pass, by the microbatch's sequences on this rank.
     fn starts(&self) -> &[usize] {
-        let (layout, first) = (&self.program.layout, self.first_sequence());
+        let layout = &self.program.layout;
+        let first = self.first_sequence();
         &self.pass.starts[first..first + layout.microbatch / layout.grid.size(Axis::Z)]
     }
 }

@@ -32,8 +32,10 @@ impl<B: Backend> RankEngine<'_, B> {
     where
         B::Buffer: Payload<T>,
     {
-        let (input, output) = (self.storage(collective.input), self.storage(collective.output));
-        let (given, got) = (self.local_elements(collective.input), self.local_elements(collective.output));
+        let input = self.storage(collective.input);
+        let output = self.storage(collective.output);
+        let given = self.local_elements(collective.input);
+        let got = self.local_elements(collective.output);
         let parts = self.queue_parts(&collective);
         let payload = payload_elements(self.program, &collective);
         let group = match collective.members {
@@ -41,9 +43,11 @@ impl<B: Backend> RankEngine<'_, B> {
             Members::Blocks(size) => self.key_copies.get(&size).ok_or_else(|| self.slots.not_live(input))?,
             Members::All | Members::Root(_) => &self.groups[&collective.axes],
         };
-        let (context, in_place) = (self.context, input == output);
+        let context = self.context;
+        let in_place = input == output;
         if let Some(parts) = parts {
-            let (sent, received) = (sent.first(given), self.slots.take(output)?.first(got));
+            let sent = sent.first(given);
+            let received = self.slots.take(output)?.first(got);
             let flight = match (&parts, collective.kind) {
                 (Parts::Exchanged { sent: to, received: from }, _) => {
                     context.all_to_all_chunks::<T, _, _>(group, to, from, sent, received)
@@ -64,15 +68,18 @@ impl<B: Backend> RankEngine<'_, B> {
                 Flight::InPlace(context.all_gather_in_place::<T, _>(group, sent))
             }
             (CollectiveKind::ReduceScatter, _) => {
-                let (sent, received) = (sent.first(payload), self.slots.take(output)?.first(got));
+                let sent = sent.first(payload);
+                let received = self.slots.take(output)?.first(got);
                 Flight::Apart(context.reduce_scatter::<T, _, _>(group, sent, received))
             }
             (CollectiveKind::AllGather, _) => {
-                let (sent, received) = (sent.first(given), self.slots.take(output)?.first(payload));
+                let sent = sent.first(given);
+                let received = self.slots.take(output)?.first(payload);
                 Flight::Apart(context.all_gather::<T, _, _>(group, sent, received))
             }
             (CollectiveKind::AllToAll, _) => {
-                let (sent, received) = (sent.first(given), self.slots.take(output)?.first(got));
+                let sent = sent.first(given);
+                let received = self.slots.take(output)?.first(got);
                 Flight::Apart(context.all_to_all::<T, _, _>(group, sent, received))
             }
             (CollectiveKind::AllReduce, _) => {

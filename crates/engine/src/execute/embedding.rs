@@ -13,7 +13,8 @@ impl<B: Backend> RankEngine<'_, B> {
     pub(super) fn embed(&mut self, op: &kind::Embed) -> Swept {
         let kind::Embed { table, output } = *op;
         self.write(output, |rank, y| {
-            let (shape, rows) = (rank.table_shape(output, table), rank.sample_rows(output));
+            let shape = rank.table_shape(output, table);
+            let rows = rank.sample_rows(output);
             rank.backend.embed_forward(shape, &rank.samples, rows, rank.read(table)?, y)?;
             Ok(y.elements())
         })
@@ -22,8 +23,10 @@ impl<B: Backend> RankEngine<'_, B> {
     pub(super) fn embed_backward(&mut self, op: &kind::EmbedBackward) -> Swept {
         let kind::EmbedBackward { gradient, output, write } = *op;
         self.write(output, |rank, dtable| {
-            let (shape, rows) = (rank.table_shape(gradient, output), rank.sample_rows(gradient));
-            let (add, dy) = (rank.accumulates(write), rank.read(gradient)?);
+            let shape = rank.table_shape(gradient, output);
+            let rows = rank.sample_rows(gradient);
+            let add = rank.accumulates(write);
+            let dy = rank.read(gradient)?;
             rank.backend.embed_backward(shape, &rank.samples, rows, dy, dtable, add)?;
             Ok(dy.elements())
         })
@@ -48,8 +51,10 @@ impl<B: Backend> RankEngine<'_, B> {
     pub(super) fn positions_backward(&mut self, op: &kind::PositionsBackward) -> Swept {
         let kind::PositionsBackward { gradient, output, write } = *op;
         self.write(output, |rank, dpositions| {
-            let (shape, at) = (rank.shape(gradient), rank.positions(gradient));
-            let (dy, add) = (rank.read(gradient)?, rank.accumulates(write));
+            let shape = rank.shape(gradient);
+            let at = rank.positions(gradient);
+            let dy = rank.read(gradient)?;
+            let add = rank.accumulates(write);
             rank.backend.positions_backward(shape, dy, dpositions, at, add)?;
             Ok(dy.elements())
         })

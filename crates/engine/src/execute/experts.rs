@@ -61,7 +61,9 @@ impl<B: Backend> RankEngine<'_, B> {
         let kind::Router { pass, left, right, output, write } = *op;
         let product = op.product(self.program);
         self.write(output, |rank, c| {
-            let (a, b, add) = (rank.read(left)?, rank.read(right)?, rank.accumulates(write));
+            let a = rank.read(left)?;
+            let b = rank.read(right)?;
+            let add = rank.accumulates(write);
             let shape = |rows, experts| RouterShape { rows, experts, per_token: 0 };
             let backend = &rank.backend;
             match pass {
@@ -119,7 +121,8 @@ impl<B: Backend> RankEngine<'_, B> {
     pub(super) fn count_choices(&mut self, op: &kind::CountChoices) -> Swept {
         let kind::CountChoices { block, routes, output } = *op;
         self.write(output, |rank, counts| {
-            let (shape, scope) = (rank.router_shape(block, routes), rank.scope(block, routes));
+            let shape = rank.router_shape(block, routes);
+            let scope = rank.scope(block, routes);
             let routes = rank.read(routes)?;
             rank.backend.count_choices(shape, routes, scope, counts, false)?;
             Ok(routes.elements())
@@ -129,7 +132,8 @@ impl<B: Backend> RankEngine<'_, B> {
     pub(super) fn count_loads(&mut self, op: &kind::CountLoads) -> Swept {
         let kind::CountLoads { block, routes, output, write } = *op;
         self.write(output, |rank, loads| {
-            let (shape, routes) = (rank.router_shape(block, routes), rank.read(routes)?);
+            let shape = rank.router_shape(block, routes);
+            let routes = rank.read(routes)?;
             rank.backend.count_choices(shape, routes, |_| 0, loads, rank.accumulates(write))?;
             Ok(routes.elements())
         })
@@ -141,7 +145,8 @@ impl<B: Backend> RankEngine<'_, B> {
         let valid = self.program.valid_elements(loads, self.place);
         let choices = experts.per_token * self.tokens() as usize;
         self.write(bias, |rank, bias| {
-            let (mut bias, loads) = (B::part(bias, 0..valid), rank.read(loads)?.part(0..valid));
+            let mut bias = B::part(bias, 0..valid);
+            let loads = rank.read(loads)?.part(0..valid);
             rank.backend.follow_loads(experts.router.bias_rate, choices, experts.count, loads, &mut bias)?;
             Ok(valid)
         })
@@ -162,10 +167,13 @@ impl<B: Backend> RankEngine<'_, B> {
 
     pub(super) fn router_loss(&mut self, op: &kind::RouterLoss) -> Swept {
         let kind::RouterLoss { block, logits, routes, counts } = *op;
-        let (shape, rule, losses) =
-            (self.router_shape(block, logits), rule(&self.experts(block)), self.router_losses(block));
+        let shape = self.router_shape(block, logits);
+        let rule = rule(&self.experts(block));
+        let losses = self.router_losses(block);
         let scope = self.scope(block, logits);
-        let (logits, routes, counts) = (self.read(logits)?, self.read(routes)?, self.read_some(counts)?);
+        let logits = self.read(logits)?;
+        let routes = self.read(routes)?;
+        let counts = self.read_some(counts)?;
         let first = match self.layer {
             Layer::Block(block) => self.program.model.routed_experts(block),
             _ => 0,
@@ -188,10 +196,14 @@ impl<B: Backend> RankEngine<'_, B> {
     pub(super) fn route_backward(&mut self, op: &kind::RouteBackward) -> Swept {
         let kind::RouteBackward { block, routes, counts, gradient, output, .. } = *op;
         self.write(output, |rank, logits| {
-            let (shape, rule, losses) =
-                (rank.router_shape(block, output), rule(&rank.experts(block)), rank.router_losses(block));
-            let (scope, factor) = (rank.scope(block, output), rank.router_loss_scale());
-            let (routes, counts, gradient) = (rank.read(routes)?, rank.read_some(counts)?, rank.read(gradient)?);
+            let shape = rank.router_shape(block, output);
+            let rule = rule(&rank.experts(block));
+            let losses = rank.router_losses(block);
+            let scope = rank.scope(block, output);
+            let factor = rank.router_loss_scale();
+            let routes = rank.read(routes)?;
+            let counts = rank.read_some(counts)?;
+            let gradient = rank.read(gradient)?;
             rank.backend.route_backward(shape, rule, losses, factor, logits, routes, counts, gradient, scope)?;
             Ok(logits.elements())
         })
@@ -234,7 +246,9 @@ impl<B: Backend> RankEngine<'_, B> {
             rank.write(output, |rank, placed| {
                 let starts = rank.queue_starts(input);
                 let shape = rank.spread_shape(block, gradient, input, &starts);
-                let (dy, x, routes) = (rank.read(gradient)?, rank.read(input)?, rank.read(routes)?);
+                let dy = rank.read(gradient)?;
+                let x = rank.read(input)?;
+                let routes = rank.read(routes)?;
                 rank.backend.combine_backward(shape, dy, x, routes, placed, dweights)?;
                 Ok(placed.elements())
             })

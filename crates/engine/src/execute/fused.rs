@@ -32,9 +32,11 @@ impl<B: Backend> RankEngine<'_, B> {
         let kind::Norm { of, input, sums, squares, gamma, beta, output } = *op;
         let norm =
             |rank: &Self, sums: Option<&mut B::ViewMut<'_>>, squares: &mut B::ViewMut<'_>, y: &mut B::ViewMut<'_>| {
-                let (x, rule) = (rank.read(input)?, rank.normalization(of));
-                let (shape, gamma, beta) =
-                    (rank.norm_shape(input, rule.epsilon), rank.gamma(gamma, rule)?, rank.read_some(beta)?);
+                let x = rank.read(input)?;
+                let rule = rank.normalization(of);
+                let shape = rank.norm_shape(input, rule.epsilon);
+                let gamma = rank.gamma(gamma, rule)?;
+                let beta = rank.read_some(beta)?;
                 rank.backend.whole_norm(shape, x, sums, squares, gamma, beta, y)?;
                 Ok(x.elements())
             };
@@ -59,9 +61,12 @@ impl<B: Backend> RankEngine<'_, B> {
                     dgamma: Written<'_, '_, B>,
                     dbeta: Option<Written<'_, '_, B>>,
                     dx: Written<'_, '_, B>| {
-            let (x, dy, statistics) = (rank.read(input)?, rank.read(gradient)?, rank.statistics(sums, squares)?);
+            let x = rank.read(input)?;
+            let dy = rank.read(gradient)?;
+            let statistics = rank.statistics(sums, squares)?;
             let rule = rank.normalization(of);
-            let (shape, gamma) = (rank.norm_shape(input, rule.epsilon), rank.gamma(gamma, rule)?);
+            let shape = rank.norm_shape(input, rule.epsilon);
+            let gamma = rank.gamma(gamma, rule)?;
             rank.backend.whole_norm_backward(shape, x, statistics, gamma, dy, out, dgamma, dbeta, dx, add)?;
             Ok(x.elements())
         };
@@ -97,13 +102,15 @@ impl<B: Backend> RankEngine<'_, B> {
     ) -> Result<Vec<usize>, EngineError> {
         let mut states: BTreeMap<ParameterId, &mut OptimizerStates<B>> =
             states.iter_mut().map(|(parameter, states)| (*parameter, states)).collect();
-        let (mut updates, mut swept) = (Vec::with_capacity(ops.len()), Vec::with_capacity(ops.len()));
+        let mut updates = Vec::with_capacity(ops.len());
+        let mut swept = Vec::with_capacity(ops.len());
         for (op, (_, block)) in ops.iter().zip(blocks) {
             let elements = self.program.valid_elements(op.gradient, self.place);
             let states = states.remove(&op.parameter).ok_or(EngineError::StatesLost)?;
             let StatesMut { master, moments } = states.first_mut(elements);
             let start = self.range(op.value).start;
-            let (p, g) = (block.view_mut(start..start + elements), self.read(op.gradient)?.part(0..elements));
+            let p = block.view_mut(start..start + elements);
+            let g = self.read(op.gradient)?.part(0..elements);
             let constants = self.optimizer_constants(op.parameter);
             updates.push(ParameterUpdate { constants, p, master, g, moments });
             swept.push(elements);

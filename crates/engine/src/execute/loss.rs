@@ -28,8 +28,10 @@ impl<B: Backend> RankEngine<'_, B> {
 
     pub(super) fn cross_entropy_sums(&mut self, op: &kind::CrossEntropySums) -> Swept {
         self.write(op.output, |rank, sums| {
-            let (shape, rows) = (rank.logits_shape(op.logits), rank.sample_rows(op.logits));
-            let (logits, maxima) = (rank.read(op.logits)?, rank.read(op.maxima)?);
+            let shape = rank.logits_shape(op.logits);
+            let rows = rank.sample_rows(op.logits);
+            let logits = rank.read(op.logits)?;
+            let maxima = rank.read(op.maxima)?;
             rank.backend.cross_entropy_sums(shape, &rank.samples, rows, logits, maxima, sums)?;
             Ok(logits.elements())
         })
@@ -37,8 +39,11 @@ impl<B: Backend> RankEngine<'_, B> {
 
     pub(super) fn cross_entropy_gradient(&mut self, op: &kind::CrossEntropyGradient) -> Swept {
         self.write(op.output, |rank, l| {
-            let (shape, rows) = (rank.logits_shape(op.output), rank.sample_rows(op.output));
-            let (maxima, sums, scale) = (rank.read(op.maxima)?, rank.read(op.sums)?, rank.loss_scale());
+            let shape = rank.logits_shape(op.output);
+            let rows = rank.sample_rows(op.output);
+            let maxima = rank.read(op.maxima)?;
+            let sums = rank.read(op.sums)?;
+            let scale = rank.loss_scale();
             let cap = rank.program.model.logit_cap;
             rank.backend.cross_entropy_gradient(shape, &rank.samples, rows, l, maxima, sums, scale, cap)?;
             Ok(l.elements())
@@ -46,14 +51,16 @@ impl<B: Backend> RankEngine<'_, B> {
     }
 
     pub(super) fn cross_entropy_loss(&mut self, op: &kind::CrossEntropyLoss) -> Swept {
-        let (sums, rows) = (self.read(op.sums)?, self.sample_rows(op.sums));
+        let sums = self.read(op.sums)?;
+        let rows = self.sample_rows(op.sums);
         self.backend.cross_entropy_loss(&self.samples, rows, sums)?;
         Ok(sums.elements())
     }
 
     pub(super) fn squared_error_loss(&mut self, op: &kind::SquaredErrorLoss) -> Swept {
         let value = op.predictions;
-        let (predictions, numbers) = (self.read(value)?, self.sample_numbers(value));
+        let predictions = self.read(value)?;
+        let numbers = self.sample_numbers(value);
         // No number stands for an ignored target: what is predicted of missing sequences is left out here.
         let counted = self.counted_rows(value) * self.value(value).local_cols;
         let numbers = numbers.start..numbers.start + counted;
@@ -65,7 +72,8 @@ impl<B: Backend> RankEngine<'_, B> {
     pub(super) fn squared_error(&mut self, op: &kind::SquaredError) -> Swept {
         let output = op.output;
         self.write(output, |rank, predictions| {
-            let (numbers, scale) = (rank.sample_numbers(output), rank.loss_scale());
+            let numbers = rank.sample_numbers(output);
+            let scale = rank.loss_scale();
             rank.backend.squared_error(&rank.samples, numbers, predictions, scale)?;
             Ok(predictions.elements())
         })
@@ -90,7 +98,8 @@ impl<B: Backend> RankEngine<'_, B> {
 
     /// This rank's columns of the logits: the id of the first, and how many of them are no padding.
     fn logits_shape(&self, logits: ValueId) -> LogitsShape {
-        let (Shape { rows, cols }, start) = (self.shape(logits), self.first_col(logits));
+        let Shape { rows, cols } = self.shape(logits);
+        let start = self.first_col(logits);
         LogitsShape { rows, cols, valid: self.program.model.vocab.saturating_sub(start).min(cols), start }
     }
 }

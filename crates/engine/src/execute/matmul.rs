@@ -10,7 +10,8 @@ use crate::{Backend, RankEngine};
 impl<B: Backend> RankEngine<'_, B> {
     pub(super) fn gemm(&mut self, op: &kind::Gemm) -> Done {
         let kind::Gemm { pass, left, right, output, write, .. } = op;
-        let (product, groups) = (op.product(self.program), op.groups(self.program));
+        let product = op.product(self.program);
+        let groups = op.groups(self.program);
         if groups > 1 || self.value(*left).counts.is_some() {
             return self.grouped_gemm(op, product, groups);
         }
@@ -18,7 +19,9 @@ impl<B: Backend> RankEngine<'_, B> {
         // Passes of single tokens read weights and hardly use them. Training keeps to one kernel, and so to its rounding.
         let few_rows = product.m < FEW_ROWS && matches!(self.program.purpose, Purpose::Generation(_));
         let flops = self.write(*output, |rank, c| {
-            let (a, b, add) = (rank.read(*left)?, rank.read(*right)?, rank.accumulates(*write));
+            let a = rank.read(*left)?;
+            let b = rank.read(*right)?;
+            let add = rank.accumulates(*write);
             if few_rows {
                 rank.backend.matmul_few_rows(shape(&product), a, b, c)?;
             } else {
@@ -34,13 +37,16 @@ impl<B: Backend> RankEngine<'_, B> {
     pub(crate) fn biased_gemm(&mut self, op: &kind::Gemm, bias: ValueId) -> Done {
         let kind::Gemm { pass, left, right, output, .. } = *op;
         let product = op.product(self.program);
-        let (groups, is_generation) = (op.groups(self.program), matches!(self.program.purpose, Purpose::Generation(_)));
+        let groups = op.groups(self.program);
+        let is_generation = matches!(self.program.purpose, Purpose::Generation(_));
         if groups > 1 || self.value(left).counts.is_some() || is_generation {
             return self.gemm(op);
         }
         let run_as = transpose(self.matmuls.choice(&product));
         let flops = self.write(output, |rank, c| {
-            let (a, b, bias) = (rank.read(left)?, rank.read(right)?, rank.read(bias)?);
+            let a = rank.read(left)?;
+            let b = rank.read(right)?;
+            let bias = rank.read(bias)?;
             rank.backend.matmul_with_bias(shape(&product), run_as, a, b, bias, c)?;
             Ok(flops(c.elements(), a.elements(), product.m))
         })?;
@@ -58,7 +64,9 @@ impl<B: Backend> RankEngine<'_, B> {
         let k = if storage == GemmStorage::Tn { m } else { k };
         let shape = GroupedShape { stored: transpose(storage), n, k };
         self.write(output, |rank, c| {
-            let (a, b, add) = (rank.read(left)?, rank.read(right)?, rank.accumulates(write));
+            let a = rank.read(left)?;
+            let b = rank.read(right)?;
+            let add = rank.accumulates(write);
             rank.backend.grouped_matmul(shape, &segments, a, b, c, add)
         })?;
         self.count_flops(pass, 2 * (segments.rows() * n * k) as u64);

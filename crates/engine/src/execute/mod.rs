@@ -156,7 +156,8 @@ impl<B: Backend> RankEngine<'_, B> {
         id: ValueId,
         write: impl FnOnce(&mut Self, &mut B::ViewMut<'_>) -> Result<R, EngineError>,
     ) -> Result<R, EngineError> {
-        let (storage, range) = (self.storage(id), self.range(id));
+        let storage = self.storage(id);
+        let range = self.range(id);
         let mut block = self.slots.take(storage)?;
         let result = write(self, &mut block.view_mut(range));
         self.slots.put(storage, block);
@@ -179,7 +180,9 @@ impl<B: Backend> RankEngine<'_, B> {
 
     /// A dropout over the elements of `value`.
     fn mask(&self, site: DropoutSite, value: ValueId) -> ElementMask {
-        let (rows, first_col, cols) = (self.rows_of(value), self.first_col(value), self.value(value).cols);
+        let rows = self.rows_of(value);
+        let first_col = self.first_col(value);
+        let cols = self.value(value).cols;
         ElementMask { dropout: self.step_dropout(site), rows, first_col, cols }
     }
 

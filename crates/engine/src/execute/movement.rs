@@ -12,12 +12,14 @@ type Swept = Result<usize, EngineError>;
 
 impl<B: Backend> RankEngine<'_, B> {
     pub(super) fn pack(&mut self, op: &kind::Pack) -> Swept {
-        let (parts, shape) = (self.parts(op.axis), self.shape(op.input));
+        let parts = self.parts(op.axis);
+        let shape = self.shape(op.input);
         self.moves(op.input, op.output, |rank, x, y| rank.backend.pack_columns(shape, parts, x, y))
     }
 
     pub(super) fn unpack(&mut self, op: &kind::Unpack) -> Swept {
-        let (parts, shape) = (self.parts(op.axis), self.shape(op.output));
+        let parts = self.parts(op.axis);
+        let shape = self.shape(op.output);
         self.moves(op.input, op.output, |rank, x, y| rank.backend.unpack_columns(shape, parts, x, y))
     }
 
@@ -33,7 +35,9 @@ impl<B: Backend> RankEngine<'_, B> {
     }
 
     pub(super) fn slice_columns(&mut self, op: &kind::SliceColumns) -> Swept {
-        let (part, parts, shape) = (self.place.on(op.axis), self.parts(op.axis), self.shape(op.input));
+        let part = self.place.on(op.axis);
+        let parts = self.parts(op.axis);
+        let shape = self.shape(op.input);
         self.moves(op.input, op.output, |rank, x, y| rank.backend.slice_columns(shape, part, parts, x, y))
     }
 
@@ -69,7 +73,9 @@ impl<B: Backend> RankEngine<'_, B> {
     pub(super) fn join_heads(&mut self, op: &kind::JoinHeads) -> Swept {
         self.write(op.output, |rank, qkv| {
             let Shape { rows, cols } = rank.shape(op.output);
-            let (queries, keys, beside) = (rank.read(op.queries)?, rank.read(op.keys)?, rank.read_some(op.beside)?);
+            let queries = rank.read(op.queries)?;
+            let keys = rank.read(op.keys)?;
+            let beside = rank.read_some(op.beside)?;
             rank.backend.join_heads(rank.groups(op.block, rows, cols), queries, keys, beside, qkv)?;
             Ok(if beside.is_some() { qkv.elements() } else { queries.elements() + keys.elements() })
         })
@@ -81,7 +87,8 @@ impl<B: Backend> RankEngine<'_, B> {
         let Some(local) = self.held(panel) else { return Ok(0) };
         self.moves(input, output, |rank, x, y| {
             if panel.of_columns {
-                let (Shape { rows, cols }, count) = (rank.shape(input), rank.shape(output).cols);
+                let Shape { rows, cols } = rank.shape(input);
+                let count = rank.shape(output).cols;
                 rank.backend.copy_panel_columns(PanelShape { rows, cols, first: local * count, count }, x, y)
             } else {
                 let len = y.elements();
@@ -97,7 +104,8 @@ impl<B: Backend> RankEngine<'_, B> {
         self.write(output, |rank, y| {
             let x = rank.read(input)?;
             if panel.of_columns {
-                let (Shape { rows, cols }, count) = (rank.shape(output), rank.shape(input).cols);
+                let Shape { rows, cols } = rank.shape(output);
+                let count = rank.shape(input).cols;
                 rank.backend.store_panel_columns(PanelShape { rows, cols, first: local * count, count }, x, y)?;
                 return Ok(x.elements());
             }

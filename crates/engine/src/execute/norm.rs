@@ -20,7 +20,8 @@ impl<B: Backend> RankEngine<'_, B> {
 
     pub(super) fn centered_squares(&mut self, op: &kind::CenteredSquares) -> Swept {
         self.write(op.output, |rank, squares| {
-            let (x, sums) = (rank.read(op.input)?, rank.read(op.sums)?);
+            let x = rank.read(op.input)?;
+            let sums = rank.read(op.sums)?;
             // These are divided by the width alone; epsilon is added where they are used.
             rank.backend.norm_centered_squares(rank.norm_shape(op.input, 0.0), x, sums, squares)?;
             Ok(x.elements())
@@ -38,8 +39,11 @@ impl<B: Backend> RankEngine<'_, B> {
     pub(super) fn norm(&mut self, op: &kind::Norm) -> Swept {
         let kind::Norm { of, input, sums, squares, gamma, beta, output } = *op;
         self.write(output, |rank, y| {
-            let (x, rule, statistics) = (rank.read(input)?, rank.normalization(of), rank.statistics(sums, squares)?);
-            let (gamma, beta) = (rank.gamma(gamma, rule)?, rank.read_some(beta)?);
+            let x = rank.read(input)?;
+            let rule = rank.normalization(of);
+            let statistics = rank.statistics(sums, squares)?;
+            let gamma = rank.gamma(gamma, rule)?;
+            let beta = rank.read_some(beta)?;
             rank.backend.norm_forward(rank.norm_shape(input, rule.epsilon), x, statistics, gamma, beta, y)?;
             Ok(x.elements())
         })
@@ -62,9 +66,13 @@ impl<B: Backend> RankEngine<'_, B> {
         dbeta: Option<&mut B::ViewMut<'_>>,
     ) -> Swept {
         let kind::NormBackwardSums { of, input, sums, squares, gamma, gradient, write, .. } = *op;
-        let (x, dy, statistics) = (self.read(input)?, self.read(gradient)?, self.statistics(sums, squares)?);
-        let (rule, add) = (self.normalization(of), self.accumulates(write));
-        let (shape, gamma) = (self.norm_shape(input, rule.epsilon), self.gamma(gamma, rule)?);
+        let x = self.read(input)?;
+        let dy = self.read(gradient)?;
+        let statistics = self.statistics(sums, squares)?;
+        let rule = self.normalization(of);
+        let add = self.accumulates(write);
+        let shape = self.norm_shape(input, rule.epsilon);
+        let gamma = self.gamma(gamma, rule)?;
         self.backend.norm_backward_sums(shape, x, statistics, gamma, dy, out, dgamma, dbeta, add)?;
         Ok(x.elements())
     }
@@ -72,9 +80,14 @@ impl<B: Backend> RankEngine<'_, B> {
     pub(super) fn norm_backward(&mut self, op: &kind::NormBackward) -> Swept {
         let kind::NormBackward { of, input, sums, squares, gamma, gradient, reduced, output, write } = *op;
         self.write(output, |rank, dx| {
-            let (x, dy, statistics) = (rank.read(input)?, rank.read(gradient)?, rank.statistics(sums, squares)?);
-            let (rule, add, reduced) = (rank.normalization(of), rank.accumulates(write), rank.read(reduced)?);
-            let (shape, gamma) = (rank.norm_shape(input, rule.epsilon), rank.gamma(gamma, rule)?);
+            let x = rank.read(input)?;
+            let dy = rank.read(gradient)?;
+            let statistics = rank.statistics(sums, squares)?;
+            let rule = rank.normalization(of);
+            let add = rank.accumulates(write);
+            let reduced = rank.read(reduced)?;
+            let shape = rank.norm_shape(input, rule.epsilon);
+            let gamma = rank.gamma(gamma, rule)?;
             rank.backend.norm_backward(shape, x, statistics, gamma, dy, reduced, dx, add)?;
             Ok(x.elements())
         })
@@ -130,8 +143,10 @@ impl<B: Backend> RankEngine<'_, B> {
         dbeta: Option<&mut B::ViewMut<'_>>,
     ) -> Swept {
         let kind::HeadNormBackward { block, keys, input, gamma, write, .. } = *op;
-        let ((norm, rule), x) = (self.heads_normed(block, keys, input), self.read(input)?);
-        let (gamma, add) = (self.gamma(gamma, rule)?, self.accumulates(write));
+        let (norm, rule) = self.heads_normed(block, keys, input);
+        let x = self.read(input)?;
+        let gamma = self.gamma(gamma, rule)?;
+        let add = self.accumulates(write);
         self.backend.head_norm_backward(norm, x, gamma, dqkv, dgamma, dbeta, add)
     }
 

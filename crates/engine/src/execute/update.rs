@@ -30,7 +30,8 @@ impl<'a, B: Backend> RankEngine<'a, B> {
         let kind::Compress { parameter, input, output, write } = *op;
         let from = self.first_kept(output);
         self.write(output, |rank, y| {
-            let (x, add) = (rank.read(input)?, rank.accumulates(write));
+            let x = rank.read(input)?;
+            let add = rank.accumulates(write);
             rank.backend.compress(y, x, rank.indices(parameter)?, from, add)?;
             Ok(y.elements())
         })
@@ -47,7 +48,8 @@ impl<'a, B: Backend> RankEngine<'a, B> {
 
     pub(super) fn sum_squares(&mut self, op: &kind::SumSquares) -> Done {
         let kind::SumSquares { parameter: id, gradient } = *op;
-        let (program, place) = (self.program, self.place);
+        let program = self.program;
+        let place = self.place;
         let parameter = &program.parameters[id.0];
         if parameter.copy || !self.value(gradient).sharding.is_owner(place) {
             return Ok(());
@@ -88,9 +90,11 @@ impl<'a, B: Backend> RankEngine<'a, B> {
             let range = self.program.run(run).range();
             range.start.min(valid)..range.end.min(valid)
         });
-        let (mut states, streamed) = (std::mem::take(&mut self.states), self.streamed.take());
+        let mut states = std::mem::take(&mut self.states);
+        let streamed = self.streamed.take();
         let swept = self.write(value, |rank, p| {
-            let (mut p, g) = (B::part(p, updated.clone()), rank.read(gradient)?.part(updated.clone()));
+            let mut p = B::part(p, updated.clone());
+            let g = rank.read(gradient)?.part(updated.clone());
             let mut update = |StatesMut { mut master, moments: [mut m, mut v] }: StatesMut<'_, B>| {
                 rank.backend.adamw(&constants, &mut p, master.as_mut(), g, &mut m, &mut v)
             };
@@ -109,7 +113,8 @@ impl<'a, B: Backend> RankEngine<'a, B> {
 
     pub(super) fn restore(&mut self, op: &kind::Restore) -> Result<usize, EngineError> {
         let kind::Restore { run, value, .. } = *op;
-        let (valid, range) = (self.program.valid_elements(value, self.place), self.program.run(run).range());
+        let valid = self.program.valid_elements(value, self.place);
+        let range = self.program.run(run).range();
         let restored = range.start.min(valid)..range.end.min(valid);
         let streamed = self.streamed.take();
         let swept = self.write(value, |rank, p| {

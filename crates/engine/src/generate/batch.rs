@@ -66,10 +66,13 @@ impl<'a> Batch<'a> {
         let longest = self.sequences.iter().map(|sequence| sequence.prompt).max().unwrap_or(0);
         let firsts = (0..longest).step_by(chunk);
         let pass = |first: usize| {
-            let (mut tokens, mut starts, mut newest) = (Vec::new(), Vec::new(), Vec::new());
+            let mut tokens = Vec::new();
+            let mut starts = Vec::new();
+            let mut newest = Vec::new();
             for place in 0..self.of_pass {
                 let Sequence { tokens: all, prompt, .. } = self.shown(place);
-                let (start, end) = (first.min(*prompt), (first + chunk).min(*prompt));
+                let start = first.min(*prompt);
+                let end = (first + chunk).min(*prompt);
                 tokens.extend(&all[start..end]);
                 tokens.resize((place + 1) * chunk, 0);
                 starts.push(start);

@@ -49,7 +49,8 @@ pub fn logits<B: Backend>(
     weights: &Weights,
     tokens: &[u32],
 ) -> Result<Logits<B::Real>, EngineError> {
-    let (model, layout) = (&program.model, &program.layout);
+    let model = &program.model;
+    let layout = &program.layout;
     let chunk = layout.seq_len;
     let positions = match program.stages[0].purpose {
         Purpose::Generation(Generation { capacity, wanted: Wanted::Every }) => capacity,
@@ -59,7 +60,8 @@ pub fn logits<B: Backend>(
         let rule = format!("{} tokens for a program of {positions}", tokens.len());
         return Err(EngineError::Generation { rule, remedy: "give as many".to_owned() });
     }
-    let (vocab, routing) = (layout.padded_vocab(model), Routing::of(layout, &run.collectives));
+    let vocab = layout.padded_vocab(model);
+    let routing = Routing::of(layout, &run.collectives);
     let ranks = run_job(&run.job(program), |context| {
         let mut engine = weights.engine::<B>(program, context, run.threads)?;
         let mut check = Check::new(program, context.rank(), &routing);

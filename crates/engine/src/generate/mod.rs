@@ -90,9 +90,12 @@ impl<B: Backend> RankEngine<'_, B> {
 /// each with its microbatches' sequences.
 fn logits_place(layout: &Layout, sequence: usize) -> usize {
     let [data, z] = [Axis::Data, Axis::Z].map(|axis| layout.grid.size(axis));
-    let (share, part) = (layout.global_batch / data, layout.microbatch / z);
-    let (of_data, in_share) = (sequence / share, sequence % share);
-    let (microbatch, in_pass) = (in_share / layout.microbatch, in_share % layout.microbatch);
+    let share = layout.global_batch / data;
+    let part = layout.microbatch / z;
+    let of_data = sequence / share;
+    let in_share = sequence % share;
+    let microbatch = in_share / layout.microbatch;
+    let in_pass = in_share % layout.microbatch;
     let rank = of_data * z + in_pass / part;
     (rank * layout.microbatches() + microbatch) * part + in_pass % part
 }
@@ -179,7 +182,8 @@ fn run_rank<'a, B: Backend>(
     tell: &mut dyn FnMut(usize, u32) -> Result<(), EngineError>,
 ) -> Result<GenerateOutcome, EngineError> {
     let GenerationPrograms { prefill, decode } = programs;
-    let (layout, capacity) = (&decode.layout, programs.capacity());
+    let layout = &decode.layout;
+    let capacity = programs.capacity();
     let routing = Routing::of(layout, &run.collectives);
     let mut batch = Batch::new(prompts, options, layout.global_batch, decode.model.seq_len);
     let vocab = decode.model.vocab.min(options.known_tokens);

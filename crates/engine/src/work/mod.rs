@@ -82,7 +82,8 @@ impl Sweep {
 
     /// Bytes read and written for an element, where values have this type.
     pub fn bytes(self, dtype: ElementType) -> u64 {
-        let (stored, real) = (dtype.bytes(), dtype.real().bytes());
+        let stored = dtype.bytes();
+        let real = dtype.real().bytes();
         match self {
             Self::Residual | Self::BiasGelu | Self::GeluBackward => 3 * stored,
             // The gradient is read; the master, or else the parameter, and two moments are read and written.

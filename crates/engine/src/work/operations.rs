@@ -46,7 +46,9 @@ pub fn attention<B: Backend>(backend: &B, backward: bool, [seq_len, head_dim, he
         backend.attention_forward(shape, qkv.read(), None, &mut out.write(), &mut log_sum_exp.write(), None)
     };
     let gradient = move |backend: &B, [qkv, out, log_sum_exp, dout, dqkv]: &mut [Operand<B>; 5]| {
-        let (out, log_sum_exp, dout) = (out.read(), log_sum_exp.read(), dout.read());
+        let out = out.read();
+        let log_sum_exp = log_sum_exp.read();
+        let dout = dout.read();
         backend.attention_backward(shape, qkv.read(), None, out, log_sum_exp, dout, &mut dqkv.write(), None)
     };
     let mut operands = [
@@ -112,7 +114,8 @@ fn update<B: Backend>(backend: &B, elements: usize) -> Ready<'_> {
     if is_narrow::<B>() {
         let mut rounded = Operand::zeros(backend, Kind::Stored, elements)?;
         let once = move |backend: &B, [master, g, m, v]: &mut [Operand<B>; 4]| {
-            let (mut p, mut master) = (rounded.write(), master.write());
+            let mut p = rounded.write();
+            let mut master = master.write();
             backend.adamw(&CONSTANTS, &mut p, Some(&mut master), g.read(), &mut m.write(), &mut v.write())
         };
         return Ok(Box::new(Repeated { backend, operands, result: 0, once }));

@@ -180,7 +180,8 @@ mod tests {
     /// least one is predicted otherwise.
     #[test]
     fn what_is_predicted_of_a_source_is_not_of_its_own_steps() {
-        let (samples, held) = (some(), "Korthikanti");
+        let samples = some();
+        let held = "Korthikanti";
         let slow = |sample: &Sample| {
             let times = if sample.source == held { 2.0 } else { 1.0 };
             taking(sample, times)
@@ -220,9 +221,10 @@ mod tests {
         let mut learned = 0;
         for sample in samples.iter().filter(|sample| usual.contains_key(&sample.line)) {
             let ratio = slow[&sample.line] / usual[&sample.line];
-            match is_held(sample) {
-                true => assert!((2.0 * ratio - 1.0).abs() < 1e-12, "line {}: {ratio}", sample.line),
-                false => learned += usize::from((ratio - 1.0).abs() > 1e-3),
+            if is_held(sample) {
+                assert!((2.0 * ratio - 1.0).abs() < 1e-12, "line {}: {ratio}", sample.line)
+            } else {
+                learned += usize::from((ratio - 1.0).abs() > 1e-3)
             }
         }
         assert!(learned > 0);

@@ -89,9 +89,12 @@ impl Weighted<'_> {
             let change = if numbers[at] + CHANGE > bounds[at][1] { -CHANGE } else { CHANGE };
             let mut changed = numbers.to_vec();
             changed[at] += change;
-            let slope = |(sample, before): (&&Sample, &f64)| match sample.has(parameters[at]) {
-                true => Ok((sample.difference(parameters, &changed)? - before) / change),
-                false => Ok(0.0),
+            let slope = |(sample, before): (&&Sample, &f64)| {
+                if sample.has(parameters[at]) {
+                    Ok((sample.difference(parameters, &changed)? - before) / change)
+                } else {
+                    Ok(0.0)
+                }
             };
             self.samples.par_iter().zip(differences).map(slope).collect()
         };

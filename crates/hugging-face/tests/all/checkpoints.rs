@@ -107,7 +107,9 @@ fn every_companion_survives_both_ways_byte_for_byte() {
         export(Checkpoint::find(&first).unwrap(), &model, ExportOptions::default()).unwrap();
         imported(&model, &second).unwrap();
         export(Checkpoint::find(&second).unwrap(), &again, ExportOptions::default()).unwrap();
-        let (before, after, last) = (files(from.path()), files(&model), files(&again));
+        let before = files(from.path());
+        let after = files(&model);
+        let last = files(&again);
         for file in kept {
             assert!(before[file] == after[file] && before[file] == last[file], "{name}: {file}");
         }

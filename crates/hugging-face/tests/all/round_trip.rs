@@ -94,7 +94,8 @@ fn older_names_are_read_and_given_back() {
     round_trip(old.path(), &to, LARGE, None).unwrap();
     assert!(raw(&to) == stored, "all but the masks");
     // Read, both forms are the same numbers.
-    let (mut source, mut newer) = (source, Source::open(&fixture("gpt2"), &[]).unwrap());
+    let mut source = source;
+    let mut newer = Source::open(&fixture("gpt2"), &[]).unwrap();
     for index in 0..source.tensors().len() {
         assert_eq!(source.read(index).unwrap(), newer.read(index).unwrap());
     }

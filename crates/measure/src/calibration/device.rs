@@ -55,10 +55,7 @@ pub fn of(measured: &Measurements) -> Result<Device, MeasureError> {
         half_products: Some(table(measured, half, products(ElementType::Bf16))?),
         narrow_products: None,
         attention: table(measured, single, attention(ElementType::F32))?,
-        half_attention: match has_half {
-            true => Some(table(measured, half, attention(ElementType::Bf16))?),
-            false => None,
-        },
+        half_attention: if has_half { Some(table(measured, half, attention(ElementType::Bf16))?) } else { None },
         origins: Origins::default(),
     };
     device.origins = Origins::all(device.numbers(), Origin::Measured);
@@ -116,7 +113,8 @@ fn table(
     let mut sums: Vec<([usize; 3], f64, f64)> = Vec::new();
     for one in &measured.cases {
         let Some(shape) = shape(&one.case) else { continue };
-        let (work, taken) = (one.case.work().0, seconds(measured, one));
+        let work = one.case.work().0;
+        let taken = seconds(measured, one);
         match sums.iter_mut().find(|(known, ..)| *known == shape) {
             Some((_, flops, seconds)) => (*flops, *seconds) = (*flops + work, *seconds + taken),
             None => sums.push((shape, work, taken)),

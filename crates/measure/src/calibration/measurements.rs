@@ -38,7 +38,8 @@ pub struct Measurements {
 
 impl Measurements {
     pub(super) fn take(setup: Setup, told: &(dyn Fn(Progress) + Sync)) -> Result<Self, MeasureError> {
-        let (start, spec) = (Instant::now(), &setup.spec);
+        let start = Instant::now();
+        let spec = &setup.spec;
         let mut measured = Vec::new();
         let parts = spec.algorithms().into_iter().map(|algorithm| (algorithm, Case::all(&setup, algorithm)));
         let parts: Vec<(Algorithm, Vec<Case>)> = parts.collect();
@@ -126,7 +127,8 @@ impl Measurements {
             }
         });
         let dtype = ElementType::F32;
-        let (collectives, operations) = (collectives.collect(), operations.collect());
+        let collectives = collectives.collect();
+        let operations = operations.collect();
         Calibration { ranks, per_node, threads, runs, dtype, collectives, operations }
     }
 }

@@ -39,7 +39,10 @@ pub struct CalibrationSpec {
 impl CalibrationSpec {
     /// So many ranks on so many cores of this machine, of one thread each; seven runs of everything.
     pub fn new(ranks: usize, cores: usize) -> Self {
-        let (ranks_here, per_node, world, device) = (ranks, ranks, None, &Processor);
+        let ranks_here = ranks;
+        let per_node = ranks;
+        let world = None;
+        let device = &Processor;
         Self { ranks, per_node, threads: 1, runs: 7, quick: false, cores, ranks_here, world, device }
     }
 
@@ -58,7 +61,8 @@ impl CalibrationSpec {
             let rule = format!(" {per_node}: the launcher put {placed} ranks on a node; leave it out");
             return Err(Refusal::of(Setting::PerNode).text(rule).into());
         }
-        let (ranks_here, world) = (processes.ranks_here(ranks), processes.world.clone());
+        let ranks_here = processes.ranks_here(ranks);
+        let world = processes.world.clone();
         let threads = processes.threads(None, ranks)?;
         Ok(Self { per_node, ranks_here, threads, world, device: processes.device, ..Self::new(ranks, cores) })
     }
@@ -118,7 +122,8 @@ impl CalibrationSpec {
 
     /// Where the ranks are, in words.
     pub(super) fn place(&self) -> String {
-        let (ranks, nodes) = (self.ranks, self.ranks / self.per_node);
+        let ranks = self.ranks;
+        let nodes = self.ranks / self.per_node;
         match (nodes, &self.world) {
             (1, _) => format!("{ranks} ranks of this machine"),
             (_, Some(_)) => format!("{ranks} ranks on {nodes} nodes"),
@@ -189,7 +194,8 @@ struct Here {
 
 impl Here {
     fn of(spec: &CalibrationSpec) -> Result<Self, MeasureError> {
-        let (device, ranks) = (spec.device.name()?, spec.ranks_here);
+        let device = spec.device.name()?;
+        let ranks = spec.ranks_here;
         let devices = spec.device.devices(ranks)?.unwrap_or(1);
         let sharing = ranks.div_ceil(devices);
         if let Some(free) = spec.device.free(ranks)? {

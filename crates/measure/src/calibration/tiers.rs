@@ -49,7 +49,8 @@ fn reached(tier: &Tier) -> f64 {
 /// # Errors
 /// No collectives were measured over a tier.
 pub fn fitted(measured: &Measurements) -> Result<Fitted, MeasureError> {
-    let (ranks, per_node) = (measured.setup.spec.ranks, measured.setup.spec.per_node);
+    let ranks = measured.setup.spec.ranks;
+    let per_node = measured.setup.spec.per_node;
     let mut tiers = Vec::new();
     if per_node > 1 {
         tiers.push(unknown("inside a node", Some(per_node)));
@@ -79,7 +80,9 @@ pub fn fitted(measured: &Measurements) -> Result<Fitted, MeasureError> {
 /// A tier of which nothing is known until it is measured.
 fn unknown(name: &str, devices: Option<usize>) -> Tier {
     let name = name.to_owned();
-    let (bandwidth, efficiency, origins) = (1.0, 1.0, Origins::default());
+    let bandwidth = 1.0;
+    let efficiency = 1.0;
+    let origins = Origins::default();
     let mut tier = Tier { name, devices, links: 1, bandwidth, efficiency, latency: 0.0, half_bytes: 0.0, origins };
     tier.origins = Origins::all(tier.numbers(), Origin::Measured);
     tier
@@ -100,7 +103,8 @@ fn samples(measured: &Measurements) -> Vec<Sample> {
     let mut samples: Vec<(bool, Sample)> = Vec::new();
     for Measured { case, runs } in &measured.cases {
         let Case::Collective { kind, algorithm, group, bytes } = *case else { continue };
-        let (native, seconds) = (algorithm == Algorithm::Native, runs.seconds);
+        let native = algorithm == Algorithm::Native;
+        let seconds = runs.seconds;
         let same = |(_, sample): &&mut (bool, Sample)| {
             (sample.kind, sample.group, sample.bytes) == (kind, group, bytes as f64)
         };
@@ -128,7 +132,8 @@ pub fn group_bandwidths(measured: &Measurements) -> Vec<GroupBandwidth> {
             CollectiveKind::AllGather | CollectiveKind::ReduceScatter => 1.0,
             _ => continue,
         };
-        let (inner, group) = (sample.group.inner, sample.group.size);
+        let inner = sample.group.inner;
+        let group = sample.group.size;
         let sent = passes * (1.0 - 1.0 / group as f64) * sample.bytes;
         match sums.iter_mut().find(|(i, g, ..)| (*i, *g) == (inner, group)) {
             Some((_, _, bytes, seconds)) => (*bytes, *seconds) = (*bytes + sent, *seconds + sample.seconds),

@@ -168,7 +168,8 @@ impl Cases {
             let here = processes.ranks_here(case.ranks) as u64;
             let needed = buffers.saturating_mul(here).saturating_mul(case.bytes());
             if needed > available {
-                let (needed, available) = (bytes(needed), bytes(available));
+                let needed = bytes(needed);
+                let available = bytes(available);
                 return Err(Refusal::of(Setting::Sizes).text(format!(" {}B on ", case.bytes())).name(Setting::Ranks).text(
                     format!(
                         " {}: {buffers} buffers per rank take {needed}, but {available} of memory are available; measure a \
@@ -208,7 +209,8 @@ impl Cases {
         let before = copied()?;
         let mut measured = Vec::new();
         for kind in &self.collectives {
-            let (mut native, run) = (None, Run::Collective(*kind));
+            let mut native = None;
+            let run = Run::Collective(*kind);
             for algorithm in &case.algorithms {
                 let times = times(&self.job(case, *algorithm), run.lengths(case.full(), case.part), self.runs, run)?;
                 let of = Measured::new(case, *kind, *algorithm, slowest(&times), native, self.tiers.as_deref());

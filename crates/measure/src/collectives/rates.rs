@@ -68,7 +68,8 @@ impl Measured {
         tiers: Option<&[Tier]>,
     ) -> Self {
         times.sort_by(f64::total_cmp);
-        let (seconds, n) = (median(times.clone()), case.bytes() as f64);
+        let seconds = median(times.clone());
+        let n = case.bytes() as f64;
         let world: Vec<usize> = (0..case.ranks).collect();
         let predict = |tiers: &[Tier]| case.routing(algorithm).formation(&world).seconds(tiers, algorithm, kind, n);
         let predicted_seconds = tiers.map(predict);

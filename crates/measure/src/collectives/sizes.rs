@@ -32,7 +32,8 @@ impl FromStr for Sizes {
             match part.split_once("..") {
                 None => sizes.push(size(part)?),
                 Some((first, last)) => {
-                    let (first, last) = (size(first)?, size(last)?);
+                    let first = size(first)?;
+                    let last = size(last)?;
                     if first > last {
                         return Err(SpecError::Syntax {
                             what: "sizes",

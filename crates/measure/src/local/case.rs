@@ -88,7 +88,8 @@ impl LocalCase {
             let grid = layout.grid.to_string();
             told(Progress { done, of, next: Some(&grid) });
             let (measured, ledger_equal) = self.run(device, layout).map_err(|error| error.of_layout(grid))?;
-            let (layout, predicted) = (layout.clone(), predicted.clone());
+            let layout = layout.clone();
+            let predicted = predicted.clone();
             rows.push((at, Row { layout, predicted, measured, ledger_equal, places: [None; 2] }));
         }
         told(Progress { done: of, of, next: None });

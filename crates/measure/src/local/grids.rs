@@ -104,7 +104,8 @@ impl GridsSpec {
             machine::described(cluster, processes.ranks_here(ranks), options.threads, processors());
         let chosen = choose(legal.len(), self.layouts.unwrap_or(legal.len()), options.seed);
         let layouts: Vec<Layout> = chosen.into_iter().map(|at| legal[at].clone()).collect();
-        let (global_batch, seq_len) = (legal[0].global_batch, legal[0].seq_len);
+        let global_batch = legal[0].global_batch;
+        let seq_len = legal[0].seq_len;
         let crowded = processes.is_crowded(ranks, options.threads);
         let case = LocalCase::new(model, cluster, layouts, options)?;
         let legal = legal.len();

@@ -175,8 +175,8 @@ mod tests {
 
     #[test]
     fn what_the_user_says_is_for_logs_that_do_not_say_it() {
-        let (says, silent) =
-            (log(CollectiveKind::AllReduce, Some(8), Some(4)), log(CollectiveKind::AllReduce, None, None));
+        let says = log(CollectiveKind::AllReduce, Some(8), Some(4));
+        let silent = log(CollectiveKind::AllReduce, None, None);
         let group = |log: &Log| {
             let placed = place(log, Some(16), Some(2), 2).unwrap();
             (placed.samples[0].group.ranks, placed.per_node)

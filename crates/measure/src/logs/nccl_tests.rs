@@ -63,7 +63,8 @@ pub fn parse(path: &Path, text: &str) -> Result<Log, Refusal> {
 /// The times of a size, of which those that were not taken are left out, as is a size that is too small for the ranks.
 fn row(name: &str, line: usize, header: &[&str], words: &[&str], bytes: u64) -> Result<Vec<Row>, Refusal> {
     if words.len() < header.len() {
-        let (found, wanted) = (words.len(), header.len());
+        let found = words.len();
+        let wanted = header.len();
         return Err(Refusal::new(format!(
             "{name}, line {line}: {found} values under {wanted} columns; is it cut off?"
         )));

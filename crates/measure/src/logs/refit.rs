@@ -109,7 +109,8 @@ mod tests {
         cluster.tiers[1].latency = 1e-3;
         let refits = refit(&mut cluster, &[log(&known, 16, 4)]).unwrap();
         assert_eq!((refits.len(), &cluster.tiers[0]), (1, &known.tiers[0]));
-        let (found, wanted) = (&cluster.tiers[1], &known.tiers[1]);
+        let found = &cluster.tiers[1];
+        let wanted = &known.tiers[1];
         assert!((found.efficiency / wanted.efficiency - 1.0).abs() < 1e-3, "{found:?}");
         assert!((found.latency / wanted.latency - 1.0).abs() < 1e-2, "{found:?}");
         assert!(refits[0].error.mean < 1e-3 && refits[0].error_before.mean > 0.5, "{refits:?}");

@@ -108,7 +108,8 @@ fn every_element_of_one_choice_in_every_second_block() {
 fn every_element_of_patches() {
     let text = MOE.replace("vocab = 11", "patch_values = 5").replace("tied_head = false\n", "");
     let model = changed(&text, &[("balance_loss", "0.5")]);
-    let (weights, sample) = (parameters(&model, 2), Sample::new(&model, 2, 6, 2));
+    let weights = parameters(&model, 2);
+    let sample = Sample::new(&model, 2, 6, 2);
     let Objective { gradients, decisions, loss, balance, router_z, value, .. } =
         objective(&model, &weights, &sample.batch(), None, None);
     assert_eq!(value, loss + (balance + router_z));
@@ -151,7 +152,8 @@ proptest! {
             ("dropout", "0.2".to_owned()),
         ];
         let model = moe(&owned.each_ref().map(|(field, value)| (*field, value.as_str())));
-        let (weights, sample) = (parameters(&model, seed), Sample::new(&model, 2, 6, seed));
+        let weights = parameters(&model, seed);
+        let sample = Sample::new(&model, 2, 6, seed);
         let dropout = Some(DropoutSeed { seed, step });
         let (_, again) = loss_and_gradients(&model, &weights, &sample.batch(), dropout);
         let Objective { gradients, decisions, .. } = objective(&model, &weights, &sample.batch(), dropout, None);

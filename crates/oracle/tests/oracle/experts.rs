@@ -33,7 +33,8 @@ fn starting_values_and_decay_are_those_of_the_table() {
         AdamW { learning_rate: 1.0, beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weight_decay: 0.5, clip: Some(1.0) };
     update(&model, &decay, &mut State::new(&model), &mut after, &gradients);
     for parameter in model.all_parameters() {
-        let (name, tensor) = (parameter.name(), &before[&parameter.name()]);
+        let name = parameter.name();
+        let tensor = &before[&parameter.name()];
         if let Initial::Normal(deviation) = parameter.initial {
             let spread = (tensor.iter().map(|w| w * w).sum::<f64>() / tensor.len() as f64).sqrt();
             assert!((spread / deviation - 1.0).abs() < 0.1, "{name}: {spread}");
@@ -45,7 +46,8 @@ fn starting_values_and_decay_are_those_of_the_table() {
 #[test]
 fn with_as_many_places_as_tokens_nothing_is_dropped() {
     let [few, many, more] = ["0.7", "2", "100"].map(|capacity| moe(&[("capacity", capacity)]));
-    let (weights, sample) = (parameters(&few, 1), Sample::new(&few, 3, 6, 1));
+    let weights = parameters(&few, 1);
+    let sample = Sample::new(&few, 3, 6, 1);
     let [few, many, more] = [few, many, more].map(|model| of(&model, &weights, &sample, None));
     assert!(few.dropped > 0 && few.choices == 2 * 3 * 6 * 2, "{} of {}", few.dropped, few.choices);
     assert_eq!((many.dropped, &many), (0, &more));
@@ -141,7 +143,8 @@ fn equal_experts_are_one_perceptron() {
         }
     }
     let sample = Sample::new(&model, 2, 6, 1);
-    let (mixture, perceptron) = (of(&model, &weights, &sample, None), of(&dense, &alone, &sample, None));
+    let mixture = of(&model, &weights, &sample, None);
+    let perceptron = of(&dense, &alone, &sample, None);
     assert!((mixture.loss - perceptron.loss).abs() < 1e-13);
     assert!(largest(&mixture.gradients["block.1.router.weight"]) < 1e-14);
     let of_experts = &mixture.gradients["block.0.experts.up.weight"];
@@ -164,7 +167,8 @@ fn by_first_choice_a_token_does_not_see_later_ones() {
     // What the second block's router reads has passed the first block's places.
     let seen = |drop: &str, at: usize| {
         let model = moe(&[("experts_per_token", "1"), ("capacity", "0.5"), ("drop", drop)]);
-        let (weights, sample) = (parameters(&model, 1), Sample::new(&model, 1, 6, 1));
+        let weights = parameters(&model, 1);
+        let sample = Sample::new(&model, 1, 6, 1);
         let mut other = sample.clone();
         other.tokens[at] = (other.tokens[at] + 1) % 11;
         let before = |sample: &Sample| loss_before(&model, &weights, sample, at);
@@ -184,7 +188,8 @@ fn loss_before(model: &Model, weights: &Tensors, sample: &Sample, at: usize) -> 
 #[test]
 fn foreign_decisions_are_followed_and_judged() {
     let model = moe(&[("drop", "score")]);
-    let (weights, sample) = (parameters(&model, 1), Sample::new(&model, 2, 6, 1));
+    let weights = parameters(&model, 1);
+    let sample = Sample::new(&model, 2, 6, 1);
     let own = of(&model, &weights, &sample, None);
     assert_eq!(of(&model, &weights, &sample, Some(&own.decisions)), own);
     let judged = |decisions: &Decisions| margins(&model, &weights, &sample.batch(), None, decisions);
@@ -213,7 +218,8 @@ fn foreign_decisions_are_followed_and_judged() {
 #[should_panic(expected = "decisions of block 1, 2 for each token")]
 fn decisions_of_another_batch_are_refused() {
     let model = moe(&[]);
-    let (weights, sample) = (parameters(&model, 1), Sample::new(&model, 2, 6, 1));
+    let weights = parameters(&model, 1);
+    let sample = Sample::new(&model, 2, 6, 1);
     let mut decisions = of(&model, &weights, &sample, None).decisions;
     decisions.blocks.get_mut(&1).unwrap().pop();
     of(&model, &weights, &sample, Some(&decisions));

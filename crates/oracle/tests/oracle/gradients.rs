@@ -30,7 +30,8 @@ fn slope(
 
 /// Compares every element of every gradient; differences relative to the tensor's largest gradient.
 fn check_every_element(model: &Model, dropout: Option<DropoutSeed>) {
-    let (parameters, sample) = (parameters(model, 1), Sample::new(model, 2, 3, 2));
+    let parameters = parameters(model, 1);
+    let sample = Sample::new(model, 2, 3, 2);
     let (_, gradients) = loss_and_gradients(model, &parameters, &sample.batch(), dropout);
     for (name, gradient) in &gradients {
         let unit = |i| (0..gradient.len()).map(|j| if i == j { 1.0 } else { 0.0 }).collect::<Vec<_>>();
@@ -183,7 +184,8 @@ proptest! {
         model in any_model(), sequences in 1..4_usize, short in 0..3_usize, seed: u64, step in 0..1000_u64,
     ) {
         let seq_len = model.seq_len.saturating_sub(short).max(1);
-        let (parameters, sample) = (parameters(&model, seed), Sample::new(&model, sequences, seq_len, seed));
+        let parameters = parameters(&model, seed);
+        let sample = Sample::new(&model, sequences, seq_len, seed);
         let dropout = Some(DropoutSeed { seed, step });
         let (_, gradients) = loss_and_gradients(&model, &parameters, &sample.batch(), dropout);
         for (name, gradient) in &gradients {

@@ -60,7 +60,8 @@ fn heads_may_change_places() {
         m.heads = 3;
         m.kv_heads = 3;
     });
-    let (h, d) = (model.hidden, model.classic().head_dim());
+    let h = model.hidden;
+    let d = model.classic().head_dim();
     let before = parameters(&model, 1);
     let mut after = before.clone();
     for name in ["block.0.qkv.weight", "block.0.qkv.bias"] {
@@ -121,7 +122,8 @@ fn without_mask_and_positions_the_order_does_not_matter() {
 #[test]
 fn the_rotary_base_matters_from_the_second_token_on() {
     // A token turns for its position, and the product with itself stays.
-    let (slow, fast) = (llama(), llama().reshaped(|m| m.rotary_base = 1.0));
+    let slow = llama();
+    let fast = llama().reshaped(|m| m.rotary_base = 1.0);
     let parameters = parameters(&slow, 1);
     let at = |model: &Model, seq_len| loss(model, &parameters, &Sample::new(model, 3, seq_len, 1), None);
     assert_eq!(at(&slow, 1), at(&fast, 1));
@@ -230,8 +232,10 @@ fn a_tied_table_gets_both_gradients() {
 
 #[test]
 fn dropout_needs_a_rate_and_a_seed_and_follows_the_step() {
-    let (dry, wet) = (model(), Model { dropout: 0.2, ..model() });
-    let (parameters, sample) = (parameters(&dry, 1), Sample::new(&dry, 2, 5, 1));
+    let dry = model();
+    let wet = Model { dropout: 0.2, ..model() };
+    let parameters = parameters(&dry, 1);
+    let sample = Sample::new(&dry, 2, 5, 1);
     let at = |step| Some(DropoutSeed { seed: 1, step });
     let plain = loss(&dry, &parameters, &sample, None);
     assert_eq!(plain, loss(&dry, &parameters, &sample, at(0)));

@@ -32,7 +32,8 @@ fn three_updates_by_hand() {
 }
 
 fn three_updates(model: &Model) {
-    let (mut state, mut parameters) = (State::new(model), filled(model, 2.0));
+    let mut state = State::new(model);
+    let mut parameters = filled(model, 2.0);
 
     // Step 1: m = 2, v = 4, both corrected to 4 and 16: the direction is 4 / 4 = 1; decay 0.2 * 2.
     update(model, &SETTINGS, &mut state, &mut parameters, &filled(model, 4.0));
@@ -60,7 +61,8 @@ fn the_norm_is_global_and_unclipped() {
     let model = model();
     let count = model.parameters() as f64;
     for (clip, factor) in [(None, 1.0), (Some(0.5), 0.5 / (3.0 * count.sqrt() + 1e-6)), (Some(1e4), 1.0)] {
-        let (mut state, mut parameters) = (State::new(&model), filled(&model, 2.0));
+        let mut state = State::new(&model);
+        let mut parameters = filled(&model, 2.0);
         let settings = AdamW { clip, ..SETTINGS };
         let norm = update(&model, &settings, &mut state, &mut parameters, &filled(&model, -3.0));
         assert!((norm - 3.0 * count.sqrt()).abs() < 1e-9, "{norm}");

@@ -129,7 +129,8 @@ impl MatrixLayer {
 
     fn check_groups(&self) -> Result<(), SpecError> {
         for (rank, (group, links)) in self.group.iter().zip(&self.p2p).enumerate() {
-            let (fastest, all) = (links.iter().copied().fold(0.0, f64::max), links.iter().sum::<f64>());
+            let fastest = links.iter().copied().fold(0.0, f64::max);
+            let all = links.iter().sum::<f64>();
             // The sum is rounded.
             if !(fastest..=all * (1.0 + 1e-12)).contains(group) {
                 let rule = format!("it lies between the rank's fastest link, {fastest:e}, and all of them, {all:e}");

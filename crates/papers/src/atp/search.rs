@@ -86,7 +86,9 @@ impl Search {
     /// # Errors
     /// None of the meshes is legal.
     pub fn run(&self, top: usize) -> Result<Found, NoMesh> {
-        let (mut ranked, mut refusals, all) = (Vec::new(), Vec::new(), self.all());
+        let mut ranked = Vec::new();
+        let mut refusals = Vec::new();
+        let all = self.all();
         let devices = devices(&all);
         for candidate in all {
             match candidate.mesh.check(&self.model) {
@@ -96,7 +98,8 @@ impl Search {
         }
         match (ranked.is_empty(), refusals.pop()) {
             (true, Some((mesh, error))) => {
-                let (model, interconnect) = (self.model.name.clone(), self.interconnect.name.clone());
+                let model = self.model.name.clone();
+                let interconnect = self.interconnect.name.clone();
                 Err(NoMesh { model, interconnect, mesh, reason: Box::new(error) })
             }
             (_, last) => {
@@ -122,7 +125,9 @@ impl Search {
 
     fn workload(&self) -> Workload<'_> {
         let Self { model, batch, element_bytes, counts, .. } = self;
-        let (batch, element_bytes, counts) = (*batch, *element_bytes, *counts);
+        let batch = *batch;
+        let element_bytes = *element_bytes;
+        let counts = *counts;
         Workload { model, batch, seq_len: model.seq_len, element_bytes, counts }
     }
 }

@@ -117,7 +117,8 @@ impl Counts {
 
     /// Elements per token over dimensions 1 and 2, before division by the sizes of the mesh; `f` is `4 h` in the paper.
     fn elements(self, model: &Model) -> [f64; 2] {
-        let (h, f) = (model.hidden as f64, model.classic().ffn as f64);
+        let h = model.hidden as f64;
+        let f = model.classic().ffn as f64;
         match self {
             Self::Paper => [4.0 * h, 2.0 * (3.0 * h + f)],
             Self::Exact => [4.0 * h, 4.0 * h + 2.0 * f],
@@ -170,7 +171,8 @@ impl Workload<'_> {
     /// `2 L b s h/GroupBW * (14 d2 + 4 d1 - 18)/(d1 d2)`, with [`Counts::Exact`] `12 d2 + 4 d1 - 16`.
     pub fn flat_seconds(&self, mesh: Mesh, group_bandwidth: f64) -> f64 {
         let [first, second] = self.counts.elements(self.model);
-        let (d1, d2) = (mesh.d1 as f64, mesh.d2 as f64);
+        let d1 = mesh.d1 as f64;
+        let d2 = mesh.d2 as f64;
         let per_token = 2.0 * (second * (d2 - 1.0) + first * (d1 - 1.0)) / (d1 * d2);
         let tokens = self.batch as f64 * self.seq_len as f64;
         self.element_bytes as f64 * self.model.layers() as f64 * tokens * per_token / group_bandwidth

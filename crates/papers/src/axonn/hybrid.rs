@@ -27,14 +27,16 @@ pub fn bucketed_bytes(parameters: f64, bucket: f64) -> f64 {
 /// Activations that the fullest GPU keeps, in those of one layer, equation 3.1: `G_inter N/(G_inter ac) + 1 + ac`. It
 /// counts what a layer computes within as much as its output.
 pub fn kept_activations(layers: usize, stages: usize, interval: f64) -> f64 {
-    let (layers, stages) = (layers as f64, stages as f64);
+    let layers = layers as f64;
+    let stages = stages as f64;
     stages * (layers / (stages * interval)) + 1.0 + interval
 }
 
 /// The interval that section 3.3.1 sets: of the factors of `N/G_inter` the one nearest to `sqrt(N)`, where equation 3.1
 /// is least. Of two equally near ones the smaller.
 pub fn kept_interval(layers: usize, stages: usize) -> usize {
-    let (own, best) = (layers / stages.max(1), (layers as f64).sqrt());
+    let own = layers / stages.max(1);
+    let best = (layers as f64).sqrt();
     let factors = (1..=own).filter(|factor| own.is_multiple_of(*factor));
     let distance = |factor: &usize| (*factor as f64 - best).abs();
     factors.min_by(|a, b| distance(a).total_cmp(&distance(b))).unwrap_or(1)

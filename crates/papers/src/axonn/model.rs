@@ -25,7 +25,8 @@ pub struct Linear {
 /// The linear layers of a block, in forward order; normal and transposed ones alternate.
 pub fn linears(model: &Model) -> [Linear; 4] {
     let model = &model.classic();
-    let (h, f) = (model.hidden, model.ffn);
+    let h = model.hidden;
+    let f = model.ffn;
     let linear = |name, inputs, outputs, transposed| Linear { name, inputs, outputs, transposed };
     [
         linear("qkv", h, model.qkv_width(), false),
@@ -76,8 +77,13 @@ impl Equation {
     pub fn elements(self, linear: &Linear, grid: &Grid, rows: usize) -> f64 {
         let (contracted, sharded) = roles(linear);
         let size = |axis| grid.size(axis) as f64;
-        let (gx, gy, gz, gdata) = (size(sharded), size(contracted), size(Axis::Z), size(Axis::Data));
-        let (m, k, n) = (rows as f64, linear.inputs as f64, linear.outputs as f64);
+        let gx = size(sharded);
+        let gy = size(contracted);
+        let gz = size(Axis::Z);
+        let gdata = size(Axis::Data);
+        let m = rows as f64;
+        let k = linear.inputs as f64;
+        let n = linear.outputs as f64;
         match self {
             Self::WeightGather => (gz - 1.0) * k * n / (gx * gy * gz),
             Self::WeightGradientScatter => (gz - 1.0) / gz * k * n / (gx * gy),

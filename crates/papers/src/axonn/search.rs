@@ -59,7 +59,8 @@ pub fn plan(
     let LegalGrids { all, legal, refusals } = LegalGrids::new(model, cluster, ranks, template)?;
     let priced = legal.into_iter().map(|layout| {
         let price = price(model, &layout, cluster, element_bytes)?;
-        let (state_bytes, fits) = (state_bytes(model, &layout.grid), fits(model, cluster, &layout.grid));
+        let state_bytes = state_bytes(model, &layout.grid);
+        let fits = fits(model, cluster, &layout.grid);
         Ok(Candidate { layout, price, state_bytes, fits })
     });
     let mut ranked = priced.collect::<Result<Vec<_>, SpecError>>()?;

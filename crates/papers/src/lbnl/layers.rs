@@ -103,7 +103,8 @@ pub fn layers(shape: &Shape, system: &System, cut: &Cut) -> [Layer; 14] {
     let on = Device::new(shape, system, cut);
     let Shape { embed, ffn, .. } = *shape;
     let m1 = cut.hidden.size;
-    let (rows, width) = (on.tokens, embed / m1);
+    let rows = on.tokens;
+    let width = embed / m1;
     // Values inside the perceptron, and on the residual stream.
     let inner = on.rows() * (ffn / m1) as f64;
     let fc1_bias = on.bias("fc1-bias", rows, ffn / m1);
@@ -257,7 +258,9 @@ impl<'a> Device<'a> {
     fn linear(&self, name: &'static str, inputs: u64, outputs: u64, sharded: Sharded) -> Layer {
         let group = self.cut.hidden;
         let share = |width: u64, cut| if sharded == cut { width / group.size } else { width } as f64;
-        let (n, i, o) = (self.rows(), share(inputs, Sharded::Inputs), share(outputs, Sharded::Outputs));
+        let n = self.rows();
+        let i = share(inputs, Sharded::Inputs);
+        let o = share(outputs, Sharded::Outputs);
         let scatter = |width: u64| self.communication(Collective::ReduceScatter, n * width as f64, group);
         let (forward, backward) = match sharded {
             Sharded::Inputs => (scatter(outputs), 0.0),
@@ -275,7 +278,9 @@ impl<'a> Device<'a> {
     /// A linear layer whose operands both groups cut (5.2): panels of one operand are broadcast over each.
     fn summa(&self, name: &'static str, inputs: u64, outputs: u64) -> Layer {
         let Cut { hidden, sequence, panels, .. } = *self.cut;
-        let (n, i, o) = (self.rows(), inputs as f64, (outputs / hidden.size) as f64);
+        let n = self.rows();
+        let i = inputs as f64;
+        let o = (outputs / hidden.size) as f64;
         let panels = panels as f64;
         let rows = |kind| self.communication(kind, n * i / panels, hidden);
         let weights = |kind| self.communication(kind, i * o / panels, sequence);
@@ -322,7 +327,8 @@ impl<'a> Device<'a> {
         let width = self.shape.embed as f64;
         let n = (microbatch * (self.tokens / hidden.size)) as f64;
         let exchange = |kind| self.communication(kind, self.rows() * width, hidden);
-        let (gather, scatter) = (exchange(Collective::AllGather), exchange(Collective::ReduceScatter));
+        let gather = exchange(Collective::AllGather);
+        let scatter = exchange(Collective::ReduceScatter);
         self.norm_of(name, n, width, [gather, scatter])
     }
 
@@ -331,7 +337,8 @@ impl<'a> Device<'a> {
     fn summa_norm(&self, name: &'static str) -> Layer {
         let Cut { hidden, sequence, microbatch, .. } = *self.cut;
         let Shape { seq, embed, .. } = *self.shape;
-        let (n, width) = (self.rows(), (seq / hidden.size) as f64);
+        let n = self.rows();
+        let width = (seq / hidden.size) as f64;
         let reduce = |elements| self.communication(Collective::AllReduce, elements, hidden);
         let backward = 2 * embed / hidden.size + 2 * microbatch * seq / sequence.size;
         self.norm_of(name, n, width, [reduce(2.0 * n), reduce(backward as f64)])
@@ -357,13 +364,18 @@ impl<'a> Device<'a> {
         let Shape { seq, embed, heads, .. } = *self.shape;
         let Cut { hidden, sequence, microbatch, .. } = *self.cut;
         let ratio = self.system.matrix_flop_per_s / self.system.vector_flop_per_s;
-        let (l, q, heads) = (self.tokens as f64, (embed / heads) as f64, (microbatch * (heads / hidden.size)) as f64);
+        let l = self.tokens as f64;
+        let q = (embed / heads) as f64;
+        let heads = (microbatch * (heads / hidden.size)) as f64;
         let length = seq as f64;
         let logits = heads * l * length;
         // Values of the device's queries and of the whole sequence's keys.
-        let (queries, keys) = (heads * l * q, heads * length * q);
+        let queries = heads * l * q;
+        let keys = heads * length * q;
         let row_sums = heads * l * (length - 1.0);
-        let (softmax, softmax_backward, dropout) = (2.0 * logits + row_sums, 3.0 * logits + row_sums, logits);
+        let softmax = 2.0 * logits + row_sums;
+        let softmax_backward = 3.0 * logits + row_sums;
+        let dropout = logits;
         let logits_flops = logits * (2.0 * q - 1.0);
         let attend_flops = queries * (2.0 * length - 1.0);
         let keys_gradient_flops = keys * (2.0 * l - 1.0);

@@ -161,7 +161,9 @@ impl Search {
 
     /// Prices every configuration and ranks the `top` fastest that fit.
     pub fn run(&self, top: usize) -> Found {
-        let (mut candidates, mut feasible, mut least) = (0, 0, f64::INFINITY);
+        let mut candidates = 0;
+        let mut feasible = 0;
+        let mut least = f64::INFINITY;
         let mut fastest = Fastest { top, heap: BinaryHeap::new() };
         self.for_each(|priced| {
             candidates += 1;
@@ -191,7 +193,8 @@ impl Search {
     /// (specification, section 9).
     fn for_each_cut(&self, mut visit: impl FnMut(Cut, &[Outer])) {
         let microbatches = divisors(self.global_batch);
-        let (mut placed, mut outer) = (Vec::new(), Vec::new());
+        let mut placed = Vec::new();
+        let mut outer = Vec::new();
         for (m1, m2) in self.tensor_sizes() {
             let pipelines = self.pipelines(m1 * m2);
             let panels = self.panels(m1.max(m2));

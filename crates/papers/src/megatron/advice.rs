@@ -49,11 +49,15 @@ impl Memory {
 /// Those of [`Configuration::microbatches`]; no chunk.
 pub fn memory(model: &Model, configuration: &Configuration, batch: usize, chunks: usize) -> Result<Memory, SpecError> {
     check_positive("chunks", chunks)?;
-    let (microbatches, p) = (configuration.microbatches(batch)? as f64, configuration.pipeline as f64);
+    let microbatches = configuration.microbatches(batch)? as f64;
+    let p = configuration.pipeline as f64;
     let v = chunks as f64;
     let in_flight = if chunks == 1 { p } else { (2.0 * (p - 1.0) + (v - 1.0) * p + 1.0) / v };
-    let (s, heads, t) = (model.seq_len as f64, model.classic().heads as f64, configuration.tensor as f64);
-    let (boundary, probabilities) = (configuration.boundary(model), configuration.microbatch as f64 * heads * s * s);
+    let s = model.seq_len as f64;
+    let heads = model.classic().heads as f64;
+    let t = configuration.tensor as f64;
+    let boundary = configuration.boundary(model);
+    let probabilities = configuration.microbatch as f64 * heads * s * s;
     let layers = model.layers().div_ceil(configuration.pipeline) as f64;
     let logits =
         if configuration.pipeline == 1 { configuration.microbatch as f64 * s * model.vocab as f64 / t } else { 0.0 };
@@ -174,7 +178,8 @@ fn best_microbatch(
     smallest: &Configuration,
     pass_seconds: impl Fn(&Configuration) -> f64,
 ) -> Result<(Configuration, Vec<usize>), SpecError> {
-    let (mut best, mut tried) = ((f64::INFINITY, *smallest), Vec::new());
+    let mut best = (f64::INFINITY, *smallest);
+    let mut tried = Vec::new();
     let share = smallest.microbatches(batch)?;
     for microbatch in (1..=share).filter(|microbatch| share.is_multiple_of(*microbatch)) {
         let configuration = Configuration { microbatch, ..*smallest };
@@ -198,7 +203,8 @@ fn interleaving(
     configuration: &Configuration,
 ) -> Result<(usize, String), SpecError> {
     let pipeline = configuration.pipeline;
-    let (microbatches, layers) = (configuration.microbatches(batch)?, model.layers() / pipeline);
+    let microbatches = configuration.microbatches(batch)?;
+    let layers = model.layers() / pipeline;
     let plain = |reason: String| Ok((1, reason));
     if pipeline == 1 {
         return plain("one stage has no bubble".to_owned());
@@ -231,7 +237,8 @@ fn reasons(
     tried: &[usize],
 ) -> [String; 4] {
     let &Configuration { tensor, pipeline, data, microbatch } = configuration;
-    let (needed, available) = (gigabytes(memory.total()), gigabytes(machine.device_memory));
+    let needed = gigabytes(memory.total());
+    let available = gigabytes(machine.device_memory);
     let least = match too_large {
         Some((smaller, bytes)) => format!(
             "the least that fits, {needed} of {available}: tensor={} pipeline={} needs {} (takeaway 2)",

@@ -114,7 +114,8 @@ impl Configuration {
     /// Elements that a device sends for tensor parallelism and a microbatch, section 3.2: `8 b s h (t-1)/t` in each of
     /// its stage's layers, `L/p`.
     pub fn tensor_elements(&self, model: &Model) -> f64 {
-        let (layers, t) = (model.layers() as f64 / self.pipeline as f64, self.tensor as f64);
+        let layers = model.layers() as f64 / self.pipeline as f64;
+        let t = self.tensor as f64;
         layers * 8.0 * self.boundary(model) * (t - 1.0) / t
     }
 

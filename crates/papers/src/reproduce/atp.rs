@@ -172,7 +172,8 @@ fn seconds(ranked: &[Candidate], wanted: Mesh) -> Result<f64, SpecError> {
 
 fn calibrated(entry: &Calibrated, workload: &Workload) -> Result<Point, SpecError> {
     let ranked = Interconnect::preset("ic1")?.rank(workload, AllReduce::Rabenseifner);
-    let (better, worse) = (mesh(entry.better), mesh(entry.worse));
+    let better = mesh(entry.better);
+    let worse = mesh(entry.worse);
     let less = 100.0 * (1.0 - seconds(&ranked, better)? / seconds(&ranked, worse)?);
     let what = format!("ic1: communication less on {better} than on {worse}, by eq. 2");
     Ok(Point::new(what, "section 5.3", entry.percent_less, less, "%").because(&entry.note))

@@ -125,7 +125,8 @@ fn issued(program: &StepProgram) -> Vec<Issued> {
     });
     let of_rows = ["dispatched", "experts down", "d results", "d dispatched"];
     let describe = collectives.map(|it| {
-        let (input, output) = (stage.value(it.input).local_elements, stage.value(it.output).local_elements);
+        let input = stage.value(it.input).local_elements;
+        let output = stage.value(it.output).local_elements;
         let ranks = program.layout.grid.size_of(it.axes) as f64;
         let times = if it.kind == CollectiveKind::AllReduce { 2.0 } else { 1.0 };
         let sent = times * (1.0 - 1.0 / ranks) * input.max(output) as f64;
@@ -161,7 +162,8 @@ mod tests {
     #[test]
     fn states_by_hand() {
         let model = mixture("gpt-tiny", 2).unwrap();
-        let (experts, all) = (model.expert_parameters() as f64, model.parameters() as f64);
+        let experts = model.expert_parameters() as f64;
+        let all = model.parameters() as f64;
         assert!(experts > 0.0);
         let bytes = state_bytes(&model, "expert=2").unwrap();
         // An expert's states are its rank's alone, 16 bytes; of others 4 bytes are and half of 12. Vectors are in f32.

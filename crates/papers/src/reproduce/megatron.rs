@@ -127,8 +127,8 @@ fn table_1(file: &File) -> Result<Vec<Point>, SpecError> {
             Point::new(format!("{}: {what}", row.model), "table 1", published, ours, unit).because(&file.whole_numbers)
         };
         let billions = parameters(&file.model(&row.model)?) / 1e9;
-        let (percent, pflops) =
-            (100.0 * row.tflops_per_gpu / file.peak_tflops, row.tflops_per_gpu * row.gpus as f64 / 1e3);
+        let percent = 100.0 * row.tflops_per_gpu / file.peak_tflops;
+        let pflops = row.tflops_per_gpu * row.gpus as f64 / 1e3;
         points.push(point("parameters", row.parameters_billion, billions, "billion"));
         points.push(point("share of peak", row.peak_percent, percent, "%"));
         points.push(point("all GPUs", row.pflops, pflops, "PFLOP/s"));
@@ -151,7 +151,8 @@ fn table_2(file: &File) -> Result<Vec<Point>, SpecError> {
 fn estimates(file: &File) -> Result<Vec<Point>, SpecError> {
     let point = |estimate: &Estimate| {
         let parameters = parameters(&file.model(&estimate.model)?);
-        let (tokens, rate) = (estimate.tokens_billion * 1e9, estimate.tflops_per_gpu * 1e12);
+        let tokens = estimate.tokens_billion * 1e9;
+        let rate = estimate.tflops_per_gpu * 1e12;
         let seconds = training_seconds(parameters, tokens, estimate.gpus, rate);
         let what = format!("{}, {} GPUs: training by eq. 4", estimate.model, estimate.gpus);
         Ok(Point::new(what, "section 5.1", estimate.days, seconds / SECONDS_PER_DAY, "days"))
@@ -178,7 +179,8 @@ fn others(file: &File) -> Result<Vec<Point>, SpecError> {
     let what = format!("{model}: checkpoint");
     let checkpoint = Point::new(what, "section 5.10", *terabytes, bytes / 1e12, "TB").because(note);
     let ScatterGather { tensor, times_less } = file.scatter_gather;
-    let (sizes, model) = (Configuration::new(tensor, 2, 1, 1)?, file.model(model)?);
+    let sizes = Configuration::new(tensor, 2, 1, 1)?;
+    let model = file.model(model)?;
     let less = sizes.boundary_elements(&model, 1) / sizes.scattered_boundary_elements(&model, 1);
     let what = format!("scatter/gather, tensor={tensor}: less to the next stage");
     Ok(vec![checkpoint, Point::new(what, "section 4.1", times_less, less, "x")])

@@ -138,7 +138,8 @@ fn states(states: &States) -> Result<Vec<Point>, SpecError> {
     let storage = Storage::PUBLISHED;
     let unpruned = storage.unpruned_bytes(1.0);
     let gpt3 = storage.unpruned_bytes(parameters(&Model::preset(&states.gpt3)?));
-    let (wider, compressed) = (unpruned / SINGLE_PRECISION_BYTES - 1.0, storage.compressed / unpruned);
+    let wider = unpruned / SINGLE_PRECISION_BYTES - 1.0;
+    let compressed = storage.compressed / unpruned;
     let what = format!("{}: states before pruning", states.gpt3);
     Ok(vec![
         Point::new("states before pruning", "section 4.1.4", states.unpruned_bytes, unpruned, "bytes a parameter"),

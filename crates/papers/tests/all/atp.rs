@@ -132,7 +132,8 @@ fn figure_12_follows_from_the_matrix() {
     let unit = 2.0 * 4.0 * 2048.0 * 12288.0 * 2.0 / 25e9;
     for devices in [4, 8, 16, 32, 64] {
         for candidate in workload.rank(&flat(devices), AllReduce::Rabenseifner) {
-            let (d1, d2) = (candidate.mesh.d1 as f64, candidate.mesh.d2 as f64);
+            let d1 = candidate.mesh.d1 as f64;
+            let d2 = candidate.mesh.d2 as f64;
             let closed = (14.0 * d2 + 4.0 * d1 - 18.0) / (d1 * d2) * unit;
             assert!(close(candidate.seconds, closed), "{}", candidate.mesh);
             assert!(close(workload.flat_seconds(candidate.mesh, 25e9), closed), "{}", candidate.mesh);

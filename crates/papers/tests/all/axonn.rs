@@ -90,7 +90,11 @@ fn z_alone_is_fsdp_and_data_alone_is_ddp() {
 #[test]
 fn x_alone_is_megatron() {
     // Narayanan et al. 2021: 8 b s h (t-1)/t elements per layer and device, two all-reduces forward, two backward.
-    let (layers, hidden, batch, seq_len, t) = (3, 8, 6, 4, 4);
+    let layers = 3;
+    let hidden = 8;
+    let batch = 6;
+    let seq_len = 4;
+    let t = 4;
     let model = model(layers, hidden, 4, seq_len);
     let price = local_price(&model, &layout(&model, "x=4", batch, None));
     let megatron = (8 * batch * seq_len * hidden * layers) as f64 * r(t);
@@ -112,7 +116,8 @@ proptest! {
             Axis::Y => Axis::X,
             other => other,
         };
-        let (grid, mirrored) = (Grid::new(x, y, z, data).unwrap(), Grid::new(y, x, z, data).unwrap());
+        let grid = Grid::new(x, y, z, data).unwrap();
+        let mirrored = Grid::new(y, x, z, data).unwrap();
         for equation in Equation::ALL {
             prop_assert_eq!(equation.elements(&normal, &grid, rows), equation.elements(&transposed, &mirrored, rows));
             prop_assert_eq!(equation.axis(&transposed), swapped(equation.axis(&normal)));
@@ -129,8 +134,11 @@ proptest! {
         let model = model(layers, 144 * scale, 12, 3);
         let layout = layout(&model, &format!("x={x},y={y},z={z},data={data}"), rows * z * data, None);
         let price = local_price(&model, &layout);
-        let (h, q) = (model.hidden as f64, layout.rows() as f64);
-        let (gx, gy, gz) = (x as f64, y as f64, z as f64);
+        let h = model.hidden as f64;
+        let q = layout.rows() as f64;
+        let gx = x as f64;
+        let gy = y as f64;
+        let gz = z as f64;
         let expected = [
             2.0 * r(x) * q / gy * 4.0 * h,
             2.0 * r(y) * q / gx * 12.0 * h,

@@ -9,7 +9,8 @@ fn template(global_batch: usize, activations: Activations) -> LayoutRequest {
 }
 
 fn search(model: &str, cluster: &str, ranks: usize, template: &LayoutRequest) -> Result<Plan, SpecError> {
-    let (model, cluster) = (Model::preset(model).unwrap(), Cluster::preset(cluster).unwrap());
+    let model = Model::preset(model).unwrap();
+    let cluster = Cluster::preset(cluster).unwrap();
     plan(&model, &cluster, ranks, template, 2, usize::MAX)
 }
 
@@ -55,7 +56,9 @@ fn small_batches_favour_x_over_the_weights_collectives() {
     let best = plan.ranked.iter().find(|candidate| holds_states(sizes(&candidate.layout.grid))).unwrap();
     assert_eq!(sizes(&best.layout.grid), [8, 1, 2, 2]);
     // By hand: x is one ring over the network, z and data share it among the four devices of a node.
-    let (h, layers, rows) = (7168.0, 32.0, 16.0 * 1024.0 / 2.0);
+    let h = 7168.0;
+    let layers = 32.0;
+    let rows = 16.0 * 1024.0 / 2.0;
     let weights = 12.0 * h * h * layers;
     let x = 2.0 * (7.0 / 8.0) * rows * 4.0 * h * layers / 100e9;
     let z = 2.0 * (1.0 / 2.0) * weights / 8.0 / 25e9;
@@ -103,7 +106,8 @@ fn the_order_of_axes_is_the_templates() {
 #[test]
 fn grids_that_do_not_hold_the_states_are_marked() {
     // 16 * 20.1e9 bytes fill 7.5 devices of 40 GiB: 8 shards at least.
-    let (model, cluster) = (Model::preset("gpt-20b").unwrap(), Cluster::preset("perlmutter").unwrap());
+    let model = Model::preset("gpt-20b").unwrap();
+    let cluster = Cluster::preset("perlmutter").unwrap();
     let template = template(512, Activations::Replicated);
     let found = plan(&model, &cluster, 32, &template, 2, usize::MAX).unwrap();
     assert_eq!(found.feasible, 56 - 4, "16 and 32 do not divide the heads");

@@ -32,7 +32,8 @@ proptest! {
     /// Equation 3.1 does not depend on the stages, is least at the root, and the chosen factor is at most as far as others.
     #[test]
     fn the_interval_is_the_factor_nearest_to_the_root(stages in 1_usize..20, own in 1_usize..40) {
-        let (layers, chosen) = (stages * own, kept_interval(stages * own, stages));
+        let layers = stages * own;
+        let chosen = kept_interval(stages * own, stages);
         let root = (layers as f64).sqrt();
         prop_assert_eq!(own % chosen, 0);
         let least = kept_activations(layers, stages, root);

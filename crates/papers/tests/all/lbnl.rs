@@ -154,7 +154,8 @@ fn every_layer_has_its_published_numbers() {
         for (row, layer) in rows.iter().zip(layers(&rows[0].shape(), &rows[0].system(), &cut)) {
             assert_eq!(layer.name, row.text("layer"));
             assert_eq!(layer.unit == Unit::Matrix, row.size("tensor_cores") == 1, "{}", layer.name);
-            let (f, b) = (layer.forward, layer.backward);
+            let f = layer.forward;
+            let b = layer.backward;
             for (column, found) in [
                 ("op_fwd_tflop", f.flops / 1e12),
                 ("op_bwd_tflop", b.flops / 1e12),
@@ -218,7 +219,8 @@ fn interfaces_count_between_fast_domains_only() {
 /// With one device for the sequence the two strategies differ by the output biases alone.
 #[test]
 fn two_d_without_a_second_group_is_one_d_but_for_two_biases() {
-    let (shape, b200) = (Shape::named("gpt3_1T").unwrap(), system("b200", 8));
+    let shape = Shape::named("gpt3_1T").unwrap();
+    let b200 = system("b200", 8);
     let one = published_cut(Strategy::OneD);
     let two = Cut { strategy: Strategy::TwoD, ..one };
     let pairs = layers(&shape, &b200, &one).into_iter().zip(layers(&shape, &b200, &two));
@@ -354,10 +356,8 @@ proptest! {
         let system = system("h200", 8);
         let block = Block::new(&shape, &system, &configuration.cut);
         let alone = Configuration { data: Group::ONE, pipe: Group::ONE, ..configuration };
-        let (here, alone) = (
-            block.step(&shape, &system, &configuration, GLOBAL_BATCH),
-            block.step(&shape, &system, &alone, GLOBAL_BATCH),
-        );
+        let here = block.step(&shape, &system, &configuration, GLOBAL_BATCH);
+        let alone = block.step(&shape, &system, &alone, GLOBAL_BATCH);
         let blocks = (shape.depth / configuration.pipe.size) as f64 / shape.depth as f64;
         assert_close(here.weight_bytes, blocks * alone.weight_bytes, "weights");
         prop_assert!(here.optimizer_bytes <= 6.0 * here.weight_bytes);

@@ -89,7 +89,10 @@ fn a_short_list_begins_a_long_one() {
 /// What is found uses all devices and the whole fast domain, and is priced as it would be alone.
 #[test]
 fn candidates_are_what_they_claim_to_be() {
-    let (shape, nvs, devices, batch) = (Shape::named("vit_era5").unwrap(), 8, 640, 1280);
+    let shape = Shape::named("vit_era5").unwrap();
+    let nvs = 8;
+    let devices = 640;
+    let batch = 1280;
     let system = System::named("b200-next").unwrap().with_fast_domain(nvs).unwrap();
     for strategy in [Strategy::TwoD, Strategy::Summa] {
         let found = Search::new(shape, system.clone(), strategy, devices, batch).unwrap().run(1000);

@@ -45,7 +45,11 @@ fn equation_2_counts_all_but_the_final_norm() {
 #[test]
 fn equation_3_is_products_and_attention_of_four_passes() {
     let model = preset("megatron-1.7b");
-    let (layers, h, s, vocab, batch) = (24.0, 2304.0, 2048.0, 51_200.0, 512.0);
+    let layers = 24.0;
+    let h = 2304.0;
+    let s = 2048.0;
+    let vocab = 51_200.0;
+    let batch = 512.0;
     let printed = 96.0 * batch * s * layers * h * h * (1.0 + s / (6.0 * h) + vocab / (16.0 * layers * h));
     assert!(close(flops(&model, 512, Recomputation::Full), printed));
     // A pass: 2 FLOPs of 12 h^2 weights a token, 4 s h of attention; the head: three products of 2 h V.
@@ -137,7 +141,9 @@ fn three_models_agree_on_megatrons_volume() {
 
 #[test]
 fn checkpoints_have_an_optimum() {
-    let (layers, input, intermediate) = (24, 3.0, 50.0);
+    let layers = 24;
+    let input = 3.0;
+    let intermediate = 50.0;
     let best = best_checkpoints(layers, input, intermediate);
     assert_eq!(best, 20.0);
     let least = activation_bytes(layers, best, input, intermediate);
@@ -268,7 +274,8 @@ fn memory_of_interleaved_layers() {
 
 #[test]
 fn passes_are_modelled_by_the_shape_of_products() {
-    let (model, device) = (preset("megatron-39.1b"), Device::preset("a100-80").unwrap());
+    let model = preset("megatron-39.1b");
+    let device = Device::preset("a100-80").unwrap();
     let seconds = |tensor, pipeline, b| modelled_pass_seconds(&model, &configuration(tensor, pipeline, 1, b), &device);
     let product = device.products.at([2048.0, 4.0 * 8192.0 / 8.0, 8192.0]);
     let flops = layer_flops(1, 2048, 8192, Recomputation::Full) * 48.0 / 16.0;
@@ -279,7 +286,8 @@ fn passes_are_modelled_by_the_shape_of_products() {
 
 #[test]
 fn models_that_the_equations_do_not_count() {
-    let (gpt, vit) = (preset("megatron-1.7b"), preset("vit-era5"));
+    let gpt = preset("megatron-1.7b");
+    let vit = preset("vit-era5");
     assert_eq!(check_described(&gpt), Ok(()));
     for (model, words) in [
         (preset("llama2-7b"), ["activation = swiglu", "two products"]),
@@ -351,7 +359,8 @@ proptest! {
     fn advice_is_legal_and_fits(exponent in 0_u32..10, node in 0_u32..5, memory_gib in 1_u64..200, batch in 1_usize..600) {
         let model = preset("megatron-7.5b");
         let of = |gib: u64| Machine { devices: 1 << exponent, per_node: 1 << node, device_memory: (gib << 30) as f64 };
-        let (machine, larger) = (of(memory_gib), of(2 * memory_gib));
+        let machine = of(memory_gib);
+        let larger = of(2 * memory_gib);
         if let Ok(Advice { configuration, memory, .. }) = advise(&model, &machine, batch, |configuration| configuration.microbatch() as f64) {
             prop_assert_eq!(configuration.devices(), machine.devices);
             prop_assert!(memory.total() <= machine.device_memory);

@@ -55,7 +55,9 @@ proptest! {
     /// The groups that are found have room, and smaller ones have none.
     #[test]
     fn smallest_groups_are_found(base in 1e8..1e11, log_experts in 0_u32..6, log_gpus in 0_u32..10, gigabytes in 1.0..100.0) {
-        let (mixture, gpus, bytes) = (Mixture { base, experts: 1 << log_experts }, 1 << log_gpus, gigabytes * 1e9);
+        let mixture = Mixture { base, experts: 1 << log_experts };
+        let gpus = 1 << log_gpus;
+        let bytes = gigabytes * 1e9;
         let fits = |tensor: usize| Placed { mixture, gpus, tensor }.least_bytes() <= bytes;
         let most = gpus / mixture.experts;
         match Placed::least_tensor(mixture, gpus, bytes) {

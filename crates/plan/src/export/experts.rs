@@ -195,7 +195,8 @@ fn capacity_fields(fields: &mut Fields, capacity: Option<&Capacity>) {
 
 /// Megatron counts places per rank and microbatch. With one sequence in a pass a rank has a piece of it, which may be a group.
 fn capacity_gaps(capacity: &Capacity, per_token: usize, layout: &Layout, tensor: usize, gaps: &mut Gaps) {
-    let (group, context) = (capacity.group(layout.seq_len), layout.grid.size(Axis::Context));
+    let group = capacity.group(layout.seq_len);
+    let context = layout.grid.size(Axis::Context);
     let sequences = layout.microbatch / layout.grid.size(Axis::Z);
     let tokens = sequences * layout.seq_len / (context * tensor);
     if sequences * context > 1 || group != tokens {

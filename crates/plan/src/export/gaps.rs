@@ -155,9 +155,10 @@ impl<'a> Gaps<'a> {
         let batch = self.layout.grid.order().axes().into_iter().filter(|axis| Axis::BATCH.contains(axis));
         let batch: Vec<Axis> = batch.collect();
         let flat = order.iter().flat_map(|axis| if *axis == Axis::Data { batch.clone() } else { vec![*axis] });
-        let flat: Vec<Axis> = match self.is_usual_order() {
-            true => self.layout.grid.order().axes().into_iter().filter(|axis| *axis != Axis::Pipe).collect(),
-            false => flat.collect(),
+        let flat: Vec<Axis> = if self.is_usual_order() {
+            self.layout.grid.order().axes().into_iter().filter(|axis| *axis != Axis::Pipe).collect()
+        } else {
+            flat.collect()
         };
         let ranks = flat.into_iter().filter(|axis| self.layout.grid.size(*axis) > 1 && !cuts_experts(axis));
         let innermost: AxisSet = ranks.take(over.iter().count()).collect();

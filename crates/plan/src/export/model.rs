@@ -31,7 +31,8 @@ impl Described {
         let mixture = mixture(model, who)?;
         let plain = plain(&properties.taken_off(model), mixture.as_ref().map(|mixture| &mixture.experts));
         plain.check_classic(who)?;
-        let (sizes, attention) = (plain.classic(), model.blocks.first().attention);
+        let sizes = plain.classic();
+        let attention = model.blocks.first().attention;
         let usual = properties.latent.is_some() || attention.head_dim == sizes.head_dim();
         let head_dim = (!usual).then_some(attention.head_dim);
         Ok(Self { sizes, head_dim, qk_norm: attention.qk_norm.is_some(), mixture, properties })

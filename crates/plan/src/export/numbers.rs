@@ -43,7 +43,8 @@ impl Types {
     /// A type that was asked for and that the framework lacks; moments that it does not store with states sharded so.
     pub fn new(framework: Framework, layout: &Layout, target: &Target, shards: bool) -> Result<Self, SpecError> {
         let writer = Writer { framework, precision: target.precision, shards };
-        let (asked, planned) = (target.numbers, planned(layout, target));
+        let asked = target.numbers;
+        let planned = planned(layout, target);
         framework.check_moments(asked.moments.or(planned.moments), layout)?;
         let mut gaps = Vec::new();
         let products =

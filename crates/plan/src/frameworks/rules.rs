@@ -146,7 +146,8 @@ fn check_sequence(framework: Framework, parts: usize, layout: &Layout) -> Result
 
 /// torchtitan runs other schedules as 1F1B, which has the same rule.
 fn single_stages(_: Framework, _: &Model, layout: &Layout) -> Result<(), SpecError> {
-    let (stages, microbatches) = (layout.grid.size(Axis::Pipe), layout.microbatches());
+    let stages = layout.grid.size(Axis::Pipe);
+    let microbatches = layout.microbatches();
     let interleaved = layout.schedule == Schedule::Interleaved && layout.chunks > 1;
     if stages == 1 || interleaved || microbatches >= stages {
         return Ok(());
@@ -165,7 +166,8 @@ fn single_stages(_: Framework, _: &Model, layout: &Layout) -> Result<(), SpecErr
 }
 
 fn interleaved_rounds(_: Framework, _: &Model, layout: &Layout) -> Result<(), SpecError> {
-    let (stages, microbatches) = (layout.grid.size(Axis::Pipe), layout.microbatches());
+    let stages = layout.grid.size(Axis::Pipe);
+    let microbatches = layout.microbatches();
     let rounds = (microbatches / stages).max(1);
     if stages == 1
         || layout.schedule != Schedule::Interleaved

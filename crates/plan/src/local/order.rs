@@ -27,7 +27,8 @@ pub fn pearson_of_logs(pairs: &[Pair]) -> Option<f64> {
         let mean = logs.iter().sum::<f64>() / count;
         logs.into_iter().map(|log| log - mean).collect()
     };
-    let (predicted, measured) = (of(|pair| pair.predicted), of(|pair| pair.measured));
+    let predicted = of(|pair| pair.predicted);
+    let measured = of(|pair| pair.measured);
     let product = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
     let spread = (product(&predicted, &predicted) * product(&measured, &measured)).sqrt();
     // Below this the spread is the rounding of the logarithms.

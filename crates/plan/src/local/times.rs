@@ -84,7 +84,8 @@ impl Measured {
         let mean = |of: fn(&RankStep) -> f64| {
             counted.iter().flat_map(|rank| &rank[..steps]).map(of).sum::<f64>() / (steps * counted.len()) as f64
         };
-        let (compute, exposed) = (mean(|step| step.operations - step.waiting), mean(|step| step.waiting));
+        let compute = mean(|step| step.operations - step.waiting);
+        let exposed = mean(|step| step.waiting);
         Some(Self {
             seconds,
             deviation: (steps > 1).then(|| (squares / (steps - 1) as f64).sqrt()),

@@ -126,12 +126,10 @@ impl<'a> Answer<'a> {
         // Each of some thirty is a price.
         let late = question.limit.is_some() && search.is_long(&advised.candidate);
         let sensitivities = if wanted.brief || late { Vec::new() } else { felt()? };
-        let (front, explanation) = (front(&layouts, grain(search.setting.capacity)), None);
+        let front = front(&layouts, grain(search.setting.capacity));
+        let explanation = None;
         let count = |ranked: &Ranked| search.variants(&ranked.candidate);
-        let variants = match variants {
-            true => None,
-            false => Some(found.ranked.iter().map(count).collect::<Result<_, _>>()?),
-        };
+        let variants = if variants { None } else { Some(found.ranked.iter().map(count).collect::<Result<_, _>>()?) };
         let mut answer = Self {
             question,
             search,
@@ -168,7 +166,8 @@ impl<'a> Answer<'a> {
         let Self { question, search, found, best, advised, sensitivities, .. } = &*self;
         // Beside what is not the fastest the fastest is of most interest.
         let other = if advised == best { found.ranked.get(1).copied() } else { Some(*best) };
-        let (sensitivities, cancel) = (sensitivities.clone(), &question.cancel);
+        let sensitivities = sensitivities.clone();
+        let cancel = &question.cancel;
         let explanation = Explanation::new(&search.setting, &layout, *advised, sensitivities, other, cancel)?;
         self.explanation = Some(explanation);
         Ok(())

@@ -31,10 +31,9 @@ impl Bases {
         let puts_off = plain.schedule == Schedule::ZeroBubble;
         Ok(match self.passes.entry((plain.size(Axis::Pipe) > 1, puts_off)) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => new.insert(match self.any {
-                true => bounds.fastest_passes(plain)?,
-                false => bounds.passes(plain)?,
-            }),
+            Entry::Vacant(new) => {
+                new.insert(if self.any { bounds.fastest_passes(plain)? } else { bounds.passes(plain)? })
+            }
         })
     }
 
@@ -111,7 +110,8 @@ impl Visit<'_> {
     ) -> Result<(), PriceError> {
         let Self { search, ends, tally, kept, survivors, is_rough, looks, .. } = self;
         *looks += 1;
-        let ((end, _), counts) = (open.of(ends), &mut tally.counts);
+        let (end, _) = open.of(ends);
+        let counts = &mut tally.counts;
         let plain = Candidate { zero: Zero::Off, ..open.placed(shared, ends) };
         let is_worthless = |seconds| search.prune && kept.is_worthless(&plain, seconds, end.least_bytes);
         if is_worthless(0.0) || is_worthless(bases.of_blocks(bounds, &plain)?) {

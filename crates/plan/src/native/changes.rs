@@ -301,7 +301,8 @@ impl Setting<'_> {
 
 /// Every prime that divides a number, once.
 fn prime_factors(number: usize) -> BTreeSet<usize> {
-    let (mut rest, mut found) = (number, BTreeSet::new());
+    let mut rest = number;
+    let mut found = BTreeSet::new();
     let mut factor = 2;
     while factor * factor <= rest {
         while rest.is_multiple_of(factor) {

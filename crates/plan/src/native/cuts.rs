@@ -118,7 +118,8 @@ pub(super) fn cuts(
                 |inside: &[usize; Axis::COUNT]| Candidate { sizes, inside: *inside, experts_over, ..Candidate::PLAIN };
             for inside in placements_in(sizes, domain, |inside| space.has_order(rules, &placed(inside))) {
                 let [ix, iy, iz, ic, ie, inside_data, inside_pipe] = inside;
-                let (of_block, near) = ([x, y, z, context, expert], [ix, iy, iz, ic, ie]);
+                let of_block = [x, y, z, context, expert];
+                let near = [ix, iy, iz, ic, ie];
                 let places = grouped.entry((of_block, experts_over)).or_default();
                 let place = places.entry((near, problem.ranks_by_tier(sizes, inside))).or_default();
                 place.push(Outer { data, pipe, inside_data, inside_pipe });
@@ -135,7 +136,9 @@ pub(super) fn cuts(
 
 /// The ways to spread experts that a grid may have; a grid that has none is tallied.
 fn legal_spreadings(rules: &Rules, space: &Space, sizes: [usize; Axis::COUNT], tally: &mut Tally) -> Vec<AxisSet> {
-    let (mut legal, mut first, vocab_multiple) = (Vec::new(), None, space.vocab_multiple());
+    let mut legal = Vec::new();
+    let mut first = None;
+    let vocab_multiple = space.vocab_multiple();
     for experts_over in space.spreadings(&sizes) {
         let candidate = Candidate { sizes, experts_over, vocab_multiple, ..Candidate::PLAIN };
         match rules.check_grid(&candidate).and_then(|()| space.check_grid(rules, &candidate)) {

@@ -159,7 +159,8 @@ pub fn sensitivities(setting: &Setting, layout: &Layout, cancel: &Cancel) -> Res
         // A fraction of more than 1 is refused.
         let larger = larger.or_else(|_| hardware::with(setting.cluster, &field, 1.0).map(|cluster| (1.0, cluster)));
         let Ok((to, cluster)) = larger else { return Ok(None) };
-        let (gained_seconds, origin) = (before - seconds(&cluster)?, setting.cluster.origin(&field));
+        let gained_seconds = before - seconds(&cluster)?;
+        let origin = setting.cluster.origin(&field);
         Ok(Some(Sensitivity { field, from, to, gained_seconds, origin }))
     };
     let fields = hardware::rates(setting.cluster).into_par_iter();

@@ -28,7 +28,8 @@ impl Feasible {
     /// Near what a search wanted, unless it is cancelled.
     pub(super) fn near(search: &Search) -> Self {
         let stop = || search.watch.is_cancelled();
-        let (devices, batch) = (search.devices, search.setting.global_batch);
+        let devices = search.devices;
+        let batch = search.setting.global_batch;
         let on_devices = |devices: usize| search.with_devices(devices).has_legal();
         let with_batch = |global_batch: usize| {
             Search { setting: Setting { global_batch, ..search.setting }, ..search.clone() }.has_legal()
@@ -55,7 +56,8 @@ impl Search<'_> {
         if problem.check_devices(self.devices).is_err() {
             return false;
         }
-        let (pool, rules) = (Pool::new(&problem, self.setting.learned), self.setting.rules());
+        let pool = Pool::new(&problem, self.setting.learned);
+        let rules = self.setting.rules();
         let domain = domain(self.setting.cluster, self.setting.per_node, self.devices);
         let mut tally = Tally::default();
         let cuts = cuts(&problem, &rules, &self.space, self.devices, domain, &mut tally, None).cuts;

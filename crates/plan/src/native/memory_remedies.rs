@@ -75,7 +75,8 @@ impl Search<'_> {
     fn legal_cuts(&self) -> Result<Vec<Cut>, PriceError> {
         let problem = self.setting.problem()?;
         let domain = domain(self.setting.cluster, self.setting.per_node, self.devices);
-        let (rules, grids) = (self.setting.rules(), self.most_grids());
+        let rules = self.setting.rules();
+        let grids = self.most_grids();
         let found = cuts(&problem, &rules, &self.space, self.devices, domain, &mut Tally::default(), grids);
         // A sample of the grids proves nothing.
         Ok(if found.stopped { Vec::new() } else { found.cuts })
@@ -92,7 +93,8 @@ impl Search<'_> {
             let sizes = cut.sizes_with(data, pipe);
             let shared = [Axis::Context, Axis::Expert, Axis::Data].iter().any(|axis| sizes[*axis as usize] > 1);
             let bytes = |zero| {
-                let (on_device, memory) = (self.space.bucket.is_none(), cluster.device_memory);
+                let on_device = self.space.bucket.is_none();
+                let memory = cluster.device_memory;
                 state_bytes(model, framework, sizes, cut.experts_over, zero, on_device, memory)
             };
             Space::where_it_counts(&self.space.zero, shared).iter().map(|zero| bytes(*zero)).min()

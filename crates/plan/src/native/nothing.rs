@@ -221,10 +221,10 @@ impl Search<'_> {
         if found.counts.legal == 0 {
             // Where grids are legal, what refuses the others is not to blame.
             let legal_grids = found.counts.legal_grids > 0;
-            let most = found.refused.iter().max_by_key(|(_, refused)| match legal_grids {
-                true => refused.configurations,
-                false => refused.grids,
-            });
+            let most = found
+                .refused
+                .iter()
+                .max_by_key(|(_, refused)| if legal_grids { refused.configurations } else { refused.grids });
             let rule = most.map_or_else(String::new, |(rule, _)| rule.to_string());
             let example =
                 most.and_then(|(_, refused)| self.refusal(refused)).map_or_else(String::new, |e| e.to_string());
@@ -273,7 +273,8 @@ impl Search<'_> {
 
     /// Which constraint leaves no configuration of any legal grid to be tried.
     fn no_configuration(&self) -> SpecError {
-        let (space, layers) = (&self.space, self.setting.model.layers());
+        let space = &self.space;
+        let layers = self.setting.model.layers();
         let domain = domain(self.setting.cluster, self.setting.per_node, self.devices);
         let problem = match self.setting.problem() {
             Ok(problem) => problem,

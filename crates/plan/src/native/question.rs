@@ -221,7 +221,8 @@ impl Question {
         layout: &Layout,
         reserve: Reserve,
     ) -> Result<Self, SpecError> {
-        let (devices, batch) = (layout.grid.ranks(), layout.global_batch);
+        let devices = layout.grid.ranks();
+        let batch = layout.global_batch;
         let open = Self::new(model, cluster, framework, devices, batch);
         let question = Self { seq_len: layout.seq_len, per_node: Some(layout.per_node), reserve, ..open };
         question.reserved()?;
@@ -339,10 +340,7 @@ impl Question {
 
     /// Makes sure that somebody waits for the answer.
     pub(super) fn check_wanted(&self) -> Result<(), Nothing> {
-        match self.cancel.is_cancelled() {
-            true => Err(Nothing::Cancelled { devices: self.devices }),
-            false => Ok(()),
-        }
+        if self.cancel.is_cancelled() { Err(Nothing::Cancelled { devices: self.devices }) } else { Ok(()) }
     }
 
     /// Whether a layout fits into the devices, less what stays free; `None` where their memory is not known.

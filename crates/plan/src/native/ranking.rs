@@ -41,7 +41,8 @@ fn tie_break(candidate: &Candidate) -> [usize; 31] {
         Recompute::Selective => 1,
         Recompute::Full { every } => every.saturating_add(1),
     };
-    let (overlap, spread) = (candidate.overlap, candidate.experts_over);
+    let overlap = candidate.overlap;
+    let spread = candidate.experts_over;
     let [ix, iy, iz, ic, ie, id, ip] = candidate.inside.map(|inside| usize::MAX - inside);
     [
         size(Axis::Pipe),
@@ -316,7 +317,8 @@ mod tests {
             let all: Vec<Ranked> = points.into_iter().map(|(s, b, data)| ranked(s, b, data)).collect();
             let point = |ranked: &Ranked| (comparable(ranked.price.seconds), ranked.price.memory.total().div_ceil(grain));
             let dominates = |one: &Ranked, other: &Ranked| {
-                let ((seconds, bytes), (others, other_bytes)) = (point(one), point(other));
+                let (seconds, bytes) = point(one);
+                let (others, other_bytes) = point(other);
                 seconds <= others && bytes <= other_bytes && one.order(other).is_lt()
             };
             let mut expected: Vec<Ranked> =

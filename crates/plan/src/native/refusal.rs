@@ -44,7 +44,8 @@ impl Search<'_> {
                 Err(_) => false,
             }
         };
-        let (present, sizes) = (request.grid.size(axis), divisors(self.devices));
+        let present = request.grid.size(axis);
+        let sizes = divisors(self.devices);
         let below = sizes.iter().rev().copied().filter(|size| *size < present).find(keeps);
         let above = sizes.iter().copied().filter(|size| *size > present).find(keeps);
         let remedies = below.into_iter().chain(above).map(|size| Remedy { change: change(size), then: None }).collect();

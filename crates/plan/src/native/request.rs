@@ -79,7 +79,8 @@ impl<'a> PlanRequest<'a> {
         }
         let priced = found.ranked.iter().map(|ranked| {
             let layout = question.layout(ranked)?;
-            let (seconds, bytes) = (ranked.price.seconds, ranked.price.memory.total());
+            let seconds = ranked.price.seconds;
+            let bytes = ranked.price.memory.total();
             Ok(PlannedLayout { layout, planned: question.framework.planned(), seconds, bytes })
         });
         let Found { counts, stopped, too_long, .. } = found;
@@ -94,7 +95,8 @@ impl<'a> PlanRequest<'a> {
         if self.framework.sparsity.is_some() {
             space.keep_to_pruned(self.model)?;
         }
-        let (model, cluster) = (self.model.clone(), self.cluster.clone());
+        let model = self.model.clone();
+        let cluster = self.cluster.clone();
         let open = Question::new(model, cluster, self.framework, self.devices, self.global_batch);
         let question = Question {
             imbalance: self.imbalance.clone(),

@@ -175,7 +175,9 @@ impl Search<'_> {
         let mut search = self.of_model();
         search.space.axes = candidate.sizes.map(|size| Range { least: size, most: size });
         search.space.experts_over = vec![candidate.experts_over];
-        let (problem, rules, mut tally) = (self.setting.problem()?, self.setting.rules(), Tally::default());
+        let problem = self.setting.problem()?;
+        let rules = self.setting.rules();
+        let mut tally = Tally::default();
         let pool = Pool::new(&problem, self.setting.learned);
         let domain = domain(self.setting.cluster, self.setting.per_node, self.devices);
         let found = cuts(&problem, &rules, &search.space, self.devices, domain, &mut tally, None).cuts;
@@ -221,7 +223,8 @@ impl Search<'_> {
         let likely: Vec<Candidate> = likely[..first].iter().map(|likely| likely.candidate).collect();
         // What will be all that is found is priced once.
         let detail = if is_brief { Detail::Whole } else { Detail::Compared };
-        let (mut looks, mut is_known) = (Looks::new(self.limit), false);
+        let mut looks = Looks::new(self.limit);
+        let mut is_known = false;
         for part in likely.chunks(PART) {
             if self.watch.is_cancelled() || self.limit == Some(0) && is_known {
                 break;
@@ -264,9 +267,12 @@ impl Search<'_> {
         too_long.retain(|candidate| found.iter().all(|ranked| ranked.candidate != *candidate));
         found.retain(|ranked| is_pending(&ranked.price));
         let candidates: HashSet<Candidate> = found.iter().map(|ranked| ranked.candidate).collect();
-        let price = |candidate: Candidate| match self.watch.is_cancelled() {
-            true => Err(PriceError::from(SimulationError::Stopped)),
-            false => Ok((candidate, problem.price_layout(&self.setting.layout(&candidate)?)?)),
+        let price = |candidate: Candidate| {
+            if self.watch.is_cancelled() {
+                Err(PriceError::from(SimulationError::Stopped))
+            } else {
+                Ok((candidate, problem.price_layout(&self.setting.layout(&candidate)?)?))
+            }
         };
         let prices: HashMap<Candidate, Price> =
             candidates.into_par_iter().map(price).collect::<Result<_, PriceError>>()?;
@@ -298,7 +304,9 @@ impl Search<'_> {
         looks: &mut Looks,
     ) -> Result<bool, PriceError> {
         self.watch.finds(cuts.len());
-        let (mut rest, mut wave, mut stopped) = (cuts, 0, false);
+        let mut rest = cuts;
+        let mut wave = 0;
+        let mut stopped = false;
         while !rest.is_empty() && looks.left() > 0 && !self.watch.is_cancelled() {
             let (now, later) = rest.split_at(WAVES[wave.min(WAVES.len() - 1)].min(rest.len()));
             let each = looks.left() / now.len() as u64;
@@ -370,9 +378,12 @@ impl Search<'_> {
     ) -> Result<(Ordered<'a>, Vec<Likely>, bool), PriceError> {
         // Of more cuts than a limit allows each so many-th is bounded, wherever it is in their order.
         let stride = self.limit.map_or(1, |limit| cuts.len().div_ceil(limit.max(LEAST) as usize)).max(1);
-        let of_blocks = |(at, cut): (usize, &'a Cut)| match self.watch.is_cancelled() || at % stride != 0 {
-            true => Ok((cut, vec![f32::INFINITY; cut.places.len()])),
-            false => Ok((cut, pool.with(|bounds| visit(cut).least_of_blocks(bounds))?)),
+        let of_blocks = |(at, cut): (usize, &'a Cut)| {
+            if self.watch.is_cancelled() || at % stride != 0 {
+                Ok((cut, vec![f32::INFINITY; cut.places.len()]))
+            } else {
+                Ok((cut, pool.with(|bounds| visit(cut).least_of_blocks(bounds))?))
+            }
         };
         let least: Vec<(&Cut, Vec<f32>)> =
             cuts.par_iter().enumerate().map(of_blocks).collect::<Result<_, PriceError>>()?;
@@ -381,9 +392,8 @@ impl Search<'_> {
             places.extend(cut.places.iter().zip(least).map(|(place, least)| (*least, *cut, place)));
         }
         places.sort_by(|(a, ..), (b, ..)| a.total_cmp(b));
-        let rough = |(_, cut, place): &(f32, &Cut, &Place)| match self.watch.is_cancelled() {
-            true => Ok(None),
-            false => pool.with(|bounds| visit(&cut.at(place)).rough(bounds)),
+        let rough = |(_, cut, place): &(f32, &Cut, &Place)| {
+            if self.watch.is_cancelled() { Ok(None) } else { pool.with(|bounds| visit(&cut.at(place)).rough(bounds)) }
         };
         let few = self.limit.is_some_and(|limit| limit < USUAL as u64);
         let usual = &places[..if few { FEW } else { USUAL }.min(places.len())];

@@ -93,13 +93,15 @@ impl Setting<'_> {
 
     /// Ranks of a candidate that share a node: those of several domains of the innermost tier, or an equal part of a domain's.
     fn ranks_of_node(&self, candidate: &Candidate) -> usize {
-        let (domain, ranks) = (candidate.domain(), candidate.devices());
+        let domain = candidate.domain();
+        let ranks = candidate.devices();
         let Some(node) = self.cluster.node_devices() else { return domain };
         let node = self.per_node.map_or(node, |per_node| per_node.min(node));
         let full = self.cluster.used_domain(self.per_node).unwrap_or(domain);
-        match domain <= node {
-            true => domain * common_divisor(ranks / domain, (node / full).max(1)),
-            false => common_divisor(domain, node),
+        if domain <= node {
+            domain * common_divisor(ranks / domain, (node / full).max(1))
+        } else {
+            common_divisor(domain, node)
         }
     }
 

@@ -88,7 +88,8 @@ impl End {
     fn new(search: &Search, rules: &Rules, cut: &Cut, data: usize, pipe: usize) -> Self {
         let sizes = cut.sizes_with(data, pipe);
         let [x, y, z, context, expert, ..] = sizes;
-        let (space, layers) = (&search.space, search.setting.model.layers());
+        let space = &search.space;
+        let layers = search.setting.model.layers();
         let pipelines = space.schedules(layers, pipe).into_iter().map(|(schedule, chunks)| {
             let blocks = EvenPieces::new(layers, pipe, chunks).most();
             let (recompute, refused) = space
@@ -167,11 +168,15 @@ impl<'a> Visit<'a> {
         let places =
             cut.places.iter().map(|place| place.outer.iter().map(|outer| placed(place, outer)).collect()).collect();
         let keep_weights = Space::where_it_counts(&search.space.keep_weights, cut.sizes[2] > 1);
-        let (setting, plain) = (&search.setting, cut.plain());
+        let setting = &search.setting;
+        let plain = cut.plain();
         let rows = search.space.expert_rows.unwrap_or_else(|| setting.expert_rows(&plain));
         let expert_rows = setting.has_rows(&plain, rows).then_some(rows);
-        let (tally, survivors) = (Tally::default(), Survivors::default());
-        let (experts_over, stopped, is_rough) = (cut.experts_over, false, false);
+        let tally = Tally::default();
+        let survivors = Survivors::default();
+        let experts_over = cut.experts_over;
+        let stopped = false;
+        let is_rough = false;
         Self {
             search,
             pool,
@@ -238,8 +243,8 @@ impl<'a> Visit<'a> {
     pub fn least_of_blocks(mut self, bounds: &mut Bounds) -> Result<Vec<f32>, PriceError> {
         // By which kernels stored scores are computed depends on the microbatch: none tells what others take at least.
         let alike = self.search.setting.framework.attention == AttentionKernel::Flash;
-        let (mut least, mut left) =
-            (vec![f32::INFINITY; self.places.len()], if alike { SMALL_MICROBATCHES } else { usize::MAX });
+        let mut least = vec![f32::INFINITY; self.places.len()];
+        let mut left = if alike { SMALL_MICROBATCHES } else { usize::MAX };
         for microbatch in self.microbatches() {
             let Some(pass) = self.passes(microbatch).first().copied() else { continue };
             let legal = self.legal(&pass);
@@ -274,7 +279,8 @@ impl<'a> Visit<'a> {
             let legal = self.legal(&pass);
             let open = self.open(&legal, 0);
             for (recompute, keep_communicated) in &recompute {
-                let (recompute, keep_communicated) = (*recompute, *keep_communicated);
+                let recompute = *recompute;
+                let keep_communicated = *keep_communicated;
                 let shared = Candidate { recompute, keep_communicated, keep_weights, ..pass };
                 self.block_by_bounds(&shared, &open, bounds)?;
             }

@@ -7,7 +7,8 @@ use quadrille_spec::{Cluster, LayoutRequest, LegalGrids, Model};
 /// Of all legal grids none has a program of a lower price that fits.
 #[test]
 fn the_best_grid_is_that_of_the_cheapest_program() {
-    let (model, mut cluster) = (Model::preset("gpt2-124m").unwrap(), Cluster::preset("perlmutter").unwrap());
+    let model = Model::preset("gpt2-124m").unwrap();
+    let mut cluster = Cluster::preset("perlmutter").unwrap();
     let template = LayoutRequest::new("x=1".parse().unwrap(), 16);
     let problem = Problem::new(&model, &cluster, Framework::QUADRILLE, 16, model.seq_len).unwrap();
     let all = LegalGrids::new(&model, &cluster, 8, &template).unwrap().legal;

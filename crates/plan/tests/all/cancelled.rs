@@ -5,14 +5,16 @@ use quadrille_plan::native::{Answer, Cancel, Nothing, Question, Sweep, Wanted};
 use quadrille_spec::{Cluster, Model};
 
 fn question() -> Question {
-    let (model, cluster) = (Model::preset("gpt2-124m").unwrap(), Cluster::preset("selene").unwrap());
+    let model = Model::preset("gpt2-124m").unwrap();
+    let cluster = Cluster::preset("selene").unwrap();
     Question::new(model, cluster, Framework::MEGATRON, 8, 32)
 }
 
 #[test]
 fn a_sweep_ends_after_the_search_that_was_cancelled() {
     let question = question();
-    let (cancel, mut told) = (question.cancel.clone(), Vec::new());
+    let cancel = question.cancel.clone();
+    let mut told = Vec::new();
     let mut watch = |done, of| {
         cancel.cancel();
         told.push((done, of));

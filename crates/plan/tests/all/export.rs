@@ -398,7 +398,8 @@ proptest! {
         for (_, framework) in Framework::ALL {
             let Ok(Export { text, cannot_express }) = export(framework, &model, &layout, &target) else { continue };
             prop_assert!(cannot_express.iter().all(|gap| gap.contains(": ") && !gap.contains('\n')));
-            let (tensor, pipe) = (size(Axis::X) * size(Axis::Y), size(Axis::Pipe));
+            let tensor = size(Axis::X) * size(Axis::Y);
+            let pipe = size(Axis::Pipe);
             match framework {
                 Framework::Megatron => {
                     let used = [

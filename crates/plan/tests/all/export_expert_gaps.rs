@@ -22,8 +22,10 @@ fn every_part_of_experts_that_is_not_expressed_is_named() {
         LayoutRequest { grid: request.grid.with_order(order.parse().unwrap()), ..request }
     };
     let quiet = Overlap { all_to_all: false, ..Overlap::ALL };
-    let (megatrons, all) = ([Megatron, Nemo].as_slice(), TOLD.as_slice());
-    let (one, single) = (of_experts("expert=4"), LayoutRequest { microbatch: Some(1), ..of_experts("expert=4") });
+    let megatrons = [Megatron, Nemo].as_slice();
+    let all = TOLD.as_slice();
+    let one = of_experts("expert=4");
+    let single = LayoutRequest { microbatch: Some(1), ..of_experts("expert=4") };
     let cases: Cases<'_> = vec![
         ("overlap oaa:", &[], one.clone(), &[], LayoutRequest { overlap: quiet, ..one.clone() }, all),
         ("expert-rows = 3:", &[], LayoutRequest { expert_rows: 3, ..one.clone() }, &[], one.clone(), all),
@@ -247,7 +249,8 @@ fn what_would_be_other_experts_is_refused() {
     let refusal = |framework, fields: &[(&str, &str)], request: &LayoutRequest| {
         try_of(framework, &model("mixtral-8x7b", fields), request).unwrap_err().to_string()
     };
-    let (plain, cut) = (request("expert=4", "expert", 4), request("x=2,expert=4", "expert", 4));
+    let plain = request("expert=4", "expert", 4);
+    let cut = request("x=2,expert=4", "expert", 4);
     for framework in [Framework::Megatron, Framework::Nemo] {
         let sigmoid: &[_] = &[("router", "sigmoid"), ("router_normalize", "false")];
         let message = refusal(framework, sigmoid, &plain);

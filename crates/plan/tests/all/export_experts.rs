@@ -153,7 +153,8 @@ fn widths_blocks_and_places_are_said() {
         ("capacity", "1.25"),
         ("drop", "score"),
     ];
-    let (model, request) = (model("mixtral-8x7b", &fields), request("expert=4", "expert", 4));
+    let model = model("mixtral-8x7b", &fields);
+    let request = request("expert=4", "expert", 4);
     let Export { text, cannot_express } = of(Framework::Megatron, &model, &request);
     for (name, value) in [
         ("--ffn-hidden-size", "4096"),
@@ -186,7 +187,8 @@ fn without_experts() -> String {
 #[test]
 fn heads_are_said_where_they_are_not_as_usual() {
     let request = request("expert=4", "expert", 4);
-    let (qwen, mixtral) = (model("qwen3-30b-a3b", &[]), model("mixtral-8x7b", &[]));
+    let qwen = model("qwen3-30b-a3b", &[]);
+    let mixtral = model("mixtral-8x7b", &[]);
     let text = |framework, model: &Model| of(framework, model, &request).text;
     assert_eq!(said(&text(Framework::Megatron, &qwen), "--kv-channels").unwrap(), "128");
     assert!(flag(&text(Framework::Megatron, &qwen), "--qk-layernorm"));
@@ -237,7 +239,8 @@ fn experts_are_spread_over_the_ranks_that_megatron_takes() {
     let model = model("moe-demo", &fields);
     let subsets =
         |mask: usize| Axis::SPREADING.iter().enumerate().filter(move |(i, _)| mask >> i & 1 == 1).map(|(_, axis)| axis);
-    let (mut whole, mut named) = (0, 0);
+    let mut whole = 0;
+    let mut named = 0;
     for (grid, mask) in
         Grid::all_over(16, AxisSet::WORLD).into_iter().flat_map(|grid| (0..16).map(move |mask| (grid, mask)))
     {

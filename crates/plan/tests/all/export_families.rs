@@ -271,7 +271,8 @@ fn casts_that_differ_are_said() {
         |framework, model: &Model, format| exported(framework, model, &of_products(format)).unwrap().cannot_express;
     let has =
         |gaps: &[String], words: &str| gaps.iter().any(|gap| gap.starts_with("products = ") && gap.contains(words));
-    let (llama, mixtral) = (read("llama-3-8b", &[]), read("mixtral-8x7b", &[]));
+    let llama = read("llama-3-8b", &[]);
+    let mixtral = read("mixtral-8x7b", &[]);
     assert!(has(&gaps(Framework::Nemo, &llama, NarrowFormat::Fp8), "first and the last block"));
     assert!(has(&gaps(Framework::Nemo, &llama, NarrowFormat::Mxfp8), "gathered in 8 bits"));
     assert!(!has(&gaps(Framework::Nemo, &llama, NarrowFormat::Fp8Block), ""));

@@ -54,7 +54,8 @@ fn read_flags(text: &str) -> Numbers {
 
 /// Keys of two levels of YAML: `section.key`.
 fn read_overrides(text: &str) -> Numbers {
-    let (mut section, mut values) = (String::new(), std::collections::BTreeMap::new());
+    let mut section = String::new();
+    let mut values = std::collections::BTreeMap::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let (key, value) = line.trim().split_once(':').unwrap();
         match (line.starts_with(' '), value.trim()) {

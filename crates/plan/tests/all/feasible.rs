@@ -24,7 +24,8 @@ fn by_searching(wanted: usize, has: impl Fn(usize) -> bool) -> Vec<usize> {
 
 #[test]
 fn numbers_of_devices_and_sequences_are_the_nearest_that_are_legal() {
-    let (model, cluster) = (model(4, 2), Cluster { device_memory: None, ..cluster() });
+    let model = model(4, 2);
+    let cluster = Cluster { device_memory: None, ..cluster() };
     for (devices, batch) in [(7, 8), (11, 6), (13, 12)] {
         let mut wanted = search(&model, &cluster, devices, batch);
         wanted.setting.capacity = None;
@@ -48,7 +49,8 @@ fn numbers_of_devices_and_sequences_are_the_nearest_that_are_legal() {
 
 #[test]
 fn a_fixed_size_that_does_not_divide_names_devices_that_it_does() {
-    let (model, cluster) = (model(4, 4), cluster());
+    let model = model(4, 4);
+    let cluster = cluster();
     let mut wanted = Search { front: false, top: 1, ..search(&model, &cluster, 7, 8) };
     for text in ["x=2", "y=1", "z=1", "context=1"] {
         wanted.space.constrain(Bound::Fix, text).unwrap();
@@ -62,7 +64,8 @@ fn a_fixed_size_that_does_not_divide_names_devices_that_it_does() {
 
 #[test]
 fn devices_that_have_room_are_named_only_if_they_have() {
-    let (model, open) = (model(4, 4), Cluster { device_memory: None, ..cluster() });
+    let model = model(4, 4);
+    let open = Cluster { device_memory: None, ..cluster() };
     fn with<'a>(model: &'a Model, cluster: &'a Cluster, devices: usize, capacity: Option<u64>) -> Search<'a> {
         let mut open = search(model, cluster, devices, 8);
         for text in ["y=1", "z=1", "context=1", "overlap-chunks=1", "cac=false"] {
@@ -71,7 +74,9 @@ fn devices_that_have_room_are_named_only_if_they_have() {
         Search { setting: Setting { capacity, ..open.setting }, front: false, top: 1, ..open }
     }
     let smallest = |devices| with(&model, &open, devices, None).smallest().unwrap().unwrap().price.memory.total();
-    let (one, two, eight) = (smallest(1), smallest(2), smallest(8));
+    let one = smallest(1);
+    let two = smallest(2);
+    let eight = smallest(8);
     assert!(eight < two && two < one);
     // A device that has so much keeps nothing free, or what a larger one has beside.
     let message = |capacity, memory| {

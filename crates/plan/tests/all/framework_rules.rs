@@ -105,7 +105,8 @@ fn searches_find_layouts_that_frameworks_start() {
 /// Shards of weights and experts fill a node of four together, experts inside, as FSDP numbers ranks.
 #[test]
 fn searches_place_ranks_as_the_framework_does() {
-    let (model, cluster) = (small(4, true), Cluster::preset("perlmutter").unwrap());
+    let model = small(4, true);
+    let cluster = Cluster::preset("perlmutter").unwrap();
     let mut request = question(&model, &cluster, native::Framework::FSDP);
     for sizes in ["z=2", "expert=2", "data=2", "x=1"] {
         request.space.constrain(quadrille_plan::native::Bound::Fix, sizes).unwrap();
@@ -178,7 +179,8 @@ fn types_that_a_framework_lacks_are_refused() {
 /// A choice that a framework lacks is priced as it is, and named by prices and exports.
 #[test]
 fn choices_that_a_framework_lacks_are_named() {
-    let (model, cluster) = (small(2, false), Cluster::preset("selene").unwrap());
+    let model = small(2, false);
+    let cluster = Cluster::preset("selene").unwrap();
     let zero_bubble = LayoutRequest { schedule: Schedule::ZeroBubble, ..request("pipe=2,data=2", 8, 1) };
     let layout = Layout::new(&model, &zero_bubble).unwrap();
     let question =
@@ -195,7 +197,8 @@ fn choices_that_a_framework_lacks_are_named() {
 /// A search that is made to break a rule names it, with the framework.
 #[test]
 fn searches_name_the_rule_of_a_framework() {
-    let (model, cluster) = (small(2, false), Cluster::preset("selene").unwrap());
+    let model = small(2, false);
+    let cluster = Cluster::preset("selene").unwrap();
     let mut request = question(&model, &cluster, native::Framework::FSDP);
     request.space.constrain(quadrille_plan::native::Bound::Fix, "x=8").unwrap();
     let message = request.plan().unwrap_err().to_string();

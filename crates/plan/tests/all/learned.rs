@@ -9,7 +9,9 @@ use crate::problems::{by_both, cluster, found, model, search};
 /// Of other devices, sequences, memory and clusters, each after the ones before; then of another model.
 #[test]
 fn searches_find_the_same_whatever_was_learned_before() {
-    let (large, small, cluster) = (model(6, 4), model(4, 2), cluster());
+    let large = model(6, 4);
+    let small = model(4, 2);
+    let cluster = cluster();
     let slow =
         Cluster { device_memory: cluster.device_memory.map(|memory| memory / 2), ..Cluster::preset("selene").unwrap() };
     let learned = Learned::default();

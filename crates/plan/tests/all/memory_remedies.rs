@@ -6,7 +6,8 @@ use quadrille_spec::{Cluster, ElementType, Model};
 
 /// What Megatron-LM trains, or another framework.
 fn question(model: &str, framework: Framework, devices: usize, batch: usize) -> Question {
-    let (model, cluster) = (Model::preset(model).unwrap(), Cluster::preset("dgx-h100").unwrap());
+    let model = Model::preset(model).unwrap();
+    let cluster = Cluster::preset("dgx-h100").unwrap();
     let mut question = Question::new(model, cluster, framework, devices, batch);
     question.space.keep_to(&framework);
     question
@@ -29,7 +30,8 @@ fn too_large(question: &Question) -> (u64, Vec<MemoryRemedy>, String) {
 /// Searches what a remedy says: 40 looks at usual layouts would do, thousands are allowed.
 fn fits(question: &Question, remedy: &MemoryRemedy) -> bool {
     let devices = remedy.devices.unwrap_or(question.devices);
-    let (model, cluster) = (question.model.clone(), question.cluster.clone());
+    let model = question.model.clone();
+    let cluster = question.cluster.clone();
     let fresh = Question::new(model, cluster, question.framework, devices, question.global_batch);
     let mut changed = Question { space: question.space.clone(), ..fresh };
     let mut numbers = changed.framework.numbers;

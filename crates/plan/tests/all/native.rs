@@ -80,7 +80,9 @@ fn requests(framework: &Framework, grid: Grid, global_batch: usize) -> Vec<Layou
 /// All layouts, typed one by one, against the search.
 #[test]
 fn nothing_is_missed() {
-    let (model, cluster, global_batch) = (model(4, 2), Cluster { device_memory: Some(2_000_000), ..cluster() }, 8);
+    let model = model(4, 2);
+    let cluster = Cluster { device_memory: Some(2_000_000), ..cluster() };
+    let global_batch = 8;
     let problem = Problem::new(&model, &cluster, FRAMEWORK, global_batch, model.seq_len).unwrap();
     let orders = orders();
     for devices in [2, 3] {
@@ -122,7 +124,8 @@ fn nothing_is_missed() {
 
 #[test]
 fn what_is_found_is_legal_and_placed_as_said() {
-    let (model, cluster) = (model(6, 4), cluster());
+    let model = model(6, 4);
+    let cluster = cluster();
     let searches = [1, 2, 6].map(|devices| search(&model, &cluster, devices, 24));
     for search in searches.into_iter().flat_map(by_both) {
         // Where all grids are among the wanted, all layouts are priced, which takes minutes.
@@ -164,7 +167,8 @@ proptest! {
         description in descriptions(),
         (memory, factor) in (1_500_000..6_000_000_u64, prop::sample::select(vec![0.01, 1.0, 100.0])),
     ) {
-        let (model, mut cluster) = (any_model(number, layers, heads, &description), cluster());
+        let model = any_model(number, layers, heads, &description);
+        let mut cluster = cluster();
         cluster.tiers[0].bandwidth *= factor;
         let open = search(&model, &cluster, devices, batch);
         let setting = Setting { framework: Framework::QUADRILLE, capacity: Some(memory), ..open.setting };
@@ -173,7 +177,8 @@ proptest! {
             prop_assert_eq!(setting.price(&setting.layout(&ranked.candidate).unwrap()), Ok(ranked.price));
             prop_assert!(ranked.price.memory.total() <= memory);
         }
-        let (mut seen, mut prices) = (HashSet::new(), Vec::new());
+        let mut seen = HashSet::new();
+        let mut prices = Vec::new();
         for grid in grids(devices) {
             let typed =
                 requests(&setting.framework, grid, batch).into_iter().map(|request| LayoutRequest { per_node: Some(devices), ..request });

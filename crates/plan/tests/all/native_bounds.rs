@@ -20,7 +20,8 @@ fn more_wanted_layouts_begin_with_fewer() {
     for capacity in [least, least * 11 / 10, least * 3 / 2, least * 2] {
         let setting = Setting { capacity: Some(capacity), ..setting };
         let best = |top| found(&Search { setting, ..open(top) }).ranked.first().map(|ranked| ranked.price.seconds);
-        let (few, many) = (best(1), best(20));
+        let few = best(1);
+        let many = best(20);
         assert!(few.is_some() && many <= few, "{capacity} bytes: {few:?} and {many:?}");
     }
 }
@@ -62,7 +63,8 @@ proptest! {
         constraints in prop::sample::subsequence(CONSTRAINTS.to_vec(), 0..4),
         tolerance in prop::sample::select(vec![None, Some(0.0), Some(0.03), Some(0.5)]),
     ) {
-        let (model, mut cluster) = (any_model(number, layers, heads, &description), cluster());
+        let model = any_model(number, layers, heads, &description);
+        let mut cluster = cluster();
         // Every program of an exhaustive search is built.
         let devices = devices.min(4);
         cluster.tiers.iter_mut().zip(networks).for_each(|(tier, factor)| tier.bandwidth *= factor);
@@ -75,7 +77,8 @@ proptest! {
         constraints.iter().for_each(|(bound, text, _)| space.constrain(*bound, text).unwrap());
         let pruned = Search { setting, top, distinct, space, tolerance, ..open };
         let exhaustive = Search { prune: false, ..pruned.clone() };
-        let (found_pruned, found) = (found(&pruned), found(&exhaustive));
+        let found_pruned = found(&pruned);
+        let found = found(&exhaustive);
         prop_assert_eq!(&found_pruned.ranked, &found.ranked);
         prop_assert_eq!(&found_pruned.front, &found.front);
         prop_assert_eq!(&found_pruned.simplest, &found.simplest);
@@ -101,7 +104,8 @@ proptest! {
 
 #[test]
 fn results_do_not_depend_on_the_number_of_threads() {
-    let (model, cluster) = (model(6, 4), cluster());
+    let model = model(6, 4);
+    let cluster = cluster();
     for search in by_both(Search { tolerance: Some(0.1), ..search(&model, &cluster, 4, 24) }) {
         let one = on_threads(1, || found(&search));
         assert!(one.counts.too_slow > 0);

@@ -8,7 +8,8 @@ use crate::problems::{by_both, cluster, found, model, search};
 
 #[test]
 fn what_leaves_nothing_is_blamed() {
-    let (model, cluster) = (model(8, 4), cluster());
+    let model = model(8, 4);
+    let cluster = cluster();
     let why = |constraints: &[(Bound, &str)]| {
         let mut search = search(&model, &cluster, 8, 16);
         constraints.iter().for_each(|(bound, text)| search.space.constrain(*bound, text).unwrap());
@@ -36,7 +37,8 @@ fn what_leaves_nothing_is_blamed() {
 
 #[test]
 fn constraints_are_kept() {
-    let (model, cluster) = (model(8, 4), cluster());
+    let model = model(8, 4);
+    let cluster = cluster();
     let mut space = Space::default();
     for text in ["x=2", "schedule=interleaved", "chunks=2", "recompute=full:3", "zero=1", "microbatch=2"] {
         space.constrain(Bound::Fix, text).unwrap();
@@ -57,7 +59,8 @@ fn constraints_are_kept() {
 /// then what they find along data.
 #[test]
 fn expert_is_tried_where_a_constraint_names_it() {
-    let (model, cluster) = (model(4, 2), cluster());
+    let model = model(4, 2);
+    let cluster = cluster();
     for search in by_both(search(&model, &cluster, 4, 8)) {
         let with = |constraints: &[&str]| {
             let mut search = search.clone();

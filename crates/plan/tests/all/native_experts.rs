@@ -50,7 +50,9 @@ fn the_best_way_to_spread_experts_is_found() {
 fn unequal_loads_find_layouts_with_room_for_them() {
     let text = "name = 'mixture'\nlayers = 2\nhidden = 256\nheads = 4\nvocab = 256\nseq_len = 32\nexperts = 8\n\
                 experts_per_token = 1\nrouter_normalize = false\nexpert_ffn = 256\n";
-    let (model, cluster, imbalance) = (Model::from_toml(text, &[]).unwrap(), cluster(), Imbalance::Times(2.5));
+    let model = Model::from_toml(text, &[]).unwrap();
+    let cluster = cluster();
+    let imbalance = Imbalance::Times(2.5);
     let mut space = Space::default();
     for constraint in ["expert=8", "x=1", "y=1", "z=1", "context=1", "experts-over=expert", "recompute=none"] {
         space.constrain(Bound::Fix, constraint).unwrap();

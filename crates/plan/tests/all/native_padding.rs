@@ -8,7 +8,8 @@ use crate::problems::{by_both, cluster, found, model, search};
 /// costs.
 #[test]
 fn a_padded_vocabulary_is_searched_and_priced() {
-    let (cluster, model) = (cluster(), model(3, 4));
+    let cluster = cluster();
+    let model = model(3, 4);
     for search in by_both(search(&model, &cluster, 4, 8)) {
         let plain = found(&search);
         let mut padded = search.clone();

@@ -74,7 +74,8 @@ fn planned_layouts_fill_nodes_and_exports_start_as_many_processes() {
         let cluster = Cluster::preset(name).unwrap();
         let setting = setting(&model, &cluster, Trainer::MEGATRON, None);
         for nodes in [2, 8, 16] {
-            let (x, ranks) = (if devices == 6 { 2 } else { 4 }, nodes * devices);
+            let x = if devices == 6 { 2 } else { 4 };
+            let ranks = nodes * devices;
             let grid = Grid::new(x, 1, 1, ranks / x).unwrap();
             let request = LayoutRequest { per_node: Some(devices), ..LayoutRequest::new(grid, 0) };
             let request = LayoutRequest { global_batch: 16 * ranks, ..request };
@@ -112,7 +113,8 @@ fn devices_that_fill_no_nodes_are_as_many_of_each() {
         let cluster = Cluster::preset(name).unwrap();
         let request = PlanRequest { top: 5, ..PlanRequest::new(&model, &cluster, devices, 8 * devices) };
         for planned in request.plan().unwrap().layouts {
-            let (layout, seconds) = (planned.layout, planned.seconds);
+            let layout = planned.layout;
+            let seconds = planned.seconds;
             let what = format!("{devices} of {name}: {}", layout.grid);
             assert!(devices.is_multiple_of(layout.per_node) && layout.per_node <= per_node, "{what}");
             let question =
@@ -155,7 +157,8 @@ fn planned_order(setting: &Setting, candidate: &Candidate) -> Vec<Axis> {
 fn axes_that_lie_alike_are_in_the_order_of_the_framework() {
     let text = "name = 'mixture'\nlayers = 2\nhidden = 256\nheads = 4\nvocab = 256\nseq_len = 64\nexperts = 8\n\
                 experts_per_token = 1\nrouter_normalize = false\nexpert_ffn = 256\n";
-    let (model, cluster) = (Model::from_toml(text, &[]).unwrap(), Cluster::preset("dgx-b200").unwrap());
+    let model = Model::from_toml(text, &[]).unwrap();
+    let cluster = Cluster::preset("dgx-b200").unwrap();
     let sizes = [1, 1, 16, 1, 8, 1, 1];
     let nothing = Candidate { sizes, microbatch: 16, experts_over: Axis::Expert.only(), ..Candidate::PLAIN };
     let experts = Candidate { inside: [1, 1, 1, 1, 8, 1, 1], ..nothing };

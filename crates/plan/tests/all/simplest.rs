@@ -7,22 +7,26 @@ use crate::problems::{by_both, cluster, found, model, search};
 /// The seconds of the fastest, the simplest's complexity and seconds, and the fastest's complexity.
 fn compared(search: &Search, found: &Found) -> (f64, (Complexity, f64), Complexity) {
     let layers = search.setting.model.layers();
-    let (fastest, simplest) = (found.ranked[0], found.simplest.unwrap());
+    let fastest = found.ranked[0];
+    let simplest = found.simplest.unwrap();
     let of = |candidate| Complexity::of(candidate, layers);
-    let (own, seconds) = (of(&simplest.candidate), simplest.price.seconds);
+    let own = of(&simplest.candidate);
+    let seconds = simplest.price.seconds;
     (fastest.price.seconds, (own, seconds), of(&fastest.candidate))
 }
 
 /// All layouts, priced one by one, against the search.
 #[test]
 fn nothing_within_the_tolerance_is_simpler() {
-    let (model, cluster) = (model(4, 4), cluster());
+    let model = model(4, 4);
+    let cluster = cluster();
     for search in by_both(search(&model, &cluster, 4, 8)) {
         let mut all = Search { front: false, prune: false, top: usize::MAX, ..search };
         for text in ["z=1", "overlap-chunks=1", "linear=pmm", "cac=false"] {
             all.space.constrain(Bound::Fix, text).unwrap();
         }
-        let (everything, mut simpler) = (found(&all).ranked, 0);
+        let everything = found(&all).ranked;
+        let mut simpler = 0;
         for tolerance in [0.0, 0.05, 0.3] {
             let limit = (1.0 + tolerance) * everything[0].price.seconds;
             let within = everything.iter().filter(|ranked| ranked.price.seconds as f32 <= limit as f32);
@@ -40,7 +44,8 @@ fn nothing_within_the_tolerance_is_simpler() {
 /// Among layouts of at most so many bytes, of all that were priced one by one: the fastest, and the simplest that is hardly slower.
 #[test]
 fn the_recommended_layout_is_a_safe_one_if_there_is_any() {
-    let (model, cluster) = (model(4, 4), cluster());
+    let model = model(4, 4);
+    let cluster = cluster();
     for search in by_both(search(&model, &cluster, 4, 8)) {
         let mut all = Search { front: false, prune: false, top: usize::MAX, ..search };
         for text in ["z=1", "overlap-chunks=1", "linear=pmm", "cac=false"] {
@@ -75,7 +80,8 @@ fn the_recommended_layout_is_a_safe_one_if_there_is_any() {
 
 #[test]
 fn without_a_tolerance_nothing_else_changes() {
-    let (model, cluster) = (model(6, 4), cluster());
+    let model = model(6, 4);
+    let cluster = cluster();
     let plain = found(&search(&model, &cluster, 4, 24));
     let advised = found(&Search { tolerance: Some(0.1), ..search(&model, &cluster, 4, 24) });
     assert!(plain.simplest.is_none() && advised.simplest.is_some());
@@ -84,7 +90,8 @@ fn without_a_tolerance_nothing_else_changes() {
 
 #[test]
 fn a_search_that_may_not_look_advises_what_it_knows() {
-    let (model, cluster) = (model(6, 4), cluster());
+    let model = model(6, 4);
+    let cluster = cluster();
     let search = Search { tolerance: Some(0.1), limit: Some(0), ..search(&model, &cluster, 12, 24) };
     let hurried = found(&search);
     let (fastest, (complexity, seconds), of_fastest) = compared(&search, &hurried);

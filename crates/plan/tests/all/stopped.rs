@@ -11,7 +11,8 @@ use crate::problems::{by_both, cluster, found, model, on_threads, search};
 
 #[test]
 fn a_search_with_a_limit_says_so_and_keeps_what_it_has() {
-    let (model, cluster) = (model(6, 4), cluster());
+    let model = model(6, 4);
+    let cluster = cluster();
     for search in by_both(search(&model, &cluster, 4, 24)) {
         let early = found(&Search { limit: Some(2000), ..search.clone() });
         assert!(early.stopped && !early.ranked.is_empty());
@@ -29,7 +30,8 @@ fn a_search_with_a_limit_says_so_and_keeps_what_it_has() {
 /// A look at a part of a wave ends with one more layout that was bounded, or eight that were priced, at most.
 #[test]
 fn no_more_is_priced_than_a_limit_allows() {
-    let (model, cluster) = (model(4, 2), cluster());
+    let model = model(4, 2);
+    let cluster = cluster();
     let [_, mut search] = by_both(search(&model, &cluster, 4, 4));
     search.top = 40;
     for text in ["recompute=none", "overlap-chunks=1", "context=1", "linear=pmm"] {
@@ -48,7 +50,9 @@ fn no_more_is_priced_than_a_limit_allows() {
 /// How busy a machine is, and how many threads search, decides how long it takes and nothing else.
 #[test]
 fn results_with_a_limit_are_the_same_on_busy_machines_and_any_number_of_threads() {
-    let (model, cluster, is_done) = (model(6, 4), cluster(), AtomicBool::new(false));
+    let model = model(6, 4);
+    let cluster = cluster();
+    let is_done = AtomicBool::new(false);
     for limit in [Some(0), Some(300), Some(5000), None] {
         for search in by_both(Search { tolerance: Some(0.1), limit, ..search(&model, &cluster, 4, 24) }) {
             let quiet = on_threads(1, || found(&search));
@@ -76,7 +80,8 @@ fn results_with_a_limit_are_the_same_on_busy_machines_and_any_number_of_threads(
 
 #[test]
 fn a_search_that_may_not_look_finds_something_likely() {
-    let (model, cluster) = (model(6, 4), cluster());
+    let model = model(6, 4);
+    let cluster = cluster();
     for constraint in ["recompute=full:3", "keep-weights=step", "cac=true", "x=1"] {
         let mut search = search(&model, &cluster, 6, 12);
         search.space.constrain(Bound::Fix, constraint).unwrap();
@@ -101,7 +106,8 @@ fn a_search_that_may_not_look_finds_something_likely() {
 /// What a first look finds at once has the prices that everything has.
 #[test]
 fn what_is_found_at_once_is_priced_in_full() {
-    let (model, cluster) = (model(6, 4), cluster());
+    let model = model(6, 4);
+    let cluster = cluster();
     for search in by_both(search(&model, &cluster, 12, 24)) {
         let brief = Search { brief: true, limit: Some(0), tolerance: Some(0.1), ..search };
         let found = brief.run().unwrap();
@@ -117,7 +123,8 @@ fn what_is_found_at_once_is_priced_in_full() {
 #[test]
 fn of_very_many_blocks_no_gains_are_looked_at_where_looks_are_limited() {
     let looked_at = |layers, limit| {
-        let (model, cluster) = (model(layers, 2), Cluster::preset("selene").unwrap());
+        let model = model(layers, 2);
+        let cluster = Cluster::preset("selene").unwrap();
         let question = Question::new(model, cluster, Framework::MEGATRON, 1, 2);
         let question = Question { limit, ..question };
         let answer = Answer::new(&question, &Wanted { top: 1, ..Wanted::default() }).unwrap();

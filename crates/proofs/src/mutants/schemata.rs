@@ -26,7 +26,8 @@ pub(super) fn with_mutants(text: &str, mutants: &[(usize, &Mutant)]) -> Result<S
         places.push((place, *number, *mutant));
     }
     places.sort_by_key(|(place, ..)| place.start);
-    let (mut all, mut done) = (String::new(), 0);
+    let mut all = String::new();
+    let mut done = 0;
     for (place, number, mutant) in places {
         if place.start < done {
             return Err(format!("\"{}\": overlaps with another mutant", mutant.name));

@@ -134,7 +134,8 @@ fn check(case: &Case, choice: &Index) -> Result<(), TestCaseError> {
     let losses =
         |run: &TrainOutcome| run.records.iter().map(|each| (each.loss.to_bits(), each.tokens)).collect::<Vec<_>>();
     prop_assert_eq!(&losses(&uninterrupted)[BEFORE as usize..], losses(&resumed));
-    let (end, again) = (opened(&whole, BEFORE + AFTER), opened(&same, BEFORE + AFTER));
+    let end = opened(&whole, BEFORE + AFTER);
+    let again = opened(&same, BEFORE + AFTER);
     prop_assert!(bits(&end) == bits(&again), "the same layout");
     prop_assert_eq!((end.about().samples, end.about().tokens), (again.about().samples, again.about().tokens));
 
@@ -203,7 +204,8 @@ fn keys_that_several_ranks_hold_are_written_once() {
         sparsity: None,
     };
     let folder = tempfile::tempdir().unwrap();
-    let (first, second) = (folder.path().join("first"), folder.path().join("second"));
+    let first = folder.path().join("first");
+    let second = folder.path().join("second");
     let held = case("x=4,data=2");
     run(&held, &held.layout, &first, Start::Drawn, BEFORE).unwrap();
     let written = opened(&first, BEFORE);

@@ -150,7 +150,8 @@ fn every_collective_over_context_matters() {
         });
         assert_caught(&over_data, 1, &format!("{} at {place:?} over data", old.kind.name()));
         if old.kind == ReduceScatter {
-            let (input, output) = (old.input, old.output);
+            let input = old.input;
+            let output = old.output;
             let slice = Operation::SliceRows(kind::SliceRows { axis: Axis::Context, input, output });
             let alone = edited_at(&program, place, |ops, at| {
                 ops[at].operation = slice;

@@ -199,9 +199,10 @@ fn gradients_are_reduced_over_neither_too_few_nor_too_many_axes() {
         let program = unbroken(activations);
         for (index, parameter) in program.stages[0].parameters.iter().enumerate() {
             for axis in Axis::AXONN {
-                let axes = match parameter.unreduced.contains(axis) {
-                    true => parameter.unreduced.without(axis.only()),
-                    false => parameter.unreduced.union(axis.only()),
+                let axes = if parameter.unreduced.contains(axis) {
+                    parameter.unreduced.without(axis.only())
+                } else {
+                    parameter.unreduced.union(axis.only())
                 };
                 if axes.is_empty() {
                     continue; // Left out altogether: `every_reduction_matters`.
@@ -247,9 +248,10 @@ fn shards_count_once_in_the_norm() {
     for (index, parameter) in program.stages[0].parameters.iter().enumerate() {
         let broken = edited_stage(&program, 0, |stage| {
             let sharding = &mut stage.values[parameter.gradient.0].sharding;
-            match sharding.flat.is_empty() {
-                true => sharding.rows = [Axis::Data].into_iter().collect(),
-                false => sharding.flat = AxisList::default(),
+            if sharding.flat.is_empty() {
+                sharding.rows = [Axis::Data].into_iter().collect()
+            } else {
+                sharding.flat = AxisList::default()
             }
         });
         assert_caught(&broken, 1, &format!("{index}: another owner of {}", parameter.name));

@@ -70,9 +70,11 @@ fn evaluation_names_what_was_not_counted_as_predicted() {
 
 #[test]
 fn generation_tells_of_what_was_not_counted_as_predicted() {
-    let (model, run) = (model(2), forward_options(1));
+    let model = model(2);
+    let run = forward_options(1);
     let layout = layout_with(&model, "x=2,pipe=2", 8, |_| ());
-    let (options, prompts) = (GenerateOptions::greedy(1), [vec![1], vec![2]]);
+    let options = GenerateOptions::greedy(1);
+    let prompts = [vec![1], vec![2]];
     let whole = GenerationPrograms::new(&model, &layout, &options, &prompts).unwrap();
     // Neither stage takes part in the broadcast of the logits.
     let prefill = [0, 1].into_iter().fold(whole.prefill.clone(), |program, stage| {

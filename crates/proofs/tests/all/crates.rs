@@ -145,7 +145,8 @@ fn the_documents_have_the_crates_in_this_order() {
 /// The published models share nothing with the native one.
 #[test]
 fn of_the_papers_only_figures_of_our_programs_know_step_programs() {
-    let (mut open, mut knowing) = (vec![root().join("crates/papers/src")], Vec::new());
+    let mut open = vec![root().join("crates/papers/src")];
+    let mut knowing = Vec::new();
     while let Some(path) = open.pop() {
         if path.is_dir() {
             open.extend(fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));

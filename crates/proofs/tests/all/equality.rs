@@ -45,10 +45,11 @@ fn layouts_of_described_blocks_equal_the_serial_model() {
 
 #[test]
 fn described_blocks_in_single_precision_are_close_to_the_serial_model() {
-    for_random(20, described_cases(), |case| match norms_pairs(&case.model) {
-        true => Ok(()),
-        false => holds(&case, ElementType::F32),
-    });
+    for_random(
+        20,
+        described_cases(),
+        |case| if norms_pairs(&case.model) { Ok(()) } else { holds(&case, ElementType::F32) },
+    );
 }
 
 /// Whether two or three numbers of a head are normed by their mean: of two it leaves the signs, whose gradients are what the epsilon

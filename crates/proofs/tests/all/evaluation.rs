@@ -23,7 +23,8 @@ fn numbered(
     seq_len: usize,
     global_batch: usize,
 ) -> impl Fn(u64, usize, Samples) -> Result<(), EngineError> + Sync + use<> {
-    let (source, elements) = (random_batch(model, seed, seq_len), seq_len * model.patch_values.unwrap_or(1));
+    let source = random_batch(model, seed, seq_len);
+    let elements = seq_len * model.patch_values.unwrap_or(1);
     move |step: u64, first: usize, samples: Samples| {
         let first = (step - 1) * global_batch as u64 + first as u64;
         (first..).zip(samples.sequences(elements)).try_for_each(|(number, sample)| source(number + 1, 0, sample))
@@ -32,7 +33,8 @@ fn numbered(
 
 /// The serial model's mean loss over those samples, one by one, and how many targets it is of.
 fn serial(program: &StepProgram, seed: u64, samples: u64) -> (f64, u64) {
-    let (model, seq_len) = (&program.model, program.layout.seq_len);
+    let model = &program.model;
+    let seq_len = program.layout.seq_len;
     let source = numbered(model, seed, seq_len, 1);
     let sample = |step| SerialBatch::new(model, 1, seq_len, |sample| source(step, 0, sample).unwrap());
     let batches: Vec<SerialBatch> = (1..=samples).map(sample).collect();
@@ -163,7 +165,9 @@ fn train(program: &StepProgram, evaluation: Option<&StepProgram>) -> Vec<Steps> 
         let rank = context.rank();
         let mut engine = RankEngine::<Cpu<f64>>::new(program, context, 2, hyper(None), SEED, InitialValues::Perturbed)?;
         let mut evaluator = evaluation.map(|program| engine.evaluator(program)).transpose()?;
-        let (mut losses, mut equal, mut evaluated) = (Vec::new(), true, Vec::new());
+        let mut losses = Vec::new();
+        let mut equal = true;
+        let mut evaluated = Vec::new();
         for _ in 0..3 {
             if let Some(evaluator) = &mut evaluator {
                 evaluated.push(engine.evaluate(evaluator, samples, &batch)?.loss);
@@ -203,7 +207,8 @@ fn evaluations_between_steps_change_no_bit_of_training() {
             let layout = layout_with(&model, grid, 16, choose);
             let program = StepProgram::new(&model, &layout).unwrap();
             let evaluation = StepProgram::evaluation(&model, &layout).unwrap();
-            let (plain, evaluated) = (train(&program, None), train(&program, Some(&evaluation)));
+            let plain = train(&program, None);
+            let evaluated = train(&program, Some(&evaluation));
             for (plain, evaluated) in plain.iter().zip(&evaluated) {
                 assert!(plain.2 && evaluated.2, "{grid}: ledgers");
                 assert_eq!((&plain.0, &plain.1), (&evaluated.0, &evaluated.1), "{grid}");

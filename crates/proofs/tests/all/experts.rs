@@ -199,7 +199,8 @@ fn rows_in_the_units_of_the_paper() {
         });
         // A ring of four.
         let sent = |it: Collective| {
-            let (input, output) = (stage.value(it.input).local_elements, stage.value(it.output).local_elements);
+            let input = stage.value(it.input).local_elements;
+            let output = stage.value(it.output).local_elements;
             match it.kind {
                 CollectiveKind::AllReduce => 2 * 3 * input / 4,
                 _ => 3 * input.max(output) / 4,
@@ -224,7 +225,8 @@ fn repeated_all_to_alls_are_a_third() {
         let program = rebuilt(&base, |layout| (layout.recompute, layout.keep_communicated) = (recompute, keep));
         sent(&program, "expert", CollectiveKind::AllToAll)
     };
-    let (none, full) = (exchanged(Recompute::None, false), Recompute::Full { every: 1 });
+    let none = exchanged(Recompute::None, false);
+    let full = Recompute::Full { every: 1 };
     assert_eq!(exchanged(full, true), none);
     assert_eq!(2 * exchanged(full, false), 3 * none);
 }

@@ -59,7 +59,8 @@ fn every_kind_of_model_is_drawn() {
             case.model.classic().kv_heads < case.model.classic().heads && case.model.dropout > 0.0
         }),
     ];
-    let (plain, combined) = (drawn(cases(), 400), drawn(combined_cases(), 400));
+    let plain = drawn(cases(), 400);
+    let combined = drawn(combined_cases(), 400);
     for (name, is) in kinds {
         for cases in [&plain, &combined] {
             let count = cases.iter().filter(|case| is(case)).count();

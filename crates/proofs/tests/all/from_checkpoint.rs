@@ -42,7 +42,8 @@ fn trained(folder: &Path) -> (f64, Arc<Checkpoint>) {
 fn any_layout_evaluates_and_continues_a_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let (loss, checkpoint) = trained(folder.path());
-    let (model, run) = (model(), ForwardOptions::default());
+    let model = model();
+    let run = ForwardOptions::default();
     let weights = Weights::Checkpoint(Arc::clone(&checkpoint));
     let prompts = [vec![1, 2, 3], vec![4]];
     let options = GenerateOptions::greedy(6);

@@ -117,7 +117,8 @@ fn grids(model: &Model, ranks: usize) -> Vec<String> {
 #[test]
 fn every_layout_draws_the_likeliest_tokens_of_the_serial_model() {
     for model in [gpt(), llama_model(), tied_llama(), windowed_llama()] {
-        let (prompts, weights) = (prompts(&model), weights_of(&model));
+        let prompts = prompts(&model);
+        let weights = weights_of(&model);
         let expected: Vec<_> = prompts.iter().map(|prompt| serial_greedy(&model, &weights, prompt, 7)).collect();
         let mut tried = 0;
         for grid in [1, 2, 4, 8].iter().flat_map(|ranks| grids(&model, *ranks)) {
@@ -146,7 +147,8 @@ fn generated_tokens_count_the_keys_of_their_windows() {
 #[test]
 fn mixtures_draw_the_likeliest_tokens_of_the_serial_model() {
     let model = Model { seq_len: 24, ..mixture_of(2) };
-    let (prompts, weights) = (prompts(&model), weights_of(&model));
+    let prompts = prompts(&model);
+    let weights = weights_of(&model);
     let expected: Vec<_> = prompts.iter().map(|prompt| serial_greedy(&model, &weights, prompt, 7)).collect();
     for (grid, over) in [
         ("expert=2", "expert"),
@@ -263,7 +265,8 @@ fn a_broken_cache_is_seen() {
 #[test]
 fn the_second_pass_reads_what_the_first_has_stored() {
     let model = llama_model();
-    let (prompts, layout) = (prompts(&model), layout(&model, "x=2"));
+    let prompts = prompts(&model);
+    let layout = layout(&model, "x=2");
     let options = GenerateOptions { prompt_chunk: 4, ..GenerateOptions::greedy(7) };
     let programs = GenerationPrograms::new(&model, &layout, &options, &prompts).unwrap();
     // The likeliest tokens may stay the likeliest; draws near temperature 0 depend on small differences.
@@ -344,7 +347,8 @@ fn what_cannot_be_generated_is_refused() {
     let refused = |model: &Model, options: &GenerateOptions, prompts: &[Vec<u32>]| {
         GenerationPrograms::new(model, &layout(model, "x=1"), options, prompts).unwrap_err().to_string()
     };
-    let (model, greedy) = (gpt(), GenerateOptions::greedy(3));
+    let model = gpt();
+    let greedy = GenerateOptions::greedy(3);
     let has = |text: String, part: &str| assert!(text.contains(part), "{text}");
     has(refused(&model, &greedy, &[vec![1], vec![]]), "prompt 2: it has no tokens");
     has(refused(&model, &greedy, &[vec![1; 24]]), "leave no room in the model's 24 positions");

@@ -232,7 +232,8 @@ fn exchanged_tensors_change_the_loss() {
         ("gpt-neox-parallel", neox("input_layernorm"), neox("post_attention_layernorm")),
         ("mixtral", mixtral("gate"), "model.layers.1.block_sparse_moe.gate.weight".to_owned()),
     ] {
-        let (imported, expected) = (Imported::of(exchanged(name, &one, &other).path()), Expected::read(name));
+        let imported = Imported::of(exchanged(name, &one, &other).path());
+        let expected = Expected::read(name);
         let (loss, _) = step(&program(&imported, &expected, "x=1"), &imported.checkpoint, &expected);
         let apart = difference([loss], &[expected.loss]);
         assert!(apart > 20.0 * TOLERANCE, "{name}: {one} and {other} exchanged change the loss by {apart:.1e}");
@@ -242,7 +243,9 @@ fn exchanged_tensors_change_the_loss() {
 #[test]
 fn losses_and_gradients_are_those_of_torch() {
     for (name, grids) in cases() {
-        let (imported, expected, gradients) = (Imported::of(&fixture(name)), Expected::read(name), gradients(name));
+        let imported = Imported::of(&fixture(name));
+        let expected = Expected::read(name);
+        let gradients = gradients(name);
         for grid in grids {
             let (loss, ours) = step(&program(&imported, &expected, grid), &imported.checkpoint, &expected);
             let apart = difference([loss], &[expected.loss]);
@@ -270,7 +273,8 @@ fn all_logits<B: Backend>(imported: &Imported, expected: &Expected, grid: &str) 
 #[test]
 fn logits_are_those_of_torch() {
     for (name, grids) in cases() {
-        let (imported, expected) = (Imported::of(&fixture(name)), Expected::read(name));
+        let imported = Imported::of(&fixture(name));
+        let expected = Expected::read(name);
         for grid in grids {
             for (precision, ours) in [
                 ("f32", all_logits::<Cpu<f32>>(&imported, &expected, grid)),

@@ -73,7 +73,8 @@ fn narrow_rows_travel_in_the_place_of_the_stream() {
         assert!(report.ok, "{grid}: {report:?}");
         let StepProgram { layout, .. } = &program;
         let [x, y, z, data] = Axis::AXONN.map(|axis| layout.grid.size(axis));
-        let (m, microbatches) = (layout.rows(), layout.microbatches());
+        let m = layout.rows();
+        let microbatches = layout.microbatches();
         let both = [CollectiveKind::AllGather, CollectiveKind::ReduceScatter];
         let over_x = (QUERY_LATENT + KEY_VALUE_LATENT + 3 * HIDDEN) / y + SHARED;
         assert_eq!(sent(&program, "x", &both), microbatches * 2 * part(x, m * over_x), "{grid}");
@@ -99,7 +100,8 @@ fn narrow_rows_are_summed_where_the_stream_is_replicated() {
     assert!(report.ok, "{report:?}");
     let StepProgram { layout, .. } = &program;
     let [x, y, z, data] = Axis::AXONN.map(|axis| layout.grid.size(axis));
-    let (m, microbatches) = (layout.rows(), layout.microbatches());
+    let m = layout.rows();
+    let microbatches = layout.microbatches();
     let [both, sum] = [&[CollectiveKind::AllGather, CollectiveKind::ReduceScatter][..], &[CollectiveKind::AllReduce]];
     let over_x = (QUERY_LATENT + KEY_VALUE_LATENT + 3 * HIDDEN) / y + SHARED;
     assert_eq!(sent(&program, "x", sum), microbatches * 2 * part(x, m * over_x));

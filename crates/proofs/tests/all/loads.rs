@@ -174,7 +174,8 @@ fn bytes_of_biases_are_counted_by_hand() {
         let reduced: Vec<_> = collectives(&program).iter().map(names).filter(|it| it.contains("bias")).collect();
         (ledger, reduced)
     };
-    let ((with, of_biases), (without, _)) = (of(&biased()), of(&mixture_of(2)));
+    let (with, of_biases) = of(&biased());
+    let (without, _) = of(&mixture_of(2));
     assert_eq!(of_biases.iter().filter(|name| name.contains("router")).count(), 2);
     let sent = |ledger: &RankLedger| {
         let kinds = ledger.axes.values();

@@ -172,7 +172,9 @@ struct PlainAdamW {
 impl PlainAdamW {
     /// Parameters after one more update.
     fn update(&mut self, rate: f64, parameters: &Named, gradients: &Named) -> Named {
-        let (beta1, beta2, epsilon) = (0.9_f64, 0.95_f64, 1e-6);
+        let beta1 = 0.9_f64;
+        let beta2 = 0.95_f64;
+        let epsilon = 1e-6;
         self.updates += 1;
         let [correction1, correction2] = [beta1, beta2].map(|beta| 1.0 - beta.powi(self.updates));
         let mut after = parameters.clone();
@@ -186,7 +188,8 @@ impl PlainAdamW {
             for (at, number) in numbers.iter_mut().enumerate() {
                 first[at] = beta1 * first[at] + (1.0 - beta1) * gradient[at];
                 second[at] = beta2 * second[at] + (1.0 - beta2) * gradient[at].powi(2);
-                let (mean, square) = (first[at] / correction1, second[at] / correction2);
+                let mean = first[at] / correction1;
+                let square = second[at] / correction2;
                 *number -= rate * (mean / (square.sqrt() + epsilon) + decay * *number);
             }
         }
@@ -207,7 +210,8 @@ fn skipped_steps_count_for_the_learning_rate_and_not_for_the_moments() {
             let names: Vec<_> = parameters.iter().map(|parameter| parameter.name.clone()).collect();
             let initial = InitialValues::Perturbed;
             let mut engine = RankEngine::<Cpu<f16>>::new(&program, context, 1, hyper, SEED, initial)?;
-            let (mut plain, mut before) = (PlainAdamW::default(), Named::new());
+            let mut plain = PlainAdamW::default();
+            let mut before = Named::new();
             for (step, scale) in (1..).zip(&scales) {
                 engine.set_loss_scale(*scale);
                 assert_eq!(engine.step(&batch)?.applied, *scale == 1024, "{grid}: step {step}");
@@ -238,7 +242,8 @@ fn run(
     rule: LossScale,
     action: OnDivergence,
 ) -> Result<(Vec<StepRecord>, Vec<String>), EngineError> {
-    let (program, first) = (program(grid, F16), start.steps_done());
+    let program = program(grid, F16);
+    let first = start.steps_done();
     let about = About { step: first, ..about(&program, SEED, &Start::Drawn) };
     let on_failure = OnSaveFailure::Stop;
     let options = TrainOptions {

@@ -181,7 +181,8 @@ fn counts_that_no_mask_gives_are_refused() {
 #[test]
 fn weights_that_a_mask_prunes_must_be_zero() {
     let whole = program_with(&llama(1), "x=2", 4, |request| request.dtype = ElementType::F64);
-    let (folder, shapes) = (tempfile::tempdir().unwrap(), tensor_shapes(&whole));
+    let folder = tempfile::tempdir().unwrap();
+    let shapes = tensor_shapes(&whole);
     let loaded = |name: &str, pruned: f64| {
         let tiles = shapes.iter().flat_map(|shape: &TensorShape| {
             let masked = shape.name == "block.0.up.weight";

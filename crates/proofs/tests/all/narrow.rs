@@ -25,10 +25,7 @@ fn holds(case: &Case, dtype: ElementType, narrow: bool, worst: &Worst) -> Result
     let found = [report.loss_diff, report.grad_diff, report.norm_diff, report.weight_diff, report.evaluation_diff];
     let mut worst = worst.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     worst.iter_mut().zip(found).for_each(|(worst, found)| *worst = worst.max(found));
-    match report.ok {
-        true => Ok(()),
-        false => Err(TestCaseError::fail(format!("{report:?}"))),
-    }
+    if report.ok { Ok(()) } else { Err(TestCaseError::fail(format!("{report:?}"))) }
 }
 
 fn all_hold(dtype: ElementType, narrow: bool) {

@@ -85,7 +85,8 @@ fn all_states_move_once_each_way() {
         for zero in [Zero::Off, Zero::Optimizer] {
             let plain = of_grid("x=2,data=2", zero, dtype);
             let offloaded = offloaded(&plain, 100);
-            let (before, after) = (predict(&plain), predict(&offloaded));
+            let before = predict(&plain);
+            let after = predict(&offloaded);
             for (plain, ledger) in before.ranks.iter().zip(&after.ranks) {
                 let stage = offloaded.of_rank(ledger.rank);
                 let of = |parameter: &Parameter| {
@@ -138,7 +139,8 @@ fn gradients_that_are_not_finite_change_no_weight() {
     let hyper = Hyper { learning_rate: 1e30, ..hyper(None) };
     let after = |steps| trajectory_with(&program, steps, 1, hyper).unwrap();
     let is_finite = |run: &[Trajectory]| f64::from_bits(run[0].outcomes.last().unwrap().norm).is_finite();
-    let (second, third) = (after(2), after(3));
+    let second = after(2);
+    let third = after(3);
     assert!(!is_finite(&second) && !is_finite(&third));
     let weights = |run: Vec<Trajectory>| run.into_iter().map(|rank| rank.weights).collect::<Vec<_>>();
     assert_eq!(weights(second), weights(third));
@@ -151,7 +153,8 @@ fn checkpoints_go_across() {
     let other = offloaded(&plain, 7);
     let train = |program: &StepProgram, states: Option<&Path>, folder: &Path, start: Start, steps| {
         let about = checkpoints::about(program, SEED, &start);
-        let (every, on_failure) = (Some(2), OnSaveFailure::Stop);
+        let every = Some(2);
+        let on_failure = OnSaveFailure::Stop;
         let saving = Saving { folder: folder.to_path_buf(), every, keep: 10, on_failure, about };
         let states = states.map(Path::to_path_buf);
         let options = TrainOptions::new(steps, hyper(Some(0.1)), SEED);

@@ -18,7 +18,8 @@ proptest! {
         let hyper = Hyper { learning_rate: peak, final_fraction, warmup_steps, steps, ..Hyper::DEFAULT };
         let rate = LearningRate { peak, final_fraction, warmup_steps, steps };
         for step in 1..steps + 20 {
-            let (found, expected) = (schedule(&hyper, step), rate.at(step));
+            let found = schedule(&hyper, step);
+            let expected = rate.at(step);
             prop_assert!((found - expected).abs() <= 1e-14 * peak, "step {}: {} {}", step, found, expected);
         }
     }
@@ -26,10 +27,8 @@ proptest! {
     #[test]
     fn dropout_is_the_oracles_at_every_element(rate in 0.001..0.999, seed: u64, step in 0..1000_u64) {
         let model = Model { dropout: rate, ..model(1) };
-        let (mask, dropout) = (
-            Mask::new(&model, Some(DropoutSeed { seed, step }), "block 0 attention"),
-            Dropout::new(seed, "block 0 attention", step, rate),
-        );
+        let mask = Mask::new(&model, Some(DropoutSeed { seed, step }), "block 0 attention");
+        let dropout = Dropout::new(seed, "block 0 attention", step, rate);
         for index in 0..20_000 {
             let factor = if dropout.keeps(index as u64) { dropout.scale } else { 0.0 };
             prop_assert!((factor - mask.factor(index)).abs() <= 1e-15 * factor, "element {}", index);

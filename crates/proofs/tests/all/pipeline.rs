@@ -68,7 +68,8 @@ fn two_by_two(pipeline: Pipeline) -> Vec<Vec<Action>> {
     let passes =
         |pass, range: std::ops::Range<usize>| range.map(move |microbatch| Action { pass, microbatch, chunk: 0 });
     let list = |stage: usize| {
-        let (mut begun, mut list) = (0, Vec::new());
+        let mut begun = 0;
+        let mut list = Vec::new();
         for done in (0..pipeline.microbatches).step_by(2) {
             let until = (done + 2 * (pipeline.stages - stage)).min(pipeline.microbatches);
             list.extend(passes(Pass::Forward, begun..until));
@@ -83,7 +84,8 @@ fn two_by_two(pipeline: Pipeline) -> Vec<Vec<Action>> {
 #[test]
 fn lists_of_ones_own_change_no_bit_and_must_be_whole() {
     let plain = staged(&Model { dropout: 0.1, ..model(4) }, "x=2,pipe=2", Schedule::OneForwardOneBackward, 4, None);
-    let (layout, pipeline) = (&plain.layout, Pipeline::of(&plain.layout));
+    let layout = &plain.layout;
+    let pipeline = Pipeline::of(&plain.layout);
     let with = |lists: &[Vec<Action>]| StepProgram::with_actions(&plain.model, layout, lists);
     let own = two_by_two(pipeline);
     assert_ne!(own, actions(layout.schedule, pipeline).unwrap());

@@ -8,7 +8,8 @@ use quadrille_step::{Formats, Operation, Practice, StepProgram, When};
 
 /// Practices in f64, each of whose parts may be there or not.
 fn practices() -> impl Strategy<Value = Practice> {
-    let (formats, bytes) = (Formats::of(ElementType::F64, ElementType::F64), ElementType::F64.bytes());
+    let formats = Formats::of(ElementType::F64, ElementType::F64);
+    let bytes = ElementType::F64.bytes();
     let over =
         prop::sample::select(vec![None, Some(AxisSet::WORLD), Some(Axis::Expert.only()), Some(Axis::Data.only())]);
     (any::<([bool; 7], [bool; 4])>(), over).prop_map(move |((does, keeps), sums_whole)| {

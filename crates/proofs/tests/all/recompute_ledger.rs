@@ -47,7 +47,8 @@ impl Sizes {
 
 /// A block's collectives in one forward pass: the dataflow note's tables A and B.
 fn forward_block(program: &StepProgram) -> Traffic {
-    let (sizes, grid) = (Sizes::of(program), &program.layout.grid);
+    let sizes = Sizes::of(program);
+    let grid = &program.layout.grid;
     let Sizes { x, y, m, h, f, context, scattered } = sizes;
     let mut traffic = Traffic::default();
     traffic.add(grid, Axis::Z, AllGather, 4, sizes.tiles().iter().sum());
@@ -68,7 +69,8 @@ fn forward_block(program: &StepProgram) -> Traffic {
 
 /// What only the last product of a segment needs, and the sum of its result.
 fn last_product(program: &StepProgram) -> Traffic {
-    let (sizes, grid) = (Sizes::of(program), &program.layout.grid);
+    let sizes = Sizes::of(program);
+    let grid = &program.layout.grid;
     let Sizes { y, m, h, scattered, .. } = sizes;
     let mut traffic = Traffic::default();
     traffic.add(grid, Axis::Z, AllGather, 1, sizes.tiles()[3]);
@@ -79,7 +81,8 @@ fn last_product(program: &StepProgram) -> Traffic {
 /// What selective recomputation gathers again: the inputs of qkv and up from norms, that of down from GELU.
 fn gathered_again(program: &StepProgram) -> Traffic {
     let Sizes { x, y, m, h, f, scattered, .. } = Sizes::of(program);
-    let (mut traffic, grid) = (Traffic::default(), &program.layout.grid);
+    let mut traffic = Traffic::default();
+    let grid = &program.layout.grid;
     if scattered {
         traffic.add(grid, Axis::X, AllGather, 2, 2 * m * (h / y));
         traffic.add(grid, Axis::Y, AllGather, 1, m * (f / x));
@@ -101,7 +104,8 @@ fn ends_segment(program: &StepProgram, index: usize) -> bool {
 
 fn check_transfers(plain: &StepProgram, recompute: Recompute) -> Result<(), TestCaseError> {
     let again = recomputed(plain, recompute, false);
-    let (before, after) = (ledger(plain), ledger(&again));
+    let before = ledger(plain);
+    let after = ledger(&again);
     for index in 0..plain.model.layers() {
         let layer = format!("block {index}");
         let repeated = match recompute {
@@ -121,8 +125,10 @@ fn check_transfers(plain: &StepProgram, recompute: Recompute) -> Result<(), Test
 /// Products: those of the segment but its last; attention and GELU: all of the segment.
 fn check_work(plain: &StepProgram, recompute: Recompute) -> Result<(), TestCaseError> {
     let again = recomputed(plain, recompute, false);
-    let (before, after) = (ledger(plain), ledger(&again));
-    let (layers, passes) = (plain.model.layers(), plain.layout.microbatches());
+    let before = ledger(plain);
+    let after = ledger(&again);
+    let layers = plain.model.layers();
+    let passes = plain.layout.microbatches();
     let tiles = Sizes::of(plain).tiles();
     let full = matches!(recompute, Recompute::Full { .. });
     let in_block =

@@ -38,7 +38,8 @@ pub fn pruned_of(part: &str, whole: StepProgram) -> StepProgram {
 
 /// Which elements of a tensor the mask of a part keeps.
 pub fn mask_of(part: &str, tensor: &str, elements: usize) -> impl Iterator<Item = bool> {
-    let (stream, part) = (RandomStream::new(SEED, &format!("mask {tensor}")), sparsity(part).part());
+    let stream = RandomStream::new(SEED, &format!("mask {tensor}"));
+    let part = sparsity(part).part();
     (0..elements as u64).map(move |element| f64::from(stream.word(element)) / 4_294_967_296.0 >= part)
 }
 
@@ -146,7 +147,8 @@ fn states_and_reductions_are_of_kept_elements() {
             let states = |memory: &std::collections::BTreeMap<MemoryClass, u64>| {
                 memory[&MemoryClass::Gradients] + memory[&MemoryClass::Optimizer]
             };
-            let (mut saved, mut less_sent) = (0_i64, 0_i64);
+            let mut saved = 0_i64;
+            let mut less_sent = 0_i64;
             for parameter in stage.parameters.iter().filter(|parameter| parameter.compressed.is_some()) {
                 let tile = parameter.rows * parameter.cols / 2;
                 let count = stage.value(parameter.compressed.unwrap()).local_elements;

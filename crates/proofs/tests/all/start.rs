@@ -25,7 +25,8 @@ proptest! {
     fn shards_are_pieces_of_the_same_tensors(case in cases()) {
         let program = case.program(ElementType::F64);
         let ranks = trajectory(&program, 0, case.threads).unwrap();
-        let (stage, drawn) = (&program.stages[0], oracle::initial(&program.model, SEED, true));
+        let stage = &program.stages[0];
+        let drawn = oracle::initial(&program.model, SEED, true);
         for (index, parameter) in stage.parameters.iter().enumerate() {
             let floats = |bits: &Vec<u64>| bits.iter().map(|bits| f64::from_bits(*bits)).collect::<Vec<f64>>();
             let shard = |rank| Shard::of(stage, parameter, parameter.value, program.layout.grid.coordinate(rank));

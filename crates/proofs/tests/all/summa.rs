@@ -97,7 +97,8 @@ fn chains_send_every_panel_once_per_link() {
                     ranks.iter().map(|rank| of(&rank.axes[axis.name()][&kind])).sum()
                 };
                 let members = program.layout.grid.size(axis) as u64;
-                let (payload, wire) = (total(|each| each.payload_bytes), total(|each| each.wire_bytes));
+                let payload = total(|each| each.payload_bytes);
+                let wire = total(|each| each.wire_bytes);
                 assert_eq!(wire * members, payload * (members - 1), "{grid}, {axis}, {}", kind.name());
             }
         }

@@ -154,7 +154,8 @@ impl Closed {
 
     fn of(program: &StepProgram) -> Volumes {
         let StepProgram { model, layout, .. } = program;
-        let (ranks, microbatches) = (layout.grid.ranks(), layout.microbatches());
+        let ranks = layout.grid.ranks();
+        let microbatches = layout.microbatches();
         let mut closed = Self { sizes: Sizes::of(program), ranks, microbatches, volumes: Volumes::new() };
         closed.embedding(model.seq_len);
         for index in 0..model.layers() {
@@ -248,8 +249,10 @@ fn check_memory(program: &StepProgram) -> Result<(), TestCaseError> {
 /// AxoNN's equations 1 to 5 for the four linear layers of block 0, against the ledger without the norms' statistics.
 /// The engine gathers weights again for the backward pass: equation 1 counts twice.
 fn check_axonn(case: &Case, program: &StepProgram) -> Result<(), TestCaseError> {
-    let (sizes, layout) = (Sizes::of(program), &program.layout);
-    let (ranks, passes) = (layout.grid.ranks() as f64, layout.microbatches() as f64);
+    let sizes = Sizes::of(program);
+    let layout = &program.layout;
+    let ranks = layout.grid.ranks() as f64;
+    let passes = layout.microbatches() as f64;
     let volumes = predicted(&predict(program), layout.dtype.bytes() as usize);
     for (axis, key) in Axis::AXONN.into_iter().zip(KEYS) {
         let mut paper = 0.0;

@@ -91,7 +91,8 @@ fn shards_travel_over_data_as_counted_by_hand() {
         let matrices: Vec<usize> = all.iter().filter(|(_, matrix)| *matrix).map(|(elements, _)| *elements).collect();
         let total: usize = all.iter().map(|(elements, _)| padded(*elements)).sum();
         let of_matrices: usize = matrices.iter().map(|elements| padded(*elements)).sum();
-        let (layout, passes) = (&off.layout, off.layout.microbatches());
+        let layout = &off.layout;
+        let passes = off.layout.microbatches();
         let over_data = |program: &StepProgram| Traffic::of(&predict(program).ranks[0].axes, 8).over(Axis::Data);
 
         // Without x, y and z vectors are also summed over data and z, under another key.
@@ -138,7 +139,8 @@ fn stage_1_changes_no_bit_where_only_data_is_cut() {
 
 /// The whole gradients of matrices after one step, before clipping.
 fn gradients_of_matrices(program: &StepProgram) -> Vec<Vec<u64>> {
-    let (stage, runs) = (&program.stages[0], trajectory_with(program, 1, 1, hyper(None)).unwrap());
+    let stage = &program.stages[0];
+    let runs = trajectory_with(program, 1, 1, hyper(None)).unwrap();
     let matrices = stage.parameters.iter().enumerate().filter(|(_, parameter)| is_matrix(parameter));
     let whole = |(index, parameter): (usize, &Parameter)| {
         let floats = |run: &Trajectory| run.gradients[index].iter().map(|bits| f64::from_bits(*bits)).collect();
@@ -225,7 +227,8 @@ fn every_scatter_of_gradients_matters() {
         assert_eq!(scatters.len(), parameters(&program).len());
         for (place, op) in scatters {
             let old = is_collective(op).unwrap();
-            let (input, output) = (old.input, old.output);
+            let input = old.input;
+            let output = old.output;
             let in_place = program.stages[0].value(input).storage == program.stages[0].value(output).storage;
             let broken = replaced(&program, |op| match op.operation {
                 Operation::Issue(each) if each == old && !in_place => {

@@ -47,7 +47,8 @@ fn whole_step(arguments: &BenchStepArguments, launch: &Launch) -> Result<(), Fai
     let settings = arguments.model.settings(MODEL, Hyper::default())?;
     let layout = layout(&arguments.layout, &settings.model, arguments.dtype, launch)?;
     let cluster = arguments.layout.said(None).described_cluster()?;
-    let (states, steps) = (arguments.layout.states(), arguments.steps.saturating_add(1));
+    let states = arguments.layout.states();
+    let steps = arguments.steps.saturating_add(1);
     let options = TrainOptions {
         states: states.folder().map(Path::to_owned),
         threads: launch.threads(arguments.run.threads, layout.grid.ranks())?,
@@ -77,7 +78,8 @@ fn products(arguments: &BenchGemmArguments) -> Result<(), Failure> {
 
 /// Schedules against each other, where passes have given lengths.
 fn schedules(arguments: &BenchPipelineArguments) -> Result<(), Failure> {
-    let (stages, microbatches) = (usize::from(arguments.stages), usize::from(arguments.microbatches));
+    let stages = usize::from(arguments.stages);
+    let microbatches = usize::from(arguments.microbatches);
     let bench = PipelineBench::new(stages, microbatches, arguments.pass_ms)?;
     let states = StatesSpec::Memory;
     bench.programs().iter().try_for_each(|program| resources::check(program, 1, &Launch::THREADS, &states, 0))?;

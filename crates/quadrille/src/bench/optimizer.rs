@@ -23,7 +23,8 @@ pub fn run(arguments: &BenchOptimizerArguments) -> Result<(), Failure> {
     let asked = layout(&arguments.layout, &settings.model, arguments.dtype, &Launch::THREADS)?;
     let layout = Layout { offload: Offload::None, ..asked };
     let steps = arguments.steps.saturating_add(1);
-    let (ranks, states) = (layout.grid.ranks(), arguments.layout.states());
+    let ranks = layout.grid.ranks();
+    let states = arguments.layout.states();
     let hyper = arguments.run.hyper(settings.optimizer, steps)?;
     let cluster = arguments.layout.said(None).described_cluster()?;
     let options = TrainOptions {

@@ -36,7 +36,8 @@ pub fn run(arguments: &CalibrateArguments) -> Result<(), Failure> {
     write(out, &cluster)?;
     let warnings = warn(report.warnings());
     if arguments.json {
-        let (tiers, steps) = (&imported.refits, &imported.scaled);
+        let tiers = &imported.refits;
+        let steps = &imported.scaled;
         return print_json(&json!({ "out": out, "tiers": tiers, "steps": steps, "warnings": warnings }));
     }
     print_text(report.text() + format!("written to {}\n", out.display()))

@@ -32,10 +32,7 @@ pub fn run(arguments: &CalibrateArguments, launch: &Launch) -> Result<(), Failur
         check_writable("--out", &arguments.out)?;
     }
     let spec = spec(arguments, launch)?;
-    let measured = match launch.is_first() {
-        true => bars::measuring(|told| spec.measure(told))?,
-        false => spec.measure(&|_| ())?,
-    };
+    let measured = if launch.is_first() { bars::measuring(|told| spec.measure(told))? } else { spec.measure(&|_| ())? };
     if !launch.is_first() {
         return Ok(());
     }

@@ -73,11 +73,14 @@ fn merge_tiles(arguments: &MergeArguments) -> Result<(), Failure> {
     let path = merged.map_err(Failure::of_checkpoints)?;
     carry_companions(&Checkpoint::find(&from)?, &path)?;
     let written = Checkpoint::open(&path).map_err(Failure::of_checkpoints)?;
-    let (tensors, size, dtype) = (written.tensors().len(), written.bytes(), written.about().dtype);
+    let tensors = written.tensors().len();
+    let size = written.bytes();
+    let dtype = written.about().dtype;
     if arguments.json {
         return print_json(&json!({ "from": from, "path": path, "tensors": tensors, "bytes": size, "dtype": dtype }));
     }
-    let (from, path) = (from.display(), path.display());
+    let from = from.display();
+    let path = path.display();
     print_text(format!("{from}: {tensors} whole tensors in {dtype}, {}, written to {path}\n", bytes(size)))
 }
 

@@ -45,9 +45,10 @@ pub fn run(arguments: &MemorizeArguments, launch: &Launch) -> Result<(), Failure
     if let Some(path) = &arguments.html {
         write_file("--html", path, memorize_page(&findings.page_document()).as_bytes())?;
     }
-    match arguments.json {
-        true => print_json(&findings.document())?,
-        false => print_text(findings.text())?,
+    if arguments.json {
+        print_json(&findings.document())?
+    } else {
+        print_text(findings.text())?
     }
     findings.check()?;
     Ok(())

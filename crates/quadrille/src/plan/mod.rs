@@ -60,8 +60,10 @@ fn refuse_foreign(arguments: &PlanArguments) -> Result<(), Failure> {
     match flags.into_iter().find(|(_, typed, costs, _)| *typed && !costs.contains(&arguments.cost)) {
         None => Ok(()),
         Some((flag, _, costs, remedy)) => {
-            let (own, cost) = (costs.iter().map(|cost| name(*cost)).collect::<Vec<_>>(), name(arguments.cost));
-            let (all, first) = (own.join(", "), &own[0]);
+            let own = costs.iter().map(|cost| name(*cost)).collect::<Vec<_>>();
+            let cost = name(arguments.cost);
+            let all = own.join(", ");
+            let first = &own[0];
             Err(Failure::usage(format!(
                 "{flag} is a flag of --cost {all}, and the cost model is {cost}; {remedy}, or use --cost {first}"
             )))

@@ -80,9 +80,10 @@ fn carry_out(prepared: Prepared, arguments: &TrainArguments, launch: &Launch) ->
     let outcome = outcome?;
     let stopped = stopped(outcome.ended, arguments);
     let Some(document) = &outcome.summary else { return stopped.map_or(Ok(()), Err) };
-    match arguments.json {
-        true => print_json(document)?,
-        false => print_text(ledger::of_run(&program, &outcome.trained))?,
+    if arguments.json {
+        print_json(document)?
+    } else {
+        print_text(ledger::of_run(&program, &outcome.trained))?
     }
     outcome.check()?;
     stopped.map_or(Ok(()), Err)

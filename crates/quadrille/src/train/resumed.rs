@@ -73,9 +73,10 @@ fn model_of(before: &RunSpec, folder: &Path, arguments: &TrainArguments) -> Resu
 /// What is said now. `--set` changes one constant of those that the run has.
 fn changes(before: &RunSpec, arguments: &TrainArguments, launch: &Launch) -> Result<RunChanges, Failure> {
     let of = &arguments.model;
-    let settings = match of.model.is_some() || of.from_hf.is_some() {
-        true => of.settings(flags::MODEL, before.optimizer)?,
-        false => of.settings_of(&before.model, before.optimizer)?,
+    let settings = if of.model.is_some() || of.from_hf.is_some() {
+        of.settings(flags::MODEL, before.optimizer)?
+    } else {
+        of.settings_of(&before.model, before.optimizer)?
     };
     let said = arguments.layout.said(arguments.dtype);
     let layout = said.going_on(&before.layout, settings.model != before.model, &settings.model, launch)?;

@@ -90,17 +90,15 @@ fn published_runs(arguments: &ValidatePublishedArguments, launch: &Launch) -> Re
     if arguments.cross {
         return crossed(arguments, &evaluate(&measured(arguments.csv.as_deref())?)?, launch);
     }
-    match arguments.json {
-        true => print_json(&document(arguments)?),
-        false => print_text(compared(arguments, published::text)?),
-    }
+    if arguments.json { print_json(&document(arguments)?) } else { print_text(compared(arguments, published::text)?) }
 }
 
 /// Every run beside its price, whatever is fitted.
 pub fn document(arguments: &ValidatePublishedArguments) -> Result<Value, Failure> {
-    match arguments.cross {
-        true => Err(Failure::usage("--cross: documents are of predictions by the numbers in use; leave it out")),
-        false => compared(arguments, published::document),
+    if arguments.cross {
+        Err(Failure::usage("--cross: documents are of predictions by the numbers in use; leave it out"))
+    } else {
+        compared(arguments, published::document)
     }
 }
 

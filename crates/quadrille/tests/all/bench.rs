@@ -78,7 +78,9 @@ fn gemm_lists_every_product_of_a_step() {
     for product in products.iter().chain([&gemm]) {
         assert_close(number(product, "ratio"), number(product, "gflops") / number(product, "library_gflops"));
     }
-    let (tokens, weights, attention) = (32, 12 * 48 * 48 + 67 * 48, 12 * 16 * 48);
+    let tokens = 32;
+    let weights = 12 * 48 * 48 + 67 * 48;
+    let attention = 12 * 16 * 48;
     let share = f64::from(6 * weights) / f64::from(6 * weights + attention);
     assert_close(products.iter().map(|product| number(product, "flops_share")).sum(), share);
     let up = products.iter().find(|product| product["name"] == "up").unwrap();
@@ -96,7 +98,8 @@ fn states_in_buckets_beside_a_plain_copy() {
         let command = format!("optimizer --model gpt-tiny --grid data=2 --steps 2 --threads 1{offload}");
         let measured = document(&command);
         assert!(measured["states"].as_str().unwrap().starts_with(place), "{measured}");
-        let (compute, rows) = (number(&measured, "compute_ms"), measured["rows"].as_array().unwrap());
+        let compute = number(&measured, "compute_ms");
+        let rows = measured["rows"].as_array().unwrap();
         let shape = |row: &Value| (row["buckets"].as_u64().unwrap(), row["optimizer_overlap"].as_bool().unwrap());
         let expected = [1, 2, 4, 8].into_iter().flat_map(|buckets| [(buckets, false), (buckets, true)]);
         assert!(rows.iter().map(shape).eq(expected), "{rows:?}");

@@ -69,7 +69,8 @@ fn two_levels_are_measured_on_nodes_and_predicted_on_a_cluster() {
     let document = json(&format!("{line} --cluster {CLUSTER} --algorithms ring"));
     assert_eq!(algorithms(&document, 4), ["native", "ring"]);
     for row in rows(&document) {
-        let (ranks, seconds) = (number(row, "ranks"), number(row, "predicted_seconds"));
+        let ranks = number(row, "ranks");
+        let seconds = number(row, "predicted_seconds");
         // On one node, a latency of 2 us a step and links of 200 GB/s of which 0.7 are reached.
         assert_close(seconds, (ranks - 1.0) * 2e-6 + (ranks - 1.0) / ranks * 65536.0 / 140e9);
         assert_close(row["predicted_error"].as_f64().unwrap(), seconds / number(row, "seconds") - 1.0);

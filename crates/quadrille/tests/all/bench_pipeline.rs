@@ -24,7 +24,9 @@ fn assert_close(a: f64, b: f64) {
 
 #[test]
 fn paced_steps_have_their_closed_forms_and_take_no_less() {
-    let (p, m, t) = (3.0, 6.0, 1.5);
+    let p = 3.0;
+    let m = 6.0;
+    let t = 1.5;
     let document = common::json("bench pipeline --stages 3 --microbatches 6 --pass-ms 1.5 --steps 1");
     assert_eq!([&document["stages"], &document["microbatches"], &document["steps"]], [3, 6, 1]);
     assert_eq!(document["pass_ms"], t);
@@ -34,7 +36,8 @@ fn paced_steps_have_their_closed_forms_and_take_no_less() {
         assert_eq!(scenario[0]["schedule"], "1f1b");
         for run in scenario {
             assert_eq!(run["scenario"], scenario[0]["scenario"]);
-            let (step, schedule) = (number(run, "step_ms"), run["schedule"].as_str().unwrap());
+            let step = number(run, "step_ms");
+            let schedule = run["schedule"].as_str().unwrap();
             assert_eq!(numbers(run, "step_ms_each"), [step]);
             assert_close(number(run, "relative_to_1f1b"), step / number(&scenario[0], "step_ms"));
             let slow = ["slow stage", "both"].contains(&run["scenario"].as_str().unwrap());
@@ -91,7 +94,8 @@ fn simulated_steps_stand_beside_measured_ones() {
     }
     let mut errors = Vec::new();
     for row in rows {
-        let (simulated, measured) = (number(row, "simulated_ms"), number(row, "measured_ms"));
+        let simulated = number(row, "simulated_ms");
+        let measured = number(row, "measured_ms");
         let mut each = numbers(row, "measured_ms_each");
         each.sort_by(f64::total_cmp);
         assert_eq!((each.len(), each[1]), (3, measured), "{row}");

@@ -129,7 +129,8 @@ fn layouts_of_a_page_are_in_the_numbers_of_the_plan() {
         page_document(&page)["exports"][0]["text"].as_str().unwrap().to_owned()
     };
     let said = ["--fp8-recipe tensorwise", "--grad-reduce-in-bf16", "--exp-avg-dtype bf16"];
-    let (usual, narrow) = (exported(""), exported("--products fp8 --gradients bf16 --moments bf16"));
+    let usual = exported("");
+    let narrow = exported("--products fp8 --gradients bf16 --moments bf16");
     for flag in said {
         assert!(narrow.contains(flag) && !usual.contains(flag), "{flag}: {narrow}");
     }

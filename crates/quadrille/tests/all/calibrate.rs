@@ -112,7 +112,8 @@ fn logs_and_a_step_are_read_into_a_cluster() {
     let read = |name: &str| Cluster::from_toml(&fs::read_to_string(folder.path().join(name)).unwrap()).unwrap();
     let text = calibrate("--out one.toml --cluster selene --from-nccl-tests all_reduce.log --ranks 8");
     assert!(text.contains("before") && text.contains("fitted"), "{text}");
-    let (selene, one) = (Cluster::preset("selene").unwrap(), read("one.toml"));
+    let selene = Cluster::preset("selene").unwrap();
+    let one = read("one.toml");
     assert!(one.tiers[0] != selene.tiers[0] && one.tiers[1] == selene.tiers[1] && one.device == selene.device);
     calibrate("--out two.toml --cluster one.toml --from-osu osu.log --ranks 16 --per-node 8");
     let two = read("two.toml");

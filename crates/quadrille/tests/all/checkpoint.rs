@@ -29,8 +29,12 @@ fn write(folder: &Path, step: u64) {
 
 fn write_of(folder: &Path, step: u64, model: Model) {
     let layout = Layout::new(&model, &LayoutRequest::new("x=3,data=2".parse().unwrap(), 8)).unwrap();
-    let (hyper, data, run) = (json!({"learning_rate": 0.003}), json!({"path": "text"}), Value::Null);
-    let (samples, tokens, dtype) = (8 * step, 96 * step, RealType::F64);
+    let hyper = json!({"learning_rate": 0.003});
+    let data = json!({"path": "text"});
+    let run = Value::Null;
+    let samples = 8 * step;
+    let tokens = 96 * step;
+    let dtype = RealType::F64;
     let about = About { model, layout, dtype, step, samples, tokens, seed: 5, hyper, data, run, hugging_face: None };
     for (rank, quantities) in [(0, &Quantity::NUMBERS[..1]), (4, &Quantity::NUMBERS[1..])] {
         let parts = quantities.iter().flat_map(|quantity| shapes().into_iter().map(move |shape| (*quantity, shape)));

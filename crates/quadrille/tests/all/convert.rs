@@ -127,7 +127,8 @@ fn models_are_trained_between_conversions() {
     let [first, second] = ["first", "second"].map(|name| folder.path().join(name));
     assert_eq!(read_json(first.join("config.json"))["model_type"], "llama");
     assert_eq!(read_json(first.join("config.json")), read_json(second.join("config.json")));
-    let (before, after) = (tensors(&first), tensors(&second));
+    let before = tensors(&first);
+    let after = tensors(&second);
     assert!(before.keys().eq(after.keys()));
     for (name, (dtype, shape, bytes)) in &after {
         let (dtype_before, shape_before, bytes_before) = &before[name];

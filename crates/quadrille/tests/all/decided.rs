@@ -136,7 +136,8 @@ fn a_folder_of_the_first_version_goes_on_with_the_same_bits() {
     // The folder as that program has left it; its machine may have rounded otherwise.
     copy_run(&first_version(), &kept, 3);
     succeed(folder.path(), "train --resume kept");
-    let (kept, whole) = (losses(&kept), losses(&whole));
+    let kept = losses(&kept);
+    let whole = losses(&whole);
     assert_eq!(kept.len(), 6);
     for ((_, a), (_, b)) in kept.iter().zip(&whole) {
         assert!((a - b).abs() <= 1e-11 * b, "{a} and {b}");

@@ -159,7 +159,8 @@ fn algorithms_of_products_are_kept_and_used_again() {
         fs::write(&record, document.to_string()).unwrap();
         trained(&format!("--tune-matmul parts-{parts}.json")).unwrap()
     };
-    let (whole, halves) = (with_parts(1), with_parts(2));
+    let whole = with_parts(1);
+    let halves = with_parts(2);
     assert_ne!(whole.1, halves.1);
     // Without tuning the library takes its first.
     assert_eq!(trained("").unwrap().1, whole.1);

@@ -48,7 +48,8 @@ fn every_layout_has_the_loss_that_training_has_validated() {
         let document = json_in(folder.path(), &line);
         assert_eq!(document["ledger"]["equal"], true, "{grid}");
         assert_eq!((&document["step"], &document["targets"]), (&Value::from(30), &Value::from(4 * 8 * 32)));
-        let (loss, perplexity) = (document["loss"].as_f64().unwrap(), document["perplexity"].as_f64().unwrap());
+        let loss = document["loss"].as_f64().unwrap();
+        let perplexity = document["perplexity"].as_f64().unwrap();
         assert!((loss.exp() - perplexity).abs() < 1e-9);
         losses.push(loss);
     }

@@ -25,7 +25,8 @@ fn a_run_is_explained_in_its_own_layout_to_the_byte() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     succeed(at, &format!("{TRAIN} --grid x=2,pipe=2 --dtype f64 --zero 1 --global-batch 8 --microbatch 2 --out run"));
-    let (recorded, explained) = (described(&at.join("run")), json(at, "explain --from run"));
+    let recorded = described(&at.join("run"));
+    let explained = json(at, "explain --from run");
     assert_eq!([&explained["model"], &explained["layout"]], [&recorded["model"], &recorded["layout"]]);
     assert_eq!(explained["ranks"], recorded["predicted"]["ranks"]);
     assert_eq!(explained["framework"], "quadrille");
@@ -82,7 +83,8 @@ fn a_pruned_run_is_explained_as_far_as_it_is_known() {
     succeed(at, &format!("{TRAIN} --grid x=1 --out dense"));
     succeed(at, "prune --from dense --sparsity 0.75 --out pruned");
     succeed(at, "train --from pruned --steps 1 --threads 1 --grid x=2 --out run");
-    let (recorded, explained) = (described(&at.join("run")), json(at, "explain --from run"));
+    let recorded = described(&at.join("run"));
+    let explained = json(at, "explain --from run");
     assert!(recorded["known"]["kept"].is_object(), "{recorded}");
     assert_eq!(explained["ranks"], recorded["predicted"]["ranks"]);
     for line in ["explain --from run --grid x=4", "explain --from pruned"] {

@@ -36,14 +36,16 @@ fn estimated(table: &str) -> String {
 
 #[track_caller]
 fn assert_equal_tables(found: &str, expected: &str, texts: usize) {
-    let (found, expected) = (cells(found), cells(expected));
+    let found = cells(found);
+    let expected = cells(expected);
     assert_eq!(found[0], expected[0]);
     assert_eq!(found.len(), expected.len());
     for (found, expected) in found[1..].iter().zip(&expected[1..]) {
         assert_eq!(found[..texts], expected[..texts]);
         assert_eq!(found.len(), expected.len());
         for (found, expected) in found[texts..].iter().zip(&expected[texts..]) {
-            let (found, expected) = (found.parse::<f64>().unwrap(), expected.parse::<f64>().unwrap());
+            let found = found.parse::<f64>().unwrap();
+            let expected = expected.parse::<f64>().unwrap();
             assert!((found - expected).abs() <= 1e-9 * expected.abs(), "{found}, not {expected}");
         }
     }
@@ -93,7 +95,8 @@ fn what_is_planned_can_be_estimated() {
 
     assert_eq!(printed(folder.path(), "estimate --cost lbnl --csv best.csv --out priced.csv"), "");
     let priced = fs::read_to_string(folder.path().join("priced.csv")).unwrap();
-    let (best, priced) = (cells(&best), cells(&priced));
+    let best = cells(&best);
+    let priced = cells(&priced);
     assert_eq!(best.len(), priced.len());
     for (best, priced) in best.iter().zip(&priced).skip(1) {
         assert_eq!(best[6..16], priced[4..14], "the configuration");

@@ -34,7 +34,8 @@ fn assert_plain(folder: &Path, line: &str) {
 
 /// Files with `wild` for a key, a value or a line, and the commands that read them.
 fn cases(wild: &str) -> Vec<(&'static str, String, &'static str)> {
-    let (text, model) = (quoted(wild), "layers=1\nhidden=12\nheads=3\nvocab=17\nseq_len=8\n");
+    let text = quoted(wild);
+    let model = "layers=1\nhidden=12\nheads=3\nvocab=17\nseq_len=8\n";
     let tokenizer = value!({
         "version": "1.0", "truncation": null, "padding": null, "normalizer": null, "post_processor": null,
         "added_tokens": [], "decoder": null, "pre_tokenizer": null, "model": { "type": wild },

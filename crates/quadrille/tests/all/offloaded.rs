@@ -66,7 +66,8 @@ fn a_killed_run_goes_on_with_other_folders() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_quadrille"));
         command.args(line.split_whitespace()).current_dir(folder.path());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let (mut child, start) = (command.spawn().unwrap(), Instant::now());
+        let mut child = command.spawn().unwrap();
+        let start = Instant::now();
         while losses(&killed).len() < before + 2 && start.elapsed() < Duration::from_secs(60) {
             sleep(Duration::from_millis(1));
         }

@@ -65,7 +65,8 @@ fn rules_leave_grids_out() {
 fn plans_that_exceed_the_memory_of_a_device_are_marked() {
     let of =
         |cluster: &str| json(&format!("plan --cost axonn --model gpt-20b --ranks 32 --cluster {cluster} --top 100"));
-    let (bounded, unbounded) = (of("perlmutter"), of("local"));
+    let bounded = of("perlmutter");
+    let unbounded = of("local");
     assert_eq!(bounded["feasible"], unbounded["feasible"]);
     let fits = |document: &Value, grid: &str| {
         plans(document).iter().find(|plan| plan["layout"]["grid"] == grid).map(|plan| plan["fits"].clone())
@@ -82,7 +83,8 @@ fn wider_elements_cost_in_proportion() {
         let document = json(&format!("{line} --dtype {dtype}"));
         plans(&document).iter().map(seconds).collect::<Vec<_>>()
     };
-    let (narrow, wide) = (times("bf16"), times("f64"));
+    let narrow = times("bf16");
+    let wide = times("f64");
     assert_eq!(narrow.len(), wide.len());
     assert!(narrow.iter().zip(&wide).all(|(narrow, wide)| (4.0 * narrow - wide).abs() <= 1e-12 * wide));
 }
@@ -118,7 +120,8 @@ fn a_cluster_file_is_taken() {
         assert_eq!(document["cluster"], "mine");
         seconds(&plans(&document)[0])
     };
-    let (fast, slow) = (time("1e10"), time("1e9"));
+    let fast = time("1e10");
+    let slow = time("1e9");
     assert!((slow / fast - 10.0).abs() < 1e-9, "{slow} and {fast}");
 }
 

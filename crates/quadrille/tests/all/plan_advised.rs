@@ -20,8 +20,10 @@ fn number(value: &Value, field: &str) -> f64 {
 #[test]
 fn the_simplest_is_advised_of_what_is_hardly_slower() {
     let document = json(&line("--variants"));
-    let (advised, plans) = (&document["advised"], document["plans"].as_array().unwrap());
-    let (plan, fastest) = (&advised["plan"], &plans[0]);
+    let advised = &document["advised"];
+    let plans = document["plans"].as_array().unwrap();
+    let plan = &advised["plan"];
+    let fastest = &plans[0];
     assert_eq!(fastest["layout"]["schedule"], "interleaved");
     assert_eq!(plan["layout"]["schedule"], "1f1b", "{plan}");
     let [own, least] = [plan, fastest].map(|plan| number(plan, "time_s"));

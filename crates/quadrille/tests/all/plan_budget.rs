@@ -120,7 +120,8 @@ fn costs_have_a_currency() {
 #[test]
 fn plans_are_done_in_time_or_are_none() {
     let days = |gpus: usize| number(&json(&line(&format!("--gpus {gpus} --tokens 1e12")))["plans"][0], "days");
-    let (slow, fast) = (days(4), days(8));
+    let slow = days(4);
+    let fast = days(8);
     assert!(fast < slow, "{fast} and {slow}");
     let between = f64::midpoint(fast, slow);
     // Between them only the larger number is done.
@@ -159,10 +160,13 @@ fn plans_are_done_in_time_or_are_none() {
 #[test]
 fn failures_cost_time_and_money() {
     let asked = "--gpus 8 --tokens 1e12 --price-per-hour 2";
-    let (without, with) = (json(&line(asked)), json(&line(&format!("{asked} --goodput"))));
-    let (ideal, plan) = (&without["plans"][0], &with["plans"][0]);
+    let without = json(&line(asked));
+    let with = json(&line(&format!("{asked} --goodput")));
+    let ideal = &without["plans"][0];
+    let plan = &with["plans"][0];
     assert_eq!((&plan["time_s"], &ideal["goodput"]), (&ideal["time_s"], &Value::Null));
-    let (goodput, failures) = (&plan["goodput"], &with["failures"]);
+    let goodput = &plan["goodput"];
+    let failures = &with["failures"];
     close(number(failures, "mtbf_hours"), 16_384.0 * 54.0 * 24.0 / 419.0);
     close(number(goodput, "failures_per_day"), 8.0 * 24.0 / number(failures, "mtbf_hours"));
     let states = number(&plan["memory"], "parameters") + number(&plan["memory"], "optimizer");

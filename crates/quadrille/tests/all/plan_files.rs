@@ -27,7 +27,8 @@ fn draws(purpose: &str, number: u64) -> impl FnMut(u64) -> usize {
 /// A random search of a small model.
 fn case(number: u64) -> Case {
     let mut pick = draws("searches whose layouts are written", number);
-    let (layers, ranks) = (1 + pick(13), [2, 3, 4, 6, 8, 12, 16][pick(7)]);
+    let layers = 1 + pick(13);
+    let ranks = [2, 3, 4, 6, 8, 12, 16][pick(7)];
     let mut words = format!(" --global-batch {} --any-layout", [8, 12, 24, 32][pick(4)]);
     words += [" --cluster dgx-a100", " --cluster dgx-h100", " --cluster frontier"][pick(3)];
     words += [" --framework megatron", " --framework fsdp", " --framework quadrille"][pick(3)];
@@ -45,7 +46,8 @@ fn switched(number: u64) -> Case {
     let mut pick = draws("switches of layouts that are written", number);
     let grids =
         ["pipe=2", "pipe=3", "pipe=4", "x=2,pipe=2", "z=2,pipe=2", "x=2,y=2", "z=2,data=2", "context=2,pipe=2", "x=1"];
-    let (grid, schedules) = (grids[pick(9)], Schedule::ALL.map(|(name, _)| name));
+    let grid = grids[pick(9)];
+    let schedules = Schedule::ALL.map(|(name, _)| name);
     let mut words = format!(" --global-batch 12 --any-layout --cluster dgx-a100 --fix {grid}");
     let schedule = schedules[pick(5)];
     if grid.contains("pipe") {

@@ -177,7 +177,8 @@ fn one_layout_of_each_grid() {
 #[test]
 fn explanations_add_up() {
     let document = json(&line("--explain --fix x=2 --top 2"));
-    let (explanation, plans) = (&document["explanation"], plans(&document));
+    let explanation = &document["explanation"];
+    let plans = plans(&document);
     let best = number(&plans[0], "time_s");
     let binding = explanation["binding"].as_array().unwrap();
     assert_close(binding.iter().map(|part| number(part, "time_s")).sum(), best);
@@ -215,9 +216,12 @@ fn every_number_of_the_hardware_is_told_or_counted() {
     let text = told(&line);
     let (_, section) = text.split_once("10% more of a number of the hardware").unwrap();
     let lines = section.lines().skip(1).take_while(|line| line.starts_with("  "));
-    let of = |line: &str| match line.contains(" instead of ") {
-        true => 1,
-        false => line.split_whitespace().next().unwrap().parse::<usize>().unwrap(),
+    let of = |line: &str| {
+        if line.contains(" instead of ") {
+            1
+        } else {
+            line.split_whitespace().next().unwrap().parse::<usize>().unwrap()
+        }
     };
     let all = json(&line)["explanation"]["sensitivities"].as_array().unwrap().len();
     assert_eq!(lines.clone().map(of).sum::<usize>(), all, "{section}");

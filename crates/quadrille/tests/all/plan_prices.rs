@@ -203,7 +203,8 @@ fn pruned_models_have_plans_of_their_own() {
         )
     };
     let fixed = "--fix x=1,y=1,z=1,context=1,pipe=1,zero=0,recompute=none,microbatch=1";
-    let (whole, pruned) = (best(fixed), best(&format!("{fixed} --sparsity 0.9")));
+    let whole = best(fixed);
+    let pruned = best(&format!("{fixed} --sparsity 0.9"));
     assert_eq!((whole.0, pruned.0.as_f64()), (Value::Null, Some(0.9)));
     // Of 85 million weights in blocks a gradient in f32, a master and two moments, less the places of what is kept.
     let saved = 84_934_656.0 * (16.0 - 0.1 * 20.0);
@@ -245,7 +246,8 @@ fn states_may_lie_in_the_hosts_memory() {
         let document: Value = serde_json::from_slice(&output.stdout).unwrap();
         plans(&document)[0].clone()
     };
-    let (plain, offloaded) = (best(""), best("--offload host --bucket 1000000"));
+    let plain = best("");
+    let offloaded = best("--offload host --bucket 1000000");
     assert_eq!((&offloaded["layout"]["offload"], &offloaded["layout"]["bucket"]), (&"host".into(), &1_000_000.into()));
     // Two moments of 124 million parameters, less two buckets of them.
     let states = 8.0 * 124_439_808.0;
@@ -356,9 +358,10 @@ fn layouts_for_volta_are_exported_in_f16() {
         assert!(export("nemo", layout).1.contains("mixed_precision: fp16_mixed"), "{layout}");
         assert!(export("axonn", layout).1.contains("dtype=torch.float16, enabled=True"), "{layout}");
         let (done, text) = export("torchtitan", layout);
-        let (named, said) = match layout.contains("--dtype") {
-            true => (false, "--dtype f16: not in torchtitan; give bf16 or f32"),
-            false => (true, "torchtitan cannot express dtype = f16: torchtitan trains in bf16"),
+        let (named, said) = if layout.contains("--dtype") {
+            (false, "--dtype f16: not in torchtitan; give bf16 or f32")
+        } else {
+            (true, "torchtitan cannot express dtype = f16: torchtitan trains in bf16")
         };
         assert!(done == named && text.contains(said), "{layout}: {text}");
     }

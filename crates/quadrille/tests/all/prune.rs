@@ -32,7 +32,8 @@ fn a_pruned_checkpoint_is_evaluated_and_pruned_again() {
     let tensors = document["tensors"].as_array().unwrap();
     assert!(tensors.iter().all(|each| each["tensor"].as_str().unwrap().ends_with(".weight")), "{document}");
     for each in tensors {
-        let (elements, kept) = (each["elements"].as_u64().unwrap(), each["kept"].as_u64().unwrap());
+        let elements = each["elements"].as_u64().unwrap();
+        let kept = each["kept"].as_u64().unwrap();
         assert_eq!(kept, elements - elements * 3 / 4);
     }
     let pruned = Checkpoint::open(&at.join("pruned")).unwrap();

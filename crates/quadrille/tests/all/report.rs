@@ -135,7 +135,8 @@ fn a_run_without_an_end_is_shown_as_far_as_it_got() {
     let notes = document["notes"].as_array().unwrap();
     assert_eq!(notes[0], "There is no summary.json: the run goes on, or was cut off before its end.");
     assert!(notes[1].as_str().unwrap().starts_with("The last line of steps.jsonl is cut off"));
-    let (step, reduce) = (&document["breakdown"]["step"], named(&document["ledger"]["transfers"], "data all-reduce"));
+    let step = &document["breakdown"]["step"];
+    let reduce = named(&document["ledger"]["transfers"], "data all-reduce");
     assert!(step["measured_s"].is_null() && step["predicted_s"].is_number(), "{step}");
     assert!(reduce["calls"][0].is_number() && reduce["calls"][1].is_null(), "{reduce}");
 

@@ -35,7 +35,9 @@ fn all_works_are_reproduced_unless_one_is_named() {
 #[test]
 fn documents_hold_together() {
     for part in json("reproduce")["parts"].as_array().unwrap() {
-        let (mut sum, mut most, mut agreeing) = (0.0, 0.0_f64, 0);
+        let mut sum = 0.0;
+        let mut most = 0.0_f64;
+        let mut agreeing = 0;
         for point in points(part) {
             let [published, ours, deviation] =
                 ["published", "ours", "deviation_percent"].map(|field| point[field].as_f64().unwrap());

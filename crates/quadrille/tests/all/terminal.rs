@@ -118,7 +118,8 @@ fn a_priced_table_is_a_table_on_a_terminal_and_values_in_a_pipe() {
         "plan --cost lbnl --strategy 2d --model gpt3-1t --cluster b200 --nvs 8 --gpus 1024 --csv best.csv --quiet";
     piped(folder.path(), best);
     let line = "estimate --cost lbnl --csv best.csv";
-    let (values, table) = (piped(folder.path(), line), shown(folder.path(), 100, &format!("{line} --color never")));
+    let values = piped(folder.path(), line);
+    let table = shown(folder.path(), 100, &format!("{line} --color never"));
     assert!(values.starts_with("strategy,model,gpu,") && !values.contains("all rows"), "{values}");
     assert!(table.starts_with("all rows: strategy 2d, model gpt3_1T") && widest(&table) <= 100, "{table}");
     assert!(!table.contains(','.to_string().repeat(2).as_str()) && table.lines().count() > 10, "{table}");

@@ -102,7 +102,8 @@ fn what_is_counted_is_what_explain_predicts() {
 #[test]
 fn the_demo_corpus_is_learned_towards_its_floor() {
     let document = json(&format!("{TINY} --grid data=2 --global-batch 16 --steps 100"));
-    let (losses, floor) = (losses(&document), document["floor"].as_f64().unwrap());
+    let losses = losses(&document);
+    let floor = document["floor"].as_f64().unwrap();
     let tail = losses[90..].iter().sum::<f64>() / 10.0;
     // Untrained: the entropy of a uniform choice of 256 bytes.
     assert!((losses[0] - 256_f64.ln()).abs() < 0.3, "{losses:?}");
@@ -197,7 +198,8 @@ fn tuned_products_are_recorded_and_replayed() {
 fn people_see_progress_on_standard_error_and_the_report_on_standard_output() {
     let folder = tempfile::tempdir().unwrap();
     let output = run(folder.path(), &format!("{TINY} --grid x=2 --steps 3"));
-    let (report, progress) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    let report = String::from_utf8(output.stdout).unwrap();
+    let progress = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success());
     assert!(progress.contains("grid    x=2 (2 ranks") && progress.contains("nats per token"), "{progress}");
     assert_eq!(progress.lines().filter(|line| line.starts_with("step ")).count(), 3, "{progress}");

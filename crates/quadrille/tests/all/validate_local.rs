@@ -109,7 +109,8 @@ fn check_rows(table: &[u8], layouts: &[Value]) {
                 Value::Null => assert_eq!(cell, "", "{name}"),
                 Value::String(text) => assert_eq!(cell, text),
                 number => {
-                    let (cell, number) = (cell.parse::<f64>().unwrap(), number.as_f64().unwrap());
+                    let cell = cell.parse::<f64>().unwrap();
+                    let number = number.as_f64().unwrap();
                     assert!((cell - number).abs() <= 1e-12 * number.abs(), "{name}: {cell} and {number}");
                 }
             }

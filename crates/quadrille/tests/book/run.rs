@@ -193,7 +193,8 @@ fn run(folder: &Path, task: &Task) -> Result<(), String> {
 /// The first part between lines of dots that was not printed in its place. Space at the ends of lines and empty lines at both
 /// ends do not count.
 fn missing(shown: &str, printed: &str) -> Option<String> {
-    let (shown, printed) = (lines(shown), lines(printed));
+    let shown = lines(shown);
+    let printed = lines(printed);
     let parts: Vec<&[&str]> = shown.split(|line| *line == "...").collect();
     let mut from = 0;
     for (index, part) in parts.iter().enumerate() {

@@ -34,7 +34,8 @@ fn same_bits(ranks: usize, flags: &str) -> [String; 3] {
         assert!(threads.status.success(), "{line}: {}", String::from_utf8_lossy(&threads.stderr));
         let threads = String::from_utf8(threads.stdout).unwrap();
         let processes = under_mpirun(folder.path(), ranks, &line);
-        let (expected, got) = (losses(&threads), losses(processes.succeeded()));
+        let expected = losses(&threads);
+        let got = losses(processes.succeeded());
         assert_eq!(got, expected, "{line}");
         assert_eq!(got.split(',').count(), 4, "a loss for every step: {got}");
         let [threads, processes] =

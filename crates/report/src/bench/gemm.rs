@@ -55,7 +55,8 @@ impl GemmReport<'_> {
 fn row(MeasuredProduct { name, product, calls, flops_share, rates: measured }: &MeasuredProduct) -> Vec<String> {
     let Product { storage, m, n, k } = product;
     let sizes = [m, n, k, calls].map(usize::to_string);
-    let (storage, share) = (storage_text(*storage).to_owned(), percent(*flops_share));
+    let storage = storage_text(*storage).to_owned();
+    let share = percent(*flops_share);
     [name.clone(), storage].into_iter().chain(sizes).chain([share]).chain(rates(measured)).collect()
 }
 

@@ -48,7 +48,8 @@ impl StepReport<'_> {
     fn rates(&self) -> String {
         let Self { program, measured } = self;
         let each = measured.step_ms_each.iter().map(|step| format!("{step:.1}")).collect::<Vec<_>>().join(", ");
-        let ([m, n, k], [before, after]) = (measured.gemm_size, measured.gemm_gflops_each);
+        let [m, n, k] = measured.gemm_size;
+        let [before, after] = measured.gemm_gflops_each;
         let dtype = program.layout.dtype;
         let threads = measured.threads * program.layout.grid.ranks();
         let resident = measured.peak_rss_bytes.map_or("unknown".to_owned(), bytes);

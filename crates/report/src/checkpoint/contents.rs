@@ -26,7 +26,8 @@ fn parameters(checkpoint: &Checkpoint) -> u64 {
 fn masks(checkpoint: &Checkpoint) -> Result<Vec<PrunedTensor>, CheckpointError> {
     let pruned = checkpoint.tensors().iter().enumerate().filter(|(at, _)| checkpoint.is_pruned(*at));
     let of = |(_, shape): (usize, &TensorShape)| {
-        let (tensor, elements) = (shape.name.clone(), shape.rows as u64 * shape.cols as u64);
+        let tensor = shape.name.clone();
+        let elements = shape.rows as u64 * shape.cols as u64;
         Ok(PrunedTensor { tensor, elements, kept: checkpoint.kept(shape)? })
     };
     pruned.map(of).collect()
@@ -56,7 +57,8 @@ pub fn contents_document(checkpoint: &Checkpoint) -> Result<Value, CheckpointErr
 /// Damaged masks.
 pub fn contents_text(checkpoint: &Checkpoint) -> Result<Text, CheckpointError> {
     let about = checkpoint.about();
-    let (layout, unit) = (&about.layout, about.model.sequence_unit());
+    let layout = &about.layout;
+    let unit = about.model.sequence_unit();
     let held: Vec<String> = quantities(checkpoint).iter().map(|quantity| format!("{quantity}s")).collect();
     let only = if held.len() == 1 { ", weights only" } else { "" };
     let mut rows = vec![

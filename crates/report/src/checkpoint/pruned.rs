@@ -31,7 +31,8 @@ pub fn distances_text(steps: &[Distances]) -> Text {
         std::iter::once(found.step.to_string()).chain((0..EarlyBird::MASKS - 1).map(distance)).collect()
     });
     let cells: Vec<Vec<String>> = cells.collect();
-    let (masks, near) = (EarlyBird::MASKS, EarlyBird::NEAR);
+    let masks = EarlyBird::MASKS;
+    let near = EarlyBird::NEAR;
     let verdict = match settled_at(steps) {
         Some(step) => format!("settled at step {step}: {masks} masks in a row, every two within {near}"),
         None if steps.len() < masks => {

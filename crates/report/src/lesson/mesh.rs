@@ -44,10 +44,12 @@ pub struct MeshAxis {
 impl Mesh {
     /// Of a layout, seen from a rank.
     pub fn of(layout: &Layout, rank: usize) -> Self {
-        let (grid, per_node) = (&layout.grid, layout.per_node.max(1));
+        let grid = &layout.grid;
+        let per_node = layout.per_node.max(1);
         let mut stride = 1;
         let axes = grid.order().axes().into_iter().map(|axis| {
-            let (size, coordinate) = (grid.size(axis), grid.coordinate(rank).on(axis));
+            let size = grid.size(axis);
+            let coordinate = grid.coordinate(rank).on(axis);
             let seen = MeshAxis {
                 axis: axis.name(),
                 size,
@@ -157,7 +159,8 @@ impl<'a> Drawing<'a> {
             }
             places
         };
-        let (columns, rows) = (places(&across), places(&down));
+        let columns = places(&across);
+        let rows = places(&down);
         Self { mesh, across, down, columns, rows }
     }
 

@@ -73,7 +73,8 @@ impl Chosen {
     /// # Errors
     /// A block that the model does not have, or another stage than the rank's.
     pub fn of(program: &StepProgram, rank: Option<usize>, block: Option<usize>) -> Result<Self, ChosenError> {
-        let (layout, model) = (&program.layout, &program.model);
+        let layout = &program.layout;
+        let model = &program.model;
         let grid = &layout.grid;
         let stages = grid.size(Axis::Pipe);
         let first_of = |stage| grid.rank(grid.coordinate(0).with(Axis::Pipe, stage));
@@ -210,11 +211,13 @@ fn computes(stage: &StageProgram, layer: Layer) -> Vec<Computed> {
     let mut all = Vec::new();
     for (pass, section) in passes {
         for (index, op) in section.ops.iter().enumerate().filter(|(_, op)| op.layer == layer) {
-            let (group, operation) = (op.operation.group(), op.operation.name());
+            let group = op.operation.group();
+            let operation = op.operation.name();
             let Some(written) = op.operation.operands().writes().first().copied() else { continue };
             if matches!(group, Group::Product | Group::Attention) || named(operation) {
                 let value = stage.value(written);
-                let (local, sharding) = ([value.local_rows, value.local_cols], value.sharding.seen_on(stage.grid()));
+                let local = [value.local_rows, value.local_cols];
+                let sharding = value.sharding.seen_on(stage.grid());
                 all.push(Computed {
                     pass,
                     at: index + 1,

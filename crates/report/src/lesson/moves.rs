@@ -175,8 +175,10 @@ impl Looked<'_> {
 
     fn message(&self, reasons: &Reasons, message: &quadrille_step::Message, place: Place) -> Found {
         let is_sent = place != Place::Received;
-        let (stage, times) = (self.stage, self.times() as u64);
-        let (value, bytes) = (stage.value(message.value), stage.local_bytes(message.value));
+        let stage = self.stage;
+        let times = self.times() as u64;
+        let value = stage.value(message.value);
+        let bytes = stage.local_bytes(message.value);
         let lies = value.sharding.seen_on(stage.grid()).to_string();
         Found {
             chunk: self.chunk,

@@ -101,9 +101,10 @@ fn told(same: &[&Move], width: usize) -> String {
     let what = format!("  {} {}: {names}", first.kind.name(), first.axes);
     let calls = if calls == 1 { "once".to_owned() } else { format!("{calls} times") };
     let counts = format!("{calls}, {}, sends {}", bytes(payload), bytes(wire));
-    let lines = match columns(&what) + 2 + columns(&counts) <= width {
-        true => format!("{what}{counts:>room$}\n", room = width - columns(&what)),
-        false => wrapped(&format!("{what}\n    {counts}\n"), width),
+    let lines = if columns(&what) + 2 + columns(&counts) <= width {
+        format!("{what}{counts:>room$}\n", room = width - columns(&what))
+    } else {
+        wrapped(&format!("{what}\n    {counts}\n"), width)
     };
     lines + &wrapped(&format!("    {} ({})\n", first.reason, hidden.told()), width)
 }

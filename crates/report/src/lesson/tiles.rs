@@ -52,11 +52,14 @@ pub fn tiles(stage: &StageProgram, rank: usize, layer: Layer) -> Vec<Tile> {
 }
 
 fn tile(stage: &StageProgram, rank: usize, parameter: &Parameter) -> Tile {
-    let (value, grid) = (stage.value(parameter.value), stage.grid());
-    let (sharding, place) = (value.sharding, grid.coordinate(rank));
+    let value = stage.value(parameter.value);
+    let grid = stage.grid();
+    let sharding = value.sharding;
+    let place = grid.coordinate(rank);
     let range = |size: usize, axes: &[Axis]| {
         let parts: usize = axes.iter().map(|axis| grid.size(*axis)).product();
-        let (each, at) = (size / parts, grid.shard_index(place, axes));
+        let each = size / parts;
+        let at = grid.shard_index(place, axes);
         at * each..(at + 1) * each
     };
     let flat: usize = sharding.flat.iter().map(|axis| grid.size(*axis)).product();
@@ -89,7 +92,8 @@ pub fn text(tiles: &[Tile], width: usize) -> Text {
 /// What is more in the tiles than in the matrices.
 fn notes(tiles: &[Tile]) -> Vec<String> {
     let of = |tile: &Tile| {
-        let (padding, [rows, cols]) = (tile.stored[0] - tile.rows, tile.stored);
+        let padding = tile.stored[0] - tile.rows;
+        let [rows, cols] = tile.stored;
         let copied = (tile.copies > 1).then(|| format!("  {}: {} ranks next to each other along x hold copies of the same keys and values, so the tiles have {cols} columns together\n", tile.name, tile.copies));
         let padded =
             (padding > 0).then(|| format!("  {}: the vocabulary is padded by {padding} to {rows} rows\n", tile.name));
@@ -99,9 +103,8 @@ fn notes(tiles: &[Tile]) -> Vec<String> {
 }
 
 fn listing(tiles: &[Tile], width: usize) -> Table {
-    let span = |range: &Range<usize>, whole: usize| match range.len() == whole {
-        true => "all".to_owned(),
-        false => format!("{}..{}", range.start, range.end),
+    let span = |range: &Range<usize>, whole: usize| {
+        if range.len() == whole { "all".to_owned() } else { format!("{}..{}", range.start, range.end) }
     };
     let has_experts = tiles.iter().any(|tile| tile.experts > 1);
     let has_parts = tiles.iter().any(|tile| tile.part[1] > 1);

@@ -51,9 +51,10 @@ impl Timeline {
     /// Of a step in so many chunks and microbatches, with at most about so many passes.
     pub fn of(simulation: &Simulation, chunks: usize, microbatches: usize, most: usize) -> Self {
         let end = simulation.passes.iter().map(|span| span.end_s).fold(0.0, f64::max);
-        let shown = match simulation.passes.len() <= most {
-            true => vec![0.0..end],
-            false => parts(end, end * most as f64 / simulation.passes.len() as f64 / 3.0),
+        let shown = if simulation.passes.len() <= most {
+            vec![0.0..end]
+        } else {
+            parts(end, end * most as f64 / simulation.passes.len() as f64 / 3.0)
         };
         let is_shown = |span: &&PassSpan| shown.iter().any(|part| span.start_s < part.end && span.end_s > part.start);
         let passes: Vec<Drawn> = simulation.passes.iter().filter(is_shown).map(drawn).collect();

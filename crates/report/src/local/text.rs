@@ -107,7 +107,8 @@ fn cells(row: &Row) -> Vec<String> {
 /// How well the predictions tell the measurements.
 pub(super) fn summary(comparison: &Comparison) -> String {
     let summary = &comparison.summary;
-    let (errors, percent) = (summary.errors, |fraction: f64| format!("{:.1}%", 100.0 * fraction));
+    let errors = summary.errors;
+    let percent = |fraction: f64| format!("{:.1}%", 100.0 * fraction);
     let known = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.3}"));
     let named = |row: Option<&Row>| row.map_or("-".to_owned(), name);
     let agreement: Vec<String> = summary

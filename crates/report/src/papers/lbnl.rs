@@ -40,8 +40,10 @@ impl LbnlReport<'_> {
     /// All of it, as `plan --cost lbnl --json` prints it.
     pub fn document(&self) -> Value {
         let Self { model, search, found, seconds } = self;
-        let (system, strategy, gpus, global_batch) =
-            (search.system(), search.strategy(), search.devices(), search.global_batch());
+        let system = search.system();
+        let strategy = search.strategy();
+        let gpus = search.devices();
+        let global_batch = search.global_batch();
         json!({
             "model": model.name,
             "cluster": system.name,
@@ -93,8 +95,10 @@ impl LbnlReport<'_> {
     /// For people.
     pub fn text(&self) -> Text {
         let Self { model, search, found, seconds } = self;
-        let (system, strategy, gpus, global_batch) =
-            (search.system(), search.strategy(), search.devices(), search.global_batch());
+        let system = search.system();
+        let strategy = search.strategy();
+        let gpus = search.devices();
+        let global_batch = search.global_batch();
         let gigabytes = |bytes: f64| format!("{:.1} GB", bytes / 1e9);
         let mut text = Text::from(format!(
             "{} on {gpus} {} in fast domains of {}, strategy {}, batch {global_batch}, by LBNL's model\n\
@@ -135,15 +139,19 @@ impl LbnlReport<'_> {
         ];
         let parts = parts.map(|part| format!("{:.1}", 100.0 * part / price.seconds));
         let memory = format!("{:.1} GB", price.memory_bytes() / 1e9);
-        let (step, days) = (format!("{:.4} s", price.seconds), format!("{:.2}", self.days(ranked)));
+        let step = format!("{:.4} s", price.seconds);
+        let days = format!("{:.2}", self.days(ranked));
         [step].into_iter().chain(sizes).chain([panels, domain]).chain(parts).chain([memory, days]).collect()
     }
 
     /// For comma-separated values: a header, then the ranking in the columns of LBNL's saved outputs.
     pub fn rows(&self) -> Vec<Vec<String>> {
         let Self { model, search, found, .. } = self;
-        let (shape, system, strategy) = (search.shape(), search.system(), search.strategy());
-        let (gpus, global_batch) = (search.devices(), search.global_batch());
+        let shape = search.shape();
+        let system = search.system();
+        let strategy = search.strategy();
+        let gpus = search.devices();
+        let global_batch = search.global_batch();
         let row = |(ranked, rank): (&Ranked, u64)| {
             let names = [strategy.name(), shape.published_name().unwrap_or(&model.name), system.name];
             let sizes = [system.fast_domain, gpus, rank].into_iter().chain(ranked.configuration.numbers());

@@ -102,19 +102,17 @@ impl Told<'_> {
             };
             format!("  {}, {what}: {effect}, {} of memory\n", notation(candidate), bytes(memory.total()))
         });
-        match changes.is_empty() {
-            true => "  none that is legal and fits\n".to_owned(),
-            false => lines.collect(),
-        }
+        if changes.is_empty() { "  none that is legal and fits\n".to_owned() } else { lines.collect() }
     }
 
     fn lost(&self) -> Text {
         let Some(other) = &self.0.runner_up else { return Text::new() };
         let more = without_rounding(other.price.seconds - self.0.best.price.seconds, self.0.best.price.seconds);
         let name = notation(&other.candidate);
-        let heading = match more < 0.0 {
-            true => format!("why {name}, the fastest, is faster: {} less a step, in parts", seconds(-more)),
-            false => format!("why {name}, the next one, lost: {} more a step, in parts", seconds(more)),
+        let heading = if more < 0.0 {
+            format!("why {name}, the fastest, is faster: {} less a step, in parts", seconds(-more))
+        } else {
+            format!("why {name}, the next one, lost: {} more a step, in parts", seconds(more))
         };
         let mut text = Text::from("\n") + Text::heading(&heading);
         let differing = difference(&self.0.best.price.parts, &other.price.parts);

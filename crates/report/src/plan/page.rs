@@ -43,12 +43,11 @@ pub fn page_document(answer: &Answer) -> Result<Value, PriceError> {
 /// # Errors
 /// What cannot be priced; what nobody waits for any more.
 pub fn drawing(setting: &Setting, layout: &Layout, cancel: &Cancel) -> Result<Value, PriceError> {
-    let timeline = match Timeline::is_long(layout) {
-        true => None,
-        false => {
-            let most = PASSES.max(PASSES_OF_STAGE * layout.grid.size(Axis::Pipe));
-            Some(Timeline::of(&setting.passes(layout, cancel)?, layout.chunks, layout.microbatches(), most))
-        }
+    let timeline = if Timeline::is_long(layout) {
+        None
+    } else {
+        let most = PASSES.max(PASSES_OF_STAGE * layout.grid.size(Axis::Pipe));
+        Some(Timeline::of(&setting.passes(layout, cancel)?, layout.chunks, layout.microbatches(), most))
     };
     Ok(json!({ "mesh": Mesh::of(layout, 0), "timeline": timeline }))
 }
@@ -65,7 +64,8 @@ pub fn asked_document(answer: &Answer) -> Result<Value, PriceError> {
     // What a first answer has not looked at the whole one tells.
     let assumed =
         if sensitivities.is_empty() { String::new() } else { assumed_text(sensitivities, advised.price.seconds) };
-    let (risk, differences) = (risk_text(question, advised), found_differences_text(question, advised));
+    let risk = risk_text(question, advised);
+    let differences = found_differences_text(question, advised);
     let told = [band_text(question, &advised.candidate), risk, differences, assumed];
     document["told"] = told.iter().flat_map(|text| sentences(text)).collect();
     Ok(document)

@@ -55,7 +55,8 @@ impl PricedReport<'_> {
     /// As [`Self::document`].
     pub fn text(&self) -> Result<Text, SpecError> {
         let Self { question, layout, explanation } = self;
-        let (setting, best) = (question.setting()?, [&explanation.best]);
+        let setting = question.setting()?;
+        let best = [&explanation.best];
         let mut text = Text::from(headline(question, &setting)?) + "\n" + ranking(question, &setting, &best);
         if question.fits(&explanation.best.price)? == Some(false) {
             text += "it does not fit into the memory of a device\n";

@@ -39,7 +39,8 @@ pub(super) fn risk_text(question: &Question, ranked: &Ranked) -> String {
     let device = question.cluster.device_memory.filter(|_| framework.reserved_deviation > 0);
     let Some(device) = device else { return String::new() };
     let fitting = framework.fitting_runs(&ranked.price.memory, device);
-    let (part, safe) = (percent_below(fitting), 100.0 * Reserve::SAFE_RUNS);
+    let part = percent_below(fitting);
+    let safe = 100.0 * Reserve::SAFE_RUNS;
     let text = match (fitting >= Reserve::SAFE_RUNS, question.safe_capacity()) {
         (true, _) => format!("it fits in {part} of runs, by what they took beside their tensors\n"),
         (false, Some(_)) => format!(
@@ -266,9 +267,10 @@ pub fn headline(question: &Question, setting: &Setting) -> Result<String, SpecEr
 
 /// What trains, and where its values are not of its usual type, why.
 fn trainer(framework: &Framework, device: &str) -> String {
-    match framework.is_own() || framework.dtype == ElementType::Bf16 {
-        true => framework.name.to_owned(),
-        false => format!("{} in {}, since {device} has no bf16", framework.name, framework.dtype),
+    if framework.is_own() || framework.dtype == ElementType::Bf16 {
+        framework.name.to_owned()
+    } else {
+        format!("{} in {}, since {device} has no bf16", framework.name, framework.dtype)
     }
 }
 

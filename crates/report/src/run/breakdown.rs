@@ -173,7 +173,8 @@ mod tests {
         let kinds = |entries: &[(&str, f64)]| -> Kinds {
             entries.iter().map(|(name, time)| ((Group::of(name), (*name).to_owned()), *time)).collect()
         };
-        let (measured, predicted) = (kinds(&[("gemm", 2.0), ("wait", 1.0)]), kinds(&[(WAITS_FOR_COLLECTIVES, 0.5)]));
+        let measured = kinds(&[("gemm", 2.0), ("wait", 1.0)]);
+        let predicted = kinds(&[(WAITS_FOR_COLLECTIVES, 0.5)]);
         let of = |group| of_both(group, "name", Some(&measured), Some(&predicted));
         assert_eq!(
             of(Group::Collectives),

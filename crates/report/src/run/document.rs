@@ -77,10 +77,9 @@ fn line(resumed: &str, words: &[String]) -> String {
     let plain = |word: &str| {
         !word.is_empty() && word.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_=,./:%+@".contains(letter))
     };
-    let quoted = words.iter().map(|word| match plain(word) {
-        true => format!(" {word}"),
-        false => format!(" '{}'", word.replace('\'', r"'\''")),
-    });
+    let quoted = words
+        .iter()
+        .map(|word| if plain(word) { format!(" {word}") } else { format!(" '{}'", word.replace('\'', r"'\''")) });
     format!("quadrille train{resumed}{}", quoted.collect::<String>())
 }
 

@@ -45,7 +45,8 @@ fn rows<const N: usize>(columns: [&str; N], predicted: &Counts<N>, counted: Opti
     let is_predicted = |name: &str| predicted.iter().any(|(known, _)| known == name);
     let only_counted = counted.into_iter().flatten().filter(|(name, _)| !is_predicted(name));
     let row = |(name, _): &(String, [u64; N])| {
-        let (predicted, counted) = (find(predicted, name), counted.map(|counts| find(counts, name)));
+        let predicted = find(predicted, name);
+        let counted = counted.map(|counts| find(counts, name));
         let mut row = json!({ "name": name });
         for (at, column) in columns.into_iter().enumerate() {
             row[column] = json!([predicted[at], counted.map(|counts| counts[at])]);

@@ -178,7 +178,8 @@ const COLUMNS: &str = "step,loss,grad_norm,lr,tokens,seconds,tokens_per_second,a
 
 fn row(record: &StepRecord) -> String {
     let StepRecord { step, loss, grad_norm, lr, tokens, seconds, tokens_per_second, applied, spike, .. } = record;
-    let (loss_scale, overflow) = (record.loss_scale.map_or(String::new(), |scale| scale.to_string()), record.overflow);
+    let loss_scale = record.loss_scale.map_or(String::new(), |scale| scale.to_string());
+    let overflow = record.overflow;
     let repeated = record.repeated;
     let routed = record.router.map_or(",,,,,".to_owned(), |it| {
         format!("{},{},{},{},{},{}", it.balance, it.z, it.dropped, it.most, it.idle, it.imbalance)
@@ -194,7 +195,8 @@ pub(super) fn kept<R: for<'de> Deserialize<'de>>(path: &Path, stays: impl Fn(&R)
         Err(error) if error.is_missing() => return Ok(Vec::new()),
         lines => lines?,
     };
-    let (mut records, mut broken) = (Vec::new(), None);
+    let mut records = Vec::new();
+    let mut broken = None;
     while let Some(line) = lines.next_line()? {
         // Something follows it: it is not the last.
         if let Some(error) = broken.take() {

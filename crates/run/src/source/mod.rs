@@ -65,7 +65,8 @@ impl Source {
         on_preparation: OnPreparation,
     ) -> Result<Self, RunError> {
         if let Some(goldfish) = spec.goldfish.filter(|goldfish| goldfish.context() > seq_len) {
-            let (h, k) = (goldfish.context(), goldfish);
+            let h = goldfish.context();
+            let k = goldfish;
             let rule = format!(
                 " {k}: samples of {seq_len} tokens have none with {h} before it; use an h of {seq_len} at most, or longer \
                  sequences"
@@ -89,7 +90,8 @@ impl Source {
         if model.patch_values.is_some() {
             return Ok(());
         }
-        let (mut tokens, mut targets) = (vec![0; self.seq_len], vec![0; self.seq_len]);
+        let mut tokens = vec![0; self.seq_len];
+        let mut targets = vec![0; self.seq_len];
         let unreadable = |error: EngineError| match error {
             EngineError::Callback(error) => match error.downcast::<DataError>() {
                 Ok(error) => RunError::from(*error),
@@ -157,7 +159,8 @@ impl Source {
             Kind::Files { .. } | Kind::Demo { .. } => self.seq_len,
         };
         for (number, sample) in (first..).zip(samples.sequences(elements)) {
-            let (before, within) = (number / global_batch, number % global_batch);
+            let before = number / global_batch;
+            let within = number % global_batch;
             self.fill(before + 1, before * global_batch, within as usize, sample)?;
         }
         Ok(())
@@ -261,7 +264,8 @@ impl Kind {
 }
 
 fn source_about(windows: &Windows, share: f64, identity: &SourceIdentity) -> Value {
-    let (source, range) = (windows.source(), windows.range());
+    let source = windows.source();
+    let range = windows.range();
     json!({
         "path": source.path().to_string_lossy(),
         "share": share,

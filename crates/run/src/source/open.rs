@@ -72,7 +72,8 @@ pub(super) fn files(
     let reading = spec.reading(tokenizer);
     let opening = Opening { reading: &reading, named: spec.tokenizer.is_some(), cache: &spec.cache };
     let shape = SampleShape { seq_len, documents: spec.documents, vocab: rule.model.vocab };
-    let (mut training, mut validation) = (Vec::new(), Vec::new());
+    let mut training = Vec::new();
+    let mut validation = Vec::new();
     let read = sources(Setting::Data, &spec.paths, &opening, rule, on_preparation)?;
     let looked_at = sources(Setting::HeldOutFiles, spec.held_out_files(), &opening, rule, on_preparation)?;
     check_one_vocabulary(read.iter().chain(&looked_at).map(|(source, _)| &source.tokens))?;

@@ -239,10 +239,7 @@ impl RunSpec {
                 refusal.text(format!(" {scale}: gradients in {dtype} keep their range; leave it out, or use "));
             return Err(refusal.name(Setting::Dtype).text(" f16"));
         }
-        match scale.is_legal() {
-            true => Ok(()),
-            false => Err(refusal.text(format!(" {scale}: {}", LossScale::RULE))),
-        }
+        if scale.is_legal() { Ok(()) } else { Err(refusal.text(format!(" {scale}: {}", LossScale::RULE))) }
     }
 }
 

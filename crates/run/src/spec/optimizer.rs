@@ -170,10 +170,7 @@ impl OptimizerSpec {
     /// A value that breaks the field's rule.
     pub fn set(&mut self, name: &str, value: &str) -> Result<bool, Refusal> {
         let Some(field) = FIELDS.iter().find(|field| field.name() == name) else { return Ok(false) };
-        match (field.set)(self, value) {
-            true => Ok(true),
-            false => Err(field.refusal(value)),
-        }
+        if (field.set)(self, value) { Ok(true) } else { Err(field.refusal(value)) }
     }
 
     /// The same with another peak of the learning rate.

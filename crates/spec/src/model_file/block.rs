@@ -187,7 +187,8 @@ impl ModelFile {
             return Ok(RotaryScaling::Linear { factor });
         }
         let usual_high = if rule == RotaryRule::Yarn { 32.0 } else { 4.0 };
-        let (low, high) = (self.rotary_low.unwrap_or(1.0), self.rotary_high.unwrap_or(usual_high));
+        let low = self.rotary_low.unwrap_or(1.0);
+        let high = self.rotary_high.unwrap_or(usual_high);
         let positions = self.rotary_positions.unwrap_or(8192);
         check_size("rotary_positions", positions, MAX_SEQ_LEN)?;
         // Between equal ends YaRN mixes one pair; Llama's rule would divide by their difference.

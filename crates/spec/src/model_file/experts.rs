@@ -25,7 +25,8 @@ impl ModelFile {
 
     /// Whether the file says that a block has experts, if blocks do.
     pub(super) fn places_experts_at(&self, block: usize) -> bool {
-        let (every, first) = (self.expert_every.unwrap_or(1).max(1), self.expert_first.unwrap_or(0));
+        let every = self.expert_every.unwrap_or(1).max(1);
+        let first = self.expert_first.unwrap_or(0);
         block.checked_sub(first).is_some_and(|distance| (distance + 1).is_multiple_of(every))
     }
 

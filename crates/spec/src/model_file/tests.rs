@@ -190,7 +190,9 @@ fn rules_of_scaled_frequencies_have_their_usual_numbers_and_survive_a_round_trip
         assert_eq!(Model::from_toml(&again, &[]).as_ref(), Ok(&model), "{again}");
         Ok::<_, SpecError>(model.blocks.first().attention.rotary.unwrap().scaling)
     };
-    let (factor, low, positions) = (8.0, 1.0, 8192);
+    let factor = 8.0;
+    let low = 1.0;
+    let positions = 8192;
     let rule = |name: &'static str| ("rotary_scaling", name);
     assert_eq!(scaled(&[rule("none")]), Ok(RotaryScaling::None));
     assert_eq!(scaled(&[rule("linear")]), Ok(RotaryScaling::Linear { factor }));
@@ -212,7 +214,9 @@ fn rules_of_scaled_frequencies_have_their_usual_numbers_and_survive_a_round_trip
 #[test]
 fn scaled_frequencies_that_nothing_has_are_refused() {
     let message = |fields: &[(&str, &str)]| with(&[&[("hidden", "24")], fields].concat()).unwrap_err().to_string();
-    let (turning, yarn, factor) = (("positions", "rotary"), ("rotary_scaling", "yarn"), ("rotary_factor", "4"));
+    let turning = ("positions", "rotary");
+    let yarn = ("rotary_scaling", "yarn");
+    let factor = ("rotary_factor", "4");
     assert!(message(&[yarn, factor]).starts_with("rotary_scaling = yarn: it is said of rotary positions"));
     for (field, value, text) in [
         ("rotary_factor", "nan", "NaN"),

@@ -53,7 +53,8 @@ pub(super) const PIECES: Check = Check {
     rule: Rule::Experts,
     keeps: |layout, model| divided(layout, model, consecutive(layout)).is_none(),
     tell: |layout, model| {
-        let (context, rows) = (layout.grid.size(Axis::Context), consecutive(layout));
+        let context = layout.grid.size(Axis::Context);
+        let rows = consecutive(layout);
         let group = divided(layout, model, rows).unwrap_or(1);
         if context == 1 {
             let rule = format!("experts' groups of {group} tokens cut a sequence evenly; {}", smaller(rows));
@@ -87,7 +88,8 @@ pub(super) const SPREAD: Check = Check {
         if mixtures(model).next().is_none() {
             return Broken::new(Field::ExpertsOver, over, "the model has no experts", leave);
         }
-        let (ranks, mut counts) = (layout.grid.size_of(over), mixtures(model).map(|experts| experts.count));
+        let ranks = layout.grid.size_of(over);
+        let mut counts = mixtures(model).map(|experts| experts.count);
         let uneven = counts.find(|count| !count.is_multiple_of(ranks)).unwrap_or(1);
         let rule = format!("its {ranks} ranks have equally many of the {uneven} experts");
         let sizes = over.iter().map(|axis| {
@@ -222,7 +224,8 @@ pub(super) const QUEUES: Check = Check {
     rule: Rule::Experts,
     keeps: |layout, model| uncut(layout, model, cuts(layout)).is_none(),
     tell: |layout, model| {
-        let (ranks, x) = (cuts(layout), layout.grid.size(Axis::X));
+        let ranks = cuts(layout);
+        let x = layout.grid.size(Axis::X);
         let rows = uncut(layout, model, ranks).unwrap_or(1);
         let rule = format!("the {rows} rows that tokens choose in a pass are cut into {ranks} equal parts");
         let ways = vec![

@@ -34,7 +34,8 @@ const VOCABULARY: Check = Check {
     keeps: |layout, model| layout.vocab_multiple == 1 || layout.padded_vocab(model) <= most_padded(model),
     tell: |layout, model| {
         let parts = layout.grid.size(Axis::X) * layout.grid.size(Axis::Y);
-        let (padded, most) = (layout.padded_vocab(model), most_padded(model));
+        let padded = layout.padded_vocab(model);
+        let most = most_padded(model);
         let rule = format!(
             "x*y={parts} parts of the vocabulary of {} are padded to {padded} rows, at most {most}",
             model.vocab
@@ -136,7 +137,8 @@ fn tiles<'a>(
     block: &'a Block,
 ) -> impl Iterator<Item = (&'static str, usize)> + use<'a> {
     let [x, y] = [Axis::X, Axis::Y].map(|axis| layout.grid.size(axis));
-    let (h, Block { attention, feed_forward, .. }) = (model.hidden, block);
+    let h = model.hidden;
+    let Block { attention, feed_forward, .. } = block;
     let rows = if layout.kv_copies(attention) > 1 { h / y } else { 0 };
     let of_inputs = attention.input_layers(h).map(move |InputLayer { kind, inputs, outputs }| {
         // With the copies of keys.
@@ -196,7 +198,8 @@ pub(super) const BATCH: Check = Check {
     rule: Rule::Data,
     keeps: |layout, _| layout.global_batch.is_multiple_of(layout.grid.batch_shares()),
     tell: |layout, _| {
-        let (shares, batch) = (layout.grid.batch_shares(), layout.global_batch);
+        let shares = layout.grid.batch_shares();
+        let batch = layout.global_batch;
         let cutting = Axis::BATCH.into_iter().filter(|axis| layout.grid.size(*axis) > 1);
         let sizes: Vec<(Axis, usize)> = cutting.map(|axis| (axis, layout.grid.size(axis))).collect();
         let named = sizes.iter().map(|(axis, size)| format!("{axis}={size}")).collect::<Vec<_>>().join(" times ");

@@ -144,7 +144,8 @@ const CHUNKS: Check = Check {
     rule: Rule::Microbatch,
     keeps: |layout, _| (layout.microbatch / layout.grid.size(Axis::Z)).is_multiple_of(layout.overlap_chunks),
     tell: |layout, _| {
-        let (z, chunks) = (layout.grid.size(Axis::Z), layout.overlap_chunks);
+        let z = layout.grid.size(Axis::Z);
+        let chunks = layout.overlap_chunks;
         cut_unevenly(
             layout,
             format!("z={z} and {chunks} overlap chunks split its sequences"),
@@ -188,7 +189,8 @@ const ROWS: Check = Check {
         !cut || (layout.rows() / layout.overlap_chunks).is_multiple_of(layout.grid.size(Axis::X))
     },
     tell: |layout, model| {
-        let (x, rows) = (layout.grid.size(Axis::X), layout.rows() / layout.overlap_chunks);
+        let x = layout.grid.size(Axis::X);
+        let rows = layout.rows() / layout.overlap_chunks;
         let scattered = layout.activations == Activations::Scattered;
         let what = if scattered { "scattered activations split" } else { "the transfer between stages splits" };
         let context = layout.grid.size(Axis::Context);

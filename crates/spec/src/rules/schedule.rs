@@ -20,7 +20,9 @@ pub(super) const PIECES: Check = Check {
         layout.chunks > 0 && layout.grid.size(Axis::Pipe).saturating_mul(layout.chunks) <= model.layers() + 2
     },
     tell: |layout, model| {
-        let (stages, chunks, most) = (layout.grid.size(Axis::Pipe), layout.chunks, model.layers() + 2);
+        let stages = layout.grid.size(Axis::Pipe);
+        let chunks = layout.chunks;
+        let most = model.layers() + 2;
         let pieces = if chunks == 1 { stages.to_string() } else { format!("{stages} with chunks = {chunks}") };
         let rule = format!(
             "every piece of layers but the first (embedding) and the last (head) has a block, so that a model of {} has at \
@@ -49,7 +51,8 @@ const PASSES: Check = Check {
         pieces.saturating_mul(layout.microbatches()) <= Layout::MOST_PASSES
     },
     tell: |layout, _| {
-        let (microbatches, most) = (layout.microbatches(), Layout::MOST_PASSES);
+        let microbatches = layout.microbatches();
+        let most = Layout::MOST_PASSES;
         let rule = format!(
             "a schedule lists at most {most} passes (3 * pipe * chunks * microbatches), and has {microbatches} microbatches"
         );
@@ -82,7 +85,8 @@ const MICROBATCHES: Check = Check {
         layout.schedule != Schedule::Interleaved || layout.grid.size(Axis::Pipe) <= layout.microbatches()
     },
     tell: |layout, _| {
-        let (stages, microbatches) = (layout.grid.size(Axis::Pipe), layout.microbatches());
+        let stages = layout.grid.size(Axis::Pipe);
+        let microbatches = layout.microbatches();
         let rule =
             format!("the interleaved schedule needs at least pipe={stages} microbatches, and has {microbatches}");
         cut_unevenly(layout, rule, vec![plain()])
@@ -93,12 +97,15 @@ const MICROBATCHES: Check = Check {
 const GROUPS: Check = Check {
     rule: Rule::Interleaved,
     keeps: |layout, _| {
-        let (stages, group, all) = (layout.grid.size(Axis::Pipe), layout.microbatch_group, layout.microbatches());
+        let stages = layout.grid.size(Axis::Pipe);
+        let group = layout.microbatch_group;
+        let all = layout.microbatches();
         let whole = |rest: usize| rest == 0 || rest >= stages;
         layout.schedule != Schedule::Interleaved || (stages..=all).contains(&group) && whole(all % group)
     },
     tell: |layout, _| {
-        let (stages, microbatches) = (layout.grid.size(Axis::Pipe), layout.microbatches());
+        let stages = layout.grid.size(Axis::Pipe);
+        let microbatches = layout.microbatches();
         let rule = format!("groups of {microbatches} microbatches, the last too, have at least pipe={stages}");
         let near = Way::sizes(Field::MicrobatchGroup, layout.microbatch_group, Values::Multiples(1, microbatches));
         Broken::new(Field::MicrobatchGroup, layout.microbatch_group, rule, vec![near, plain()])
@@ -113,7 +120,8 @@ const SUM: Check = Check {
         layout.stage_blocks.len() == layout.pieces() && sum == Some(model.layers())
     },
     tell: |layout, model| {
-        let (pieces, layers) = (counted(layout.pieces(), "piece"), counted(model.layers(), "layer"));
+        let pieces = counted(layout.pieces(), "piece");
+        let layers = counted(model.layers(), "layer");
         let rule = format!("it must list {pieces} (pipe * chunks) with the model's {layers} in all");
         Broken::new(Field::StageBlocks, listed(layout), rule, even())
     },

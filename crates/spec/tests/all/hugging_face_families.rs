@@ -125,7 +125,8 @@ fn the_last_blocks_of_a_qwen_may_have_windows() {
             all.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
             changed(text, &all)
         };
-        let (all, window) = (None, Some(64));
+        let all = None;
+        let window = Some(64);
         for (changes, expected) in [
             (json!({"max_window_layers": 3}), [all, all, all, window]),
             (json!({"max_window_layers": 0}), [window; 4]),

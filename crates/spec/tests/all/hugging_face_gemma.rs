@@ -86,7 +86,8 @@ fn blocks_are_as_they_are_said_and_as_usual() {
         all.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
         windows(&changed(GEMMA_3[0], &all).unwrap())
     };
-    let (all, window) = (None, Some(64));
+    let all = None;
+    let window = Some(64);
     let types = ["full_attention", "sliding_attention", "sliding_attention", "full_attention"];
     assert_eq!(few(json!({"layer_types": types})), [all, window, window, all]);
     assert_eq!(few(json!({"layer_types": vec!["full_attention"; 4]})), [all; 4]);

@@ -36,13 +36,16 @@ pub(super) fn router(
     input: ValueId,
     output: ValueId,
 ) -> Result<(), StepError> {
-    let (gradient, right) = (known.of[&output], b.parameters[weight.0].value);
+    let gradient = known.of[&output];
+    let right = b.parameters[weight.0].value;
     let before = b.like("d router", input)?;
-    let (pass, write) = (GemmPass::InputGradient, Write::Overwrite);
+    let pass = GemmPass::InputGradient;
+    let write = Write::Overwrite;
     b.push(kind::Router { pass, left: gradient, right, output: before, write });
     b.contribute(known, input, before)?;
     let output = b.vector_gradient(weight, gradient);
-    let (pass, write) = (GemmPass::WeightGradient, MICROBATCHES);
+    let pass = GemmPass::WeightGradient;
+    let write = MICROBATCHES;
     b.push(kind::Router { pass, left: input, right: gradient, output, write });
     Ok(())
 }

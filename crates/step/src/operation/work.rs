@@ -165,12 +165,15 @@ impl<'a> At<'a> {
     }
 
     pub(super) fn multiplies(self, op: &Gemm) -> Work {
-        let (pass, product, groups) = (op.pass, op.product(self.program), op.groups(self.program));
+        let pass = op.pass;
+        let product = op.product(self.program);
+        let groups = op.groups(self.program);
         Work { computation: Computation::Product { pass, product, groups }, moved: self.moved(op) }
     }
 
     pub(super) fn scores(self, op: &Router) -> Work {
-        let (pass, product) = (op.pass, op.product(self.program));
+        let pass = op.pass;
+        let product = op.product(self.program);
         Work { computation: Computation::Product { pass, product, groups: 1 }, moved: self.moved(op) }
     }
 
@@ -246,7 +249,8 @@ impl<'a> At<'a> {
         let formats = self.program.practice.formats;
         let in_bucket = op.run.is_some_and(|run| self.program.run(run).master_at.is_some());
         let masters = if in_bucket { self.program.bucket_master_bytes() } else { self.program.master_bytes(op.value) };
-        let (stored, moments) = (self.program.element_bytes(op.value), formats.moments);
+        let stored = self.program.element_bytes(op.value);
+        let moments = formats.moments;
         // Where there is a master copy, the weight is written alone.
         let weight = if masters > 0 { stored } else { 2 * stored };
         let each = self.program.element_bytes(op.gradient) + 2 * (masters + moments) + weight;
@@ -318,7 +322,8 @@ impl Router {
 }
 
 fn product_of(program: &StageProgram, storage: GemmStorage, left: ValueId, output: ValueId, groups: usize) -> Product {
-    let (left, output) = (program.value(left), program.value(output));
+    let left = program.value(left);
+    let output = program.value(output);
     match storage {
         GemmStorage::Tn => Product { storage, m: output.local_rows / groups, n: output.local_cols, k: left.local_rows },
         _ => Product { storage, m: output.local_rows, n: output.local_cols, k: left.local_cols },

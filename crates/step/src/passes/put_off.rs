@@ -18,7 +18,8 @@ pub(crate) fn put_off_weight_gradients(values: &[Value], backward: &mut Vec<Op>)
         let operands = op.operation.operands();
         let changed = |value: &&ValueId| last_write.get(&values[value.0].storage).is_some_and(|at| *at > index);
         if let Some(value) = operands.reads().iter().find(changed) {
-            let (value, operation) = (values[value.0].name.clone(), op.operation.name());
+            let value = values[value.0].name.clone();
+            let operation = op.operation.name();
             return Err(StepError::Overwritten { value, operation });
         }
     }
@@ -39,7 +40,8 @@ fn check_results(values: &[Value], backward: &[Op]) -> Result<(), StepError> {
             continue;
         }
         if let Some(value) = operands.reads().iter().find(|value| put_off.contains(&storage(value))) {
-            let (value, operation) = (values[value.0].name.clone(), op.operation.name());
+            let value = values[value.0].name.clone();
+            let operation = op.operation.name();
             return Err(StepError::Unwritten { value, operation });
         }
         operands.writes().iter().for_each(|value| _ = put_off.remove(&storage(value)));

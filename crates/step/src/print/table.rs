@@ -46,7 +46,8 @@ const INDENT: &str = "      ";
 
 impl Table<'_> {
     pub fn print(&self, text: &mut String, pass: Option<Pass>, title: &str) {
-        let (section, reasons) = (self.section, Reasons::of(self.program, self.section, pass));
+        let section = self.section;
+        let reasons = Reasons::of(self.program, self.section, pass);
         let is_shown = |layer: Layer| self.shown.layer.is_none_or(|shown| shown == layer);
         let is_told = |message: &&Message| is_shown(message.layer);
         let mut layer: Option<Layer> = None;
@@ -92,7 +93,8 @@ impl Table<'_> {
     }
 
     fn line(&self, index: usize, op: &Op) -> Line {
-        let (program, operation) = (self.program, &op.operation);
+        let program = self.program;
+        let operation = &op.operation;
         let value = operation.operands().writes().first().map(|value| program.value(*value));
         let (collective, payload) = communicated(program, operation);
         let flops = match operation.work(At::first(program)).flops() {
@@ -169,7 +171,8 @@ impl Line {
     /// What is computed, on a line; how it lies, what is sent and why, and memory below it.
     fn narrow(&self, width: usize) -> String {
         let width = width.max(Shown::NARROWEST);
-        let (amount, local) = (if self.payload.is_empty() { &self.flops } else { &self.payload }, &self.local);
+        let amount = if self.payload.is_empty() { &self.flops } else { &self.payload };
+        let local = &self.local;
         let room = width - (6 + 22 + 1 + 1 + 14 + 1 + 10);
         let line = format!(
             "{:>4}  {:<22} {:<room$} {local:<14} {amount:>10}",
@@ -193,8 +196,9 @@ impl Line {
 }
 
 fn shortened(text: &str, width: usize) -> String {
-    match text.chars().count() > width {
-        true => text.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
-        false => text.to_owned(),
+    if text.chars().count() > width {
+        text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+    } else {
+        text.to_owned()
     }
 }

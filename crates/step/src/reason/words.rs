@@ -92,15 +92,18 @@ impl Collected<'_> {
     }
 
     fn exchange(&self) -> String {
-        let (along, rows) = (self.along(), if self.is_gradient() { "gradients of rows" } else { "rows" });
-        match self.output().sharding.blocks.is_empty() {
-            false => format!("each rank along {along} has whole experts: {rows} go to those that have their experts"),
-            true => format!("each rank along {along} has whole experts: {rows} come back to where their tokens are"),
+        let along = self.along();
+        let rows = if self.is_gradient() { "gradients of rows" } else { "rows" };
+        if self.output().sharding.blocks.is_empty() {
+            format!("each rank along {along} has whole experts: {rows} come back to where their tokens are")
+        } else {
+            format!("each rank along {along} has whole experts: {rows} go to those that have their experts")
         }
     }
 
     fn gather(&self) -> String {
-        let (along, format) = (self.along(), self.program.format(self.collective.output));
+        let along = self.along();
+        let format = self.program.format(self.collective.output);
         if format == Format::Gathered {
             return match self.read_by {
                 Some(Operation::Embed(_)) => {
@@ -136,11 +139,10 @@ impl Collected<'_> {
             Some(Operation::Gemm(gemm)) if gemm.pass == GemmPass::Forward => {
                 let weight = &self.program.value(gemm.right).sharding;
                 let outputs = if gemm.storage == GemmStorage::Nt { weight.rows } else { weight.cols };
-                match self.collective.axes.iter().all(|axis| outputs.contains(&axis)) {
-                    true => {
-                        format!("{cut}, and so are the weight's outputs: the product wants all {part} on each rank")
-                    }
-                    false => format!("{cut}, and the product wants all of them"),
+                if self.collective.axes.iter().all(|axis| outputs.contains(&axis)) {
+                    format!("{cut}, and so are the weight's outputs: the product wants all {part} on each rank")
+                } else {
+                    format!("{cut}, and the product wants all of them")
                 }
             }
             Some(Operation::Gemm(gemm)) if gemm.pass == GemmPass::WeightGradient && !self.is_gradient() => {
@@ -211,7 +213,8 @@ impl Collected<'_> {
 
     /// What ranks have different ones of, for which they use the same parameter.
     fn others(&self) -> String {
-        let (grid, axes) = (self.program.grid(), self.collective.axes);
+        let grid = self.program.grid();
+        let axes = self.collective.axes;
         let is_over_heads = axes.contains(Axis::X) && self.is_of_each_head();
         let heads = if is_over_heads { grid.several(Axis::X.only()) } else { AxisSet::EMPTY };
         let tokens = axes.without(heads);
@@ -270,7 +273,8 @@ fn other_tokens(grid: &Grid, axes: AxisSet) -> &'static str {
 
 pub(super) fn scalar(grid: &Grid, scalar: Scalar, axes: AxisSet) -> String {
     let pipe = Axis::Pipe.only();
-    let (tokens, is_piped) = (grid.several(axes.without(pipe)), grid.several(axes).contains(Axis::Pipe));
+    let tokens = grid.several(axes.without(pipe));
+    let is_piped = grid.several(axes).contains(Axis::Pipe);
     let joined = |of_tokens: &str, of_stages: &str| {
         let of_tokens = (tokens != AxisSet::EMPTY).then(|| format!("ranks along {} {of_tokens}", along(grid, tokens)));
         of_tokens.into_iter().chain(is_piped.then(|| of_stages.to_owned())).collect::<Vec<_>>().join(", and ")

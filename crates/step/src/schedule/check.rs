@@ -91,7 +91,8 @@ fn check_stage(
     // Passes listed so far, by chunk and pass. As they come in order, this is also the next one's microbatch.
     let mut listed = vec![[0_usize; 3]; pipeline.chunks];
     let mut totals = [0_usize; 3];
-    let (mut in_flight, mut before_backward) = (0, 0);
+    let mut in_flight = 0;
+    let mut before_backward = 0;
     let ending = passes.last().copied().unwrap_or(Pass::Forward);
     for &action in list {
         check_known(action, stage, pipeline, passes)?;
@@ -135,7 +136,8 @@ fn continued(pass: Pass) -> Option<Pass> {
 
 /// The pipeline has this action.
 fn check_known(action: Action, stage: usize, pipeline: Pipeline, passes: &[Pass]) -> Result<(), ScheduleError> {
-    let (m, v) = (pipeline.microbatches, pipeline.chunks);
+    let m = pipeline.microbatches;
+    let v = pipeline.chunks;
     let rule = if action.microbatch >= m || action.chunk >= v {
         format!("microbatches are 0 to {} and chunks 0 to {}", m - 1, v - 1)
     } else if passes.contains(&action.pass) {
@@ -234,7 +236,8 @@ mod tests {
     #[test]
     fn stages_that_wait_for_each_other_are_refused() {
         let pipeline = Pipeline { stages: 2, chunks: 1, microbatches: 2, group: 2 };
-        let (forward, backward) = (|m| action(Pass::Forward, m), |m| action(Pass::Backward, m));
+        let forward = |m| action(Pass::Forward, m);
+        let backward = |m| action(Pass::Backward, m);
         let lists = [
             vec![forward(0), backward(0), forward(1), backward(1)],
             vec![forward(0), forward(1), backward(0), backward(1)],

@@ -34,7 +34,8 @@ impl Stage {
 
 /// The lists of all stages.
 pub(super) fn actions(pipeline: Pipeline) -> Vec<Vec<Action>> {
-    let (last, m) = (pipeline.stages - 1, pipeline.microbatches);
+    let last = pipeline.stages - 1;
+    let m = pipeline.microbatches;
     let mut stages = vec![Stage::default(); pipeline.stages];
     stages[0].arrived[Pass::Forward as usize] = pipeline.stages.min(m);
     let mut now = 0;

@@ -112,7 +112,9 @@ impl Pipeline {
     /// The interleaved schedule's groups, the last too, have at least a microbatch per stage: with fewer, stage 0 would
     /// come to a microbatch's next chunk before the last stage has done with the one before (Megatron-LM's rule).
     fn check_groups(&self) -> Result<(), ScheduleError> {
-        let (p, m, group) = (self.stages, self.microbatches, self.group);
+        let p = self.stages;
+        let m = self.microbatches;
+        let group = self.group;
         if m < p {
             let rule = format!("the interleaved schedule needs a microbatch for each of its {p} stages");
             return Err(invalid("microbatches", m, rule, format!("use {p} or more, or schedule 1f1b")));

@@ -6,7 +6,10 @@ use quadrille_step::{Lifetimes, Members, Operation, Placement, StageProgram, Ste
 fn program(model: &Model, line: &str) -> StepProgram {
     let mut words = line.split(' ');
     let mut next = || words.next().unwrap();
-    let (grid, batch, microbatch, seq_len) = (next(), next(), next(), next());
+    let grid = next();
+    let batch = next();
+    let microbatch = next();
+    let seq_len = next();
     let mut request = LayoutRequest {
         microbatch: Some(microbatch.parse().unwrap()),
         seq_len: Some(seq_len.parse().unwrap()),
@@ -76,7 +79,8 @@ fn programs_of_other_sizes_are_those_of_their_layouts() {
         (&gpt, "pipe=2,z=2 8 2 64 schedule=zb-h1", "pipe=2,z=3 36 6 32 schedule=zb-h1"),
         (&patches, "x=2,y=2,z=2 16 4 64 recompute=selective", "x=3,y=2,z=4 48 24 32 recompute=selective"),
     ] {
-        let (from, to) = (program(model, from), program(model, to));
+        let from = program(model, from);
+        let to = program(model, to);
         for (mut from, to) in from.stages.into_iter().zip(to.stages) {
             assert_ne!(from.values, to.values, "the sizes differ");
             from.resize(&to.layout);

@@ -38,9 +38,12 @@ fn every_schedule_is_complete_and_executable_with_its_microbatches_in_flight() {
         let lists = actions(schedule, pipeline).unwrap();
         let checked = check(&lists, pipeline, splits_weight_gradients(schedule))
             .unwrap_or_else(|error| panic!("{schedule} {pipeline:?}: {error}"));
-        let (p, m, v) = (pipeline.stages, pipeline.microbatches, pipeline.chunks);
+        let p = pipeline.stages;
+        let m = pipeline.microbatches;
+        let v = pipeline.chunks;
         for r in 0..p {
-            let (in_flight, before_backward) = (checked.in_flight[r], checked.before_backward[r]);
+            let in_flight = checked.in_flight[r];
+            let before_backward = checked.before_backward[r];
             let expected = match schedule {
                 Schedule::Gpipe => m,
                 Schedule::Interleaved if v > 1 => (2 * (p - r - 1) + (v - 1) * pipeline.group + 1).min(m * v),
@@ -63,7 +66,9 @@ fn bubbles_have_their_closed_forms() {
     let close = |a: f64, b: f64| (a - b).abs() < 1e-12;
     for (schedule, pipeline) in every_case() {
         let timing = unit_timing(schedule, pipeline);
-        let (p, m, v) = (pipeline.stages as f64, pipeline.microbatches as f64, pipeline.chunks as f64);
+        let p = pipeline.stages as f64;
+        let m = pipeline.microbatches as f64;
+        let v = pipeline.chunks as f64;
         let case = format!("{schedule} {pipeline:?}: {}", timing.total);
         let shortest = (p - 1.0) / (v * m);
         match schedule {
@@ -183,8 +188,11 @@ fn illegal_pipelines_are_refused_with_a_remedy() {
 /// time at which the last stage ends, with forward 1 and backward 2 (1 and 1 for weight gradients where they are
 /// split), or the steps at which stages wait for ever.
 fn rendezvous(stages: &[Vec<Step>], pipeline: Pipeline, splits: bool) -> Result<f64, Vec<(usize, Step)>> {
-    let (mut posted, mut sent, mut released) = (HashMap::new(), HashMap::new(), 0);
-    let (mut clocks, mut next) = (vec![0.0_f64; stages.len()], vec![0; stages.len()]);
+    let mut posted = HashMap::new();
+    let mut sent = HashMap::new();
+    let mut released = 0;
+    let mut clocks = vec![0.0_f64; stages.len()];
+    let mut next = vec![0; stages.len()];
     let mut moved = true;
     while moved {
         moved = false;
@@ -296,8 +304,10 @@ fn random_lists(random: &mut Random, pipeline: Pipeline, splits: bool) -> Vec<Ve
 fn steps_of_random_lists_do_not_lock_up() {
     let mut random = Random(1);
     for round in 0..2000 {
-        let (stages, microbatches) = (2 + random.below(6), 1 + random.below(12));
-        let (pipeline, splits) = (pipeline(stages, 1 + random.below(3), microbatches, 0), random.below(2) == 1);
+        let stages = 2 + random.below(6);
+        let microbatches = 1 + random.below(12);
+        let pipeline = pipeline(stages, 1 + random.below(3), microbatches, 0);
+        let splits = random.below(2) == 1;
         let lists = random_lists(&mut random, pipeline, splits);
         check(&lists, pipeline, splits).unwrap_or_else(|error| panic!("round {round}: {error}"));
         let steps = steps(&lists, pipeline).unwrap();

@@ -38,9 +38,11 @@ pub fn attention_backward<S: Stored>(
     let (kv, dkv) = keys_values.unzip();
     let kv = kv.unwrap_or(qkv);
     assert!(dkv.as_ref().is_none_or(|dkv| dkv.len() == kv.len()), "dkv of {shape:?}");
-    let (dqkv, dkv) = (Disjoint::new(dqkv), dkv.map(Disjoint::new));
+    let dqkv = Disjoint::new(dqkv);
+    let dkv = dkv.map(Disjoint::new);
     let dkv = dkv.as_ref().unwrap_or(&dqkv);
-    let (s, queries) = (padded(shape.seq_len), shape.packed_queries());
+    let s = padded(shape.seq_len);
+    let queries = shape.packed_queries();
     let [d, v] = [shape.head_dim, shape.value_dim].map(padded);
     let matrices = 2 * (s + queries) * d + (s + queries) * v;
     let scratch = matrices + transposed(shape.seq_len, shape.pair_cols()) + 2 * (queries + TILE * TILE);
@@ -110,27 +112,36 @@ impl<'a, T: Element> Group<'a, T> {
         (kv, columns): (&[S], Columns),
         mut scratch: &'a mut [T],
     ) -> Self {
-        let (s, queries) = (padded(shape.seq_len), shape.packed_queries());
+        let s = padded(shape.seq_len);
+        let queries = shape.packed_queries();
         let [d, v] = [shape.head_dim, shape.value_dim].map(padded);
         let tokens = shape.context.tokens(shape.seq_len);
         let mut matrix = |rows: usize, cols: usize| take(&mut scratch, rows * cols);
-        let (q, k, dout) = (matrix(queries, d), matrix(s, d), matrix(queries, v));
-        let (dq, dk, dv) = (matrix(queries, d), matrix(s, d), matrix(s, v));
+        let q = matrix(queries, d);
+        let k = matrix(s, d);
+        let dout = matrix(queries, v);
+        let dq = matrix(queries, d);
+        let dk = matrix(s, d);
+        let dv = matrix(s, v);
         let mut transpose = |cols: usize| take(&mut scratch, transposed(shape.seq_len, cols));
-        let (k_transposed, v_transposed) = (transpose(shape.head_dim), transpose(shape.value_dim));
+        let k_transposed = transpose(shape.head_dim);
+        let v_transposed = transpose(shape.value_dim);
         let scale = T::from_f64(shape.scale) / T::from_f64(shape.head_dim as f64).sqrt();
         copy_runs(shape.runs(columns, Side::Key, sequence, group), kv, k);
         transpose_runs(shape.runs(columns, Side::Key, sequence, group), kv, k_transposed);
         transpose_runs(shape.runs(columns, Side::Value, sequence, group), kv, v_transposed);
         [&mut *dk, &mut *dv].into_iter().for_each(|x| x.fill(T::ZERO));
-        let (row_dots, log_sum_exp) = (take(&mut scratch, tokens), take(&mut scratch, tokens));
-        let (p, ds) = (take(&mut scratch, TILE * TILE), take(&mut scratch, TILE * TILE));
+        let row_dots = take(&mut scratch, tokens);
+        let log_sum_exp = take(&mut scratch, tokens);
+        let p = take(&mut scratch, TILE * TILE);
+        let ds = take(&mut scratch, TILE * TILE);
         Group { shape, scale, q, k, k_transposed, v_transposed, dout, dq, dk, dv, row_dots, log_sum_exp, p, ds }
     }
 
     /// Packs what belongs to a head; `saved` are out, dout and `log_sum_exp`.
     fn head<S: Stored<Real = T>>(&mut self, sequence: usize, head: usize, qkv: &[S], saved: (&[S], &[S], &[T])) {
-        let (shape, (out, dout, log_sum_exp)) = (self.shape, saved);
+        let shape = self.shape;
+        let (out, dout, log_sum_exp) = saved;
         copy_chunks(shape, shape.query_block(sequence, head), qkv, self.scale, self.q);
         let block = shape.out_block(sequence, head);
         copy_chunks(shape, block, dout, T::ONE, self.dout);
@@ -159,19 +170,28 @@ impl<'a, T: Element> Group<'a, T> {
 
     fn tile(&mut self, queries: Queries, first_key: usize, dropout: Option<(T, Keep<'_>)>) {
         let AttentionShape { seq_len, head_dim, value_dim, .. } = self.shape;
-        let (s, d, v) = (padded(seq_len), padded(head_dim), padded(value_dim));
-        let (rows, cols) = (queries.rows, TILE.min(s - first_key));
-        let (at_query, at_key) = (queries.packed * d, first_key * d);
-        let (at_result, at_value) = (queries.packed * v, first_key * v);
+        let s = padded(seq_len);
+        let d = padded(head_dim);
+        let v = padded(value_dim);
+        let rows = queries.rows;
+        let cols = TILE.min(s - first_key);
+        let at_query = queries.packed * d;
+        let at_key = first_key * d;
+        let at_result = queries.packed * v;
+        let at_value = first_key * v;
 
         self.p.fill(T::ZERO);
         self.ds.fill(T::ZERO);
-        let (keys, values) = (&self.k_transposed[first_key * head_dim..], &self.v_transposed[first_key * value_dim..]);
-        let (q, dout) = (Operand::rows(&self.q[at_query..], d), Operand::rows(&self.dout[at_result..], v));
+        let keys = &self.k_transposed[first_key * head_dim..];
+        let values = &self.v_transposed[first_key * value_dim..];
+        let q = Operand::rows(&self.q[at_query..], d);
+        let dout = Operand::rows(&self.dout[at_result..], v);
         product((rows, cols, head_dim), q, keys, TILE, self.p, TILE);
         product((rows, cols, value_dim), dout, values, TILE, self.ds, TILE);
         self.scores(queries, first_key, cols, dropout);
-        let (q, k, dout) = (&self.q[at_query..], &self.k[at_key..], &self.dout[at_result..]);
+        let q = &self.q[at_query..];
+        let k = &self.k[at_key..];
+        let dout = &self.dout[at_result..];
         product((cols, v, rows), Operand::columns(self.p, TILE), dout, v, &mut self.dv[at_value..], v);
         product((cols, d, rows), Operand::columns(self.ds, TILE), q, d, &mut self.dk[at_key..], d);
         product((rows, d, cols), Operand::rows(self.ds, TILE), k, d, &mut self.dq[at_query..], d);
@@ -186,13 +206,15 @@ impl<'a, T: Element> Group<'a, T> {
             #[inline(always)]
             || {
                 for (i, (p, ds)) in tiles.enumerate() {
-                    let (p, ds) = (&mut p[..cols], &mut ds[..cols]);
+                    let p = &mut p[..cols];
+                    let ds = &mut ds[..cols];
                     if i >= queries.count {
                         p.fill(T::ZERO);
                         ds.fill(T::ZERO);
                         continue;
                     }
-                    let (token, query) = (queries.token + i, queries.position + i);
+                    let token = queries.token + i;
+                    let query = queries.position + i;
                     let visible = self.shape.visible(query, first_key).min(cols);
                     let passed = self.shape.passed(query, first_key).min(visible);
                     if let Some(cap) = cap {
@@ -201,7 +223,8 @@ impl<'a, T: Element> Group<'a, T> {
                     }
                     p[visible..].fill(T::NEG_INFINITY);
                     p[..passed].fill(T::NEG_INFINITY);
-                    let (lse, dot) = (self.log_sum_exp[token], self.row_dots[token]);
+                    let lse = self.log_sum_exp[token];
+                    let dot = self.row_dots[token];
                     if let Some((factor, keep)) = dropout {
                         for (key, (p, ds)) in (0..).zip(p.iter_mut().zip(&mut *ds)) {
                             let kept = key < visible && keep(query, first_key + key);

@@ -83,10 +83,13 @@ impl CacheShape {
 /// a sequence at position `starts[sequence] + i`; what is beyond the capacity, padding of a pass, is left out.
 pub fn store_keys_values<S: Stored>(pool: &Pool, shape: CacheShape, starts: &[usize], qkv: &[S], cache: &mut [S]) {
     shape.check(starts, qkv.len(), cache.len());
-    let (d, v, capacity) = (shape.head_dim, shape.value_dim, shape.capacity);
+    let d = shape.head_dim;
+    let v = shape.value_dim;
+    let capacity = shape.capacity;
     let units = cache.chunks_exact_mut(shape.of_unit().max(1)).enumerate();
     pool.each(units, |(unit, cache)| {
-        let (sequence, group) = (unit / shape.kv_heads, unit % shape.kv_heads);
+        let sequence = unit / shape.kv_heads;
+        let group = unit % shape.kv_heads;
         let (keys, values) = cache.split_at_mut(capacity * d);
         for token in 0..shape.tokens.min(capacity.saturating_sub(starts[sequence])) {
             let position = starts[sequence] + token;
@@ -114,20 +117,26 @@ pub fn cached_attention<S: Stored>(
     out: &mut [S],
 ) {
     shape.check(starts, qkv.len(), cache.len());
-    let (rows, width) = (shape.sequences * shape.tokens, shape.heads * shape.value_dim);
+    let rows = shape.sequences * shape.tokens;
+    let width = shape.heads * shape.value_dim;
     assert_eq!(out.len(), rows * width, "output of {shape:?}");
     if shape.tokens > 1 && starts.iter().all(|start| *start == 0) {
         return from_the_beginning(pool, shape, qkv, out);
     }
-    let (heads, d, v, of_unit) = (shape.group_heads(), shape.head_dim, shape.value_dim, shape.of_unit());
+    let heads = shape.group_heads();
+    let d = shape.head_dim;
+    let v = shape.value_dim;
+    let of_unit = shape.of_unit();
     let out = Disjoint::new(out);
     pool.each(0..shape.sequences * shape.kv_heads, |unit| {
-        let (sequence, group) = (unit / shape.kv_heads, unit % shape.kv_heads);
+        let sequence = unit / shape.kv_heads;
+        let group = unit % shape.kv_heads;
         let (keys, values) = cache[unit * of_unit..(unit + 1) * of_unit].split_at(shape.capacity * d);
         S::Real::with_scratch(heads * (shape.capacity + v), |scratch| {
             let (scores, sums) = scratch.split_at_mut(heads * shape.capacity);
             for token in 0..shape.tokens {
-                let (row, seen) = (sequence * shape.tokens + token, starts[sequence] + token + 1);
+                let row = sequence * shape.tokens + token;
+                let seen = starts[sequence] + token + 1;
                 let first = row * shape.qkv_cols() + shape.first_col(group);
                 let queries = &qkv[first..first + heads * d];
                 // SAFETY: this unit alone writes its rows of its heads' columns.
@@ -151,7 +160,9 @@ pub fn cached_attention<S: Stored>(
 /// A first pass of several tokens: attention among them, as in training.
 fn from_the_beginning<S: Stored>(pool: &Pool, shape: CacheShape, qkv: &[S], out: &mut [S]) {
     let CacheShape { sequences, tokens, heads, kv_heads, head_dim, value_dim, window, scale, cap, .. } = shape;
-    let (seq_len, context, causal) = (tokens, ContextPart::WHOLE, true);
+    let seq_len = tokens;
+    let context = ContextPart::WHOLE;
+    let causal = true;
     let shape = AttentionShape {
         sequences,
         seq_len,
@@ -193,7 +204,9 @@ fn attend<S: Stored>(
     out: &mut [S::Real],
 ) {
     out.fill(S::Real::ZERO);
-    let (d, v, capacity) = (shape.head_dim, shape.value_dim, shape.capacity);
+    let d = shape.head_dim;
+    let v = shape.value_dim;
+    let capacity = shape.capacity;
     let first = shape.window.map_or(0, |window| seen.saturating_sub(window));
     let scale = S::Real::from_f64(shape.scale / (d as f64).sqrt());
     for (tile, keys) in keys.chunks(TILE * d).enumerate().take(seen.div_ceil(TILE)).skip(first / TILE) {

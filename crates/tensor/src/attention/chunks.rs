@@ -42,7 +42,8 @@ impl AttentionShape {
     pub(super) fn chunks(self) -> impl Iterator<Item = Queries> {
         let count = self.context.chunk_len(self.seq_len);
         (0..self.context.chunks_held()).map(move |chunk| {
-            let (token, rows) = (chunk * count, padded(count));
+            let token = chunk * count;
+            let rows = padded(count);
             let position = self.context.position(token, self.seq_len);
             Queries { packed: chunk * rows, token, position, count, rows }
         })
@@ -101,8 +102,10 @@ impl AttentionShape {
             Side::Key => (self.head_dim, self.pair_cols()),
             Side::Value => (self.value_dim, self.value_dim),
         };
-        let (stride, col) = (self.kv_heads * of_group, (group + 1) * of_group - to_end);
-        let (tokens, rows) = (self.context.tokens(self.seq_len), self.context.chunk_len(self.seq_len));
+        let stride = self.kv_heads * of_group;
+        let col = (group + 1) * of_group - to_end;
+        let tokens = self.context.tokens(self.seq_len);
+        let rows = self.context.chunk_len(self.seq_len);
         (0..self.context.chunks()).map(move |chunk| {
             let (part, held) = self.context.holder(chunk);
             let row = (part * self.sequences + sequence) * tokens + held * rows;

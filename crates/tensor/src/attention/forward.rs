@@ -30,8 +30,10 @@ pub fn attention_forward<S: Stored>(
     shape.check(qkv.len(), out.len(), log_sum_exp.len());
     let columns = shape.columns(keys_values.map(<[S]>::len));
     let kv = keys_values.unwrap_or(qkv);
-    let (out, log_sum_exp) = (Disjoint::new(out), Disjoint::new(log_sum_exp));
-    let (s, [d, v]) = (padded(shape.seq_len), [shape.head_dim, shape.value_dim].map(padded));
+    let out = Disjoint::new(out);
+    let log_sum_exp = Disjoint::new(log_sum_exp);
+    let s = padded(shape.seq_len);
+    let [d, v] = [shape.head_dim, shape.value_dim].map(padded);
     let keys = transposed(shape.seq_len, shape.head_dim);
     let scratch = shape.packed_queries() * d + keys + s * v + TILE * (TILE + v + 2);
     pool.each(shape.units(), |(sequence, group)| {
@@ -95,7 +97,8 @@ impl<'a, T: Element> Group<'a, T> {
         group: usize,
         mut scratch: &'a mut [T],
     ) -> Self {
-        let (s, [d, width]) = (padded(shape.seq_len), [shape.head_dim, shape.value_dim].map(padded));
+        let s = padded(shape.seq_len);
+        let [d, width] = [shape.head_dim, shape.value_dim].map(padded);
         let q = take(&mut scratch, shape.packed_queries() * d);
         let k = take(&mut scratch, transposed(shape.seq_len, shape.head_dim));
         let v = take(&mut scratch, s * width);
@@ -140,13 +143,15 @@ impl<'a, T: Element> Group<'a, T> {
     fn step(&mut self, queries: Queries, first_key: usize, dropout: Option<(T, Keep<'_>)>) {
         let s = padded(self.shape.seq_len);
         let [d, v] = [self.shape.head_dim, self.shape.value_dim].map(padded);
-        let (rows, cols) = (queries.rows, TILE.min(s - first_key));
+        let rows = queries.rows;
+        let cols = TILE.min(s - first_key);
         let q = Operand::rows(&self.q[queries.packed * d..], d);
         let k = &self.k[first_key * self.shape.head_dim..];
         self.tile.p.fill(T::ZERO);
         product((rows, cols, self.shape.head_dim), q, k, TILE, self.tile.p, TILE);
         if let Some(cap) = self.shape.cap {
-            let (p, cap) = (&mut *self.tile.p, T::from_f64(cap));
+            let p = &mut *self.tile.p;
+            let cap = T::from_f64(cap);
             vectorised(
                 #[inline(always)]
                 || p.chunks_exact_mut(TILE).take(queries.count).for_each(|p| soften(&mut p[..cols], cap)),
@@ -182,7 +187,8 @@ impl<T: Element> Tile<'_, T> {
             || {
                 let rows = self.p.chunks_exact_mut(TILE).zip(self.out.chunks_exact_mut(v)).take(rows);
                 for (i, (p, out)) in rows.enumerate() {
-                    let (p, visible) = (&mut p[..cols], visible(i));
+                    let p = &mut p[..cols];
+                    let visible = visible(i);
                     p[visible.end..].fill(T::NEG_INFINITY);
                     p[..visible.start].fill(T::NEG_INFINITY);
                     if visible.is_empty() {

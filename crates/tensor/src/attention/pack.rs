@@ -63,7 +63,8 @@ impl Block {
     fn transpose<S: Stored>(&self, x: &[S], first: usize, to: &mut [S::Real]) {
         let mut row = 0;
         while row < self.rows {
-            let (tile, lane) = ((first + row) / TILE, (first + row) % TILE);
+            let tile = (first + row) / TILE;
+            let lane = (first + row) % TILE;
             let rows = (TILE - lane).min(self.rows - row);
             let to = &mut to[tile * self.cols * TILE + lane..];
             turn_widened(rows, self.cols, &x[self.start + row * self.stride..], self.stride, to, TILE);
@@ -92,16 +93,19 @@ impl Block {
 impl AttentionShape {
     /// A head's queries in `qkv`.
     pub(super) fn query_block(&self, sequence: usize, head: usize) -> Block {
-        let (stride, rows) = (self.qkv_cols(), self.context.tokens(self.seq_len));
+        let stride = self.qkv_cols();
+        let rows = self.context.tokens(self.seq_len);
         // Before the head's query lie the groups before and its group's others.
-        let (group, others) = (head / self.group_heads(), head % self.group_heads());
+        let group = head / self.group_heads();
+        let others = head % self.group_heads();
         let start = sequence * rows * stride + group * self.group_cols() + others * self.head_dim;
         Block { start, stride, rows, cols: self.head_dim }
     }
 
     /// A head's block in the output.
     pub(super) fn out_block(&self, sequence: usize, head: usize) -> Block {
-        let (stride, rows) = (self.out_cols(), self.context.tokens(self.seq_len));
+        let stride = self.out_cols();
+        let rows = self.context.tokens(self.seq_len);
         let start = sequence * rows * stride + head * self.value_dim;
         Block { start, stride, rows, cols: self.value_dim }
     }

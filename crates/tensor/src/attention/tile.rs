@@ -152,7 +152,9 @@ mod tests {
     use super::*;
 
     fn check<T: Element>(run: impl Fn(&Job<'_, T>)) {
-        let (m, n, k) = (8, 5 * PAD, 3);
+        let m = 8;
+        let n = 5 * PAD;
+        let k = 3;
         let a: Vec<T> = (0..m * k).map(|i| T::from_f64((i % 7) as f64 - 3.0)).collect();
         let b: Vec<T> = (0..k * n).map(|i| T::from_f64((i % 11) as f64 - 5.0)).collect();
         for a_by_columns in [false, true] {

@@ -68,7 +68,8 @@ unsafe fn sum(pairs: usize, a: *const u32, b: *const u32, sums: &mut [f32; ROWS 
     for pair in 0..pairs {
         // SAFETY: the caller's promise; pairs and vectors of them are plain bits.
         unsafe {
-            let (a, b) = (a.add(pair * ROWS), b.add(pair * COLS));
+            let a = a.add(pair * ROWS);
+            let b = b.add(pair * COLS);
             let mut right = [_mm512_setzero_si512(); VECTORS];
             for (j, right) in right.iter_mut().enumerate() {
                 *right = _mm512_loadu_si512(b.add(j * 16).cast());

@@ -102,7 +102,8 @@ unsafe fn pack_columns<const WIDTH: usize>(from: Lines<'_>, lines: Range<usize>,
             for lane in (0..WIDTH).step_by(LANES) {
                 let width = LANES.min(WIDTH - lane);
                 let count = width.min(lines.end.saturating_sub(first + lane));
-                let (there, second) = (first_lanes(count) as u16, if row + 1 < part.end { count } else { 0 });
+                let there = first_lanes(count) as u16;
+                let second = if row + 1 < part.end { count } else { 0 };
                 // SAFETY: the masks select what is there to be read: of the second row nothing where it ends; the
                 // panel's row, to `width` lanes, is there to be written.
                 unsafe {

@@ -85,14 +85,16 @@ pub fn router_weight_gradient<S: Stored>(
         return;
     }
     pool.each(dweight.chunks_mut(BLOCK * experts).enumerate(), |(block, dweight)| {
-        let (left, width) = (block * BLOCK, dweight.len() / experts);
+        let left = block * BLOCK;
+        let width = dweight.len() / experts;
         S::Real::with_scratch(DEPTH.min(rows) * width, |wide| {
             for top in (0..rows.max(1)).step_by(DEPTH) {
                 let depth = DEPTH.min(rows - top);
                 for (row, wide) in wide.chunks_exact_mut(width).enumerate().take(depth) {
                     widen(&x[(top + row) * cols + left..][..width], wide);
                 }
-                let (wide, dlogits) = (&wide[..depth * width], &dlogits[top * experts..][..depth * experts]);
+                let wide = &wide[..depth * width];
+                let dlogits = &dlogits[top * experts..][..depth * experts];
                 multiply(Transpose::Tn, (width, experts, depth), wide, dlogits, dweight, accumulate || top > 0);
             }
         });

@@ -57,7 +57,8 @@ impl SpreadShape<'_> {
         if slot < 0.0 {
             return None;
         }
-        let (expert, slot) = (index(routes[choice]), slot as usize);
+        let expert = index(routes[choice]);
+        let slot = slot as usize;
         let (has, place) = match self.slots {
             Slots::Blocks { slots, pieces } => {
                 let of_piece = slots / pieces;

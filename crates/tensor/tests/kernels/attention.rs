@@ -36,11 +36,13 @@ fn capped(shape: AttentionShape, score: f64) -> (f64, f64) {
 /// The gradient of `qkv` by loops over every score.
 fn plain_gradient(shape: AttentionShape, qkv: &[f64], dout: &[f64], dropout: bool) -> Vec<f64> {
     let AttentionShape { sequences, seq_len, heads, head_dim: d, value_dim, .. } = shape;
-    let (mut gradient, scale) = (vec![0.0; qkv.len()], shape.scale / (d as f64).sqrt());
+    let mut gradient = vec![0.0; qkv.len()];
+    let scale = shape.scale / (d as f64).sqrt();
     for (sequence, head) in (0..sequences).flat_map(|s| (0..heads).map(move |h| (s, h))) {
         for query in 0..seq_len {
             let row = sequence * seq_len + query;
-            let (q, dout) = (place(shape, row, head, 0), &dout[(row * heads + head) * value_dim..][..value_dim]);
+            let q = place(shape, row, head, 0);
+            let dout = &dout[(row * heads + head) * value_dim..][..value_dim];
             let keys: Vec<[usize; 2]> = seen(shape, query)
                 .map(|key| [1, 2].map(|part| place(shape, sequence * seq_len + key, head, part)))
                 .collect();
@@ -48,9 +50,8 @@ fn plain_gradient(shape: AttentionShape, qkv: &[f64], dout: &[f64], dropout: boo
                 keys.iter().map(|[k, _]| capped(shape, dot(&qkv[q..q + d], &qkv[*k..k + d]) * scale).0.exp()).collect();
             let sum: f64 = weights.iter().sum();
             let first = seen(shape, query).start;
-            let factor = |key: usize| match dropout {
-                true => 4.0 / 3.0 * f64::from(keep(sequence, head, query, first + key)),
-                false => 1.0,
+            let factor = |key: usize| {
+                if dropout { 4.0 / 3.0 * f64::from(keep(sequence, head, query, first + key)) } else { 1.0 }
             };
             let slopes: Vec<f64> =
                 keys.iter().enumerate().map(|(key, [_, v])| factor(key) * dot(dout, &qkv[*v..v + value_dim])).collect();
@@ -101,7 +102,8 @@ fn plain(shape: AttentionShape, qkv: &[f64], dropout: bool) -> (Vec<f64>, Vec<f6
 }
 
 fn check<T: Element>(shape: AttentionShape, dropout: bool) {
-    let (rows, width) = (shape.rows(), shape.heads * shape.value_dim);
+    let rows = shape.rows();
+    let width = shape.heads * shape.value_dim;
     let three = T::from_f64(3.0);
     let qkv: Vec<T> = random::<T>(1, rows * shape.kv_heads * group(shape)).iter().map(|x| *x * three).collect();
     let dout = random::<T>(2, rows * width);
@@ -181,7 +183,8 @@ fn windows_scales_and_caps_equal_loops_and_differences() {
     let windows = [(5, 1), (5, 3), (70, 1), (70, 7), (130, 63), (130, 64), (130, 65), (200, 100), (65, 66)];
     for (seq_len, window) in windows {
         for (cap, dropout) in [(None, false), (Some(1.5), false), (Some(0.5), true), (None, true)] {
-            let (context, window) = (WHOLE, Some(window));
+            let context = WHOLE;
+            let window = Some(window);
             let shape = AttentionShape {
                 sequences: 2,
                 seq_len,
@@ -199,7 +202,9 @@ fn windows_scales_and_caps_equal_loops_and_differences() {
             check::<f64>(shape, dropout);
         }
     }
-    let (context, window, cap) = (WHOLE, None, Some(2.0));
+    let context = WHOLE;
+    let window = None;
+    let cap = Some(2.0);
     let shape = AttentionShape {
         sequences: 1,
         seq_len: 9,
@@ -233,7 +238,8 @@ fn scores_far_apart_do_not_overflow() {
     };
     // Token t: query 100, key t, value t: each attends to itself almost alone.
     let qkv: Vec<f32> = (0..100).flat_map(|t| [100.0, t as f32, t as f32]).collect();
-    let (mut out, mut lse) = (vec![0.0; 100], vec![0.0; 100]);
+    let mut out = vec![0.0; 100];
+    let mut lse = vec![0.0; 100];
     attention_forward(&Pool::new(1), shape, &qkv, None, &mut out, &mut lse, None);
     for t in 0..100 {
         assert!((out[t] - t as f32).abs() < 1e-4 && (lse[t] - 100.0 * t as f32).abs() < 1e-2, "{} at {t}", out[t]);

@@ -23,7 +23,8 @@ struct Tensors<T> {
 
 /// The rows of a part of x [sequences * s, cols].
 fn rows_of<T: Copy>(shape: AttentionShape, x: &[T]) -> Vec<T> {
-    let (s, tokens) = (shape.seq_len, shape.context.tokens(shape.seq_len));
+    let s = shape.seq_len;
+    let tokens = shape.context.tokens(shape.seq_len);
     let cols = x.len() / (shape.sequences * s);
     let row = |row: usize| row / tokens * s + shape.context.position(row % tokens, s);
     (0..shape.rows()).flat_map(|local| x[row(local) * cols..][..cols].to_vec()).collect()
@@ -35,13 +36,16 @@ fn groups(shape: AttentionShape) -> GroupShape {
 }
 
 fn whole<T: Element>(shape: AttentionShape, dropout: bool) -> Tensors<T> {
-    let (rows, width) = (shape.rows(), shape.heads * shape.value_dim);
+    let rows = shape.rows();
+    let width = shape.heads * shape.value_dim;
     let qkv: Vec<T> =
         random::<T>(1, rows * shape.kv_heads * groups(shape).group()).iter().map(|x| *x * T::from_f64(3.0)).collect();
     let dout = random::<T>(2, rows * width);
-    let (mut out, mut log_sum_exp) = (vec![T::ZERO; rows * width], vec![T::ZERO; rows * shape.heads]);
+    let mut out = vec![T::ZERO; rows * width];
+    let mut log_sum_exp = vec![T::ZERO; rows * shape.heads];
     let mut dqkv = vec![T::ZERO; qkv.len()];
-    let (pool, dropout) = (Pool::new(2), factor(dropout));
+    let pool = Pool::new(2);
+    let dropout = factor(dropout);
     attention_forward(&pool, shape, &qkv, None, &mut out, &mut log_sum_exp, dropout);
     attention_backward(&pool, shape, &qkv, None, &out, &log_sum_exp, &dout, &mut dqkv, dropout);
     Tensors { qkv, dout, out, log_sum_exp, dqkv }
@@ -56,8 +60,10 @@ fn packed<T: Element>(shape: AttentionShape, qkv: &[T]) -> Vec<T> {
 /// What a part computes from its rows of the whole's inputs and the gathered keys and values: its
 /// tensors and dkv. Outputs start with ones, which must be overwritten where they are written.
 fn part<T: Element>(shape: AttentionShape, whole: &Tensors<T>, kv: &[T], dropout: bool) -> (Tensors<T>, Vec<T>) {
-    let (qkv, dout) = (rows_of(shape, &whole.qkv), rows_of(shape, &whole.dout));
-    let (width, dropout) = (shape.heads * shape.value_dim, factor(dropout));
+    let qkv = rows_of(shape, &whole.qkv);
+    let dout = rows_of(shape, &whole.dout);
+    let width = shape.heads * shape.value_dim;
+    let dropout = factor(dropout);
     let lengths = [shape.rows() * width, shape.rows() * shape.heads, qkv.len()];
     let all = on_any_threads(|pool| {
         let [mut out, mut lse, mut dqkv] = lengths.map(|len| vec![T::ONE; len]);
@@ -189,7 +195,8 @@ fn queries_and_keys_are_taken_out_and_put_back() {
         let group = (heads + 1) * d + value_dim;
         let qkv = random::<f32>(1, rows * groups * group);
         let split = on_any_threads(|pool| {
-            let (mut queries, mut keys) = (vec![0.0; rows * groups * heads * d], vec![0.0; rows * groups * d]);
+            let mut queries = vec![0.0; rows * groups * heads * d];
+            let mut keys = vec![0.0; rows * groups * d];
             split_heads(pool, shape, &qkv, &mut queries, &mut keys);
             [queries, keys].concat()
         });
@@ -203,7 +210,8 @@ fn queries_and_keys_are_taken_out_and_put_back() {
         };
         assert_eq!(joined(Some(&qkv)), qkv);
         for (i, joined) in joined(None).into_iter().enumerate() {
-            let (unit, col) = (i / group, i % group);
+            let unit = i / group;
+            let col = i % group;
             let expected = match col / d {
                 head if head < heads => queries[unit * heads * d + col],
                 head if head == heads => keys[unit * d + col % d],
@@ -221,7 +229,8 @@ fn keys_and_values_are_packed_beside_each_other_and_put_back() {
         [(0, 2, 1, 3, 3), (1, 1, 1, 1, 1), (5, 3, 1, 7, 7), (5, 2, 4, 3, 2), (301, 4, 1, 64, 64), (301, 2, 1, 6, 9)];
     for (rows, groups, heads, head_dim, value_dim) in sizes {
         let shape = GroupShape { rows, groups, heads, head_dim, value_dim };
-        let (group, pair) = ((heads + 1) * head_dim + value_dim, head_dim + value_dim);
+        let group = (heads + 1) * head_dim + value_dim;
+        let pair = head_dim + value_dim;
         let qkv = random::<f32>(1, rows * groups * group);
         let kv = on_any_threads(|pool| {
             let mut kv = vec![0.0; rows * groups * pair];
@@ -234,7 +243,8 @@ fn keys_and_values_are_packed_beside_each_other_and_put_back() {
             back
         });
         for i in 0..qkv.len() {
-            let (unit, col) = (i / group, i % group);
+            let unit = i / group;
+            let col = i % group;
             let packed = col.checked_sub(heads * head_dim).map(|col| kv[unit * pair + col]);
             assert_eq!(packed.unwrap_or(qkv[i]), qkv[i]);
             assert_eq!(back[i], packed.unwrap_or(9.0));

@@ -28,7 +28,8 @@ fn check<T: Element>(
         scale,
         cap,
     };
-    let (mut expected, mut lse) = (vec![T::ZERO; shape.rows() * width], vec![T::ZERO; shape.rows() * heads]);
+    let mut expected = vec![T::ZERO; shape.rows() * width];
+    let mut lse = vec![T::ZERO; shape.rows() * heads];
     attention_forward(&Pool::new(1), shape, &whole, None, &mut expected, &mut lse, None);
 
     let sequences = lengths.len();
@@ -44,7 +45,8 @@ fn check<T: Element>(
             let mut rows = Vec::new();
             for (sequence, length) in lengths.iter().enumerate() {
                 for token in 0..tokens.min(length - starts[sequence]) {
-                    let (from, to) = (sequence * capacity + starts[sequence] + token, sequence * tokens + token);
+                    let from = sequence * capacity + starts[sequence] + token;
+                    let to = sequence * tokens + token;
                     qkv[to * cols..(to + 1) * cols].copy_from_slice(&whole[from * cols..(from + 1) * cols]);
                     rows.push((from, to));
                 }
@@ -95,13 +97,15 @@ fn every_position_in_the_cache_matters() {
         scale: 1.0,
         cap: None,
     };
-    let (pool, cols) = (Pool::new(1), 16);
+    let pool = Pool::new(1);
+    let cols = 16;
     let filled = |skipped: Option<usize>| {
         let mut cache = vec![0.0; shape.elements()];
         for position in (0..39).filter(|position| Some(*position) != skipped) {
             store_keys_values(&pool, shape, &[position], &random::<f64>(position as u64, cols), &mut cache);
         }
-        let (query, mut out) = (random::<f64>(99, cols), vec![0.0; 8]);
+        let query = random::<f64>(99, cols);
+        let mut out = vec![0.0; 8];
         store_keys_values(&pool, shape, &[39], &query, &mut cache);
         cached_attention(&pool, shape, &[39], &query, &cache, &mut out);
         out

@@ -45,7 +45,8 @@ fn a_panel_is_copied_and_stored_without_touching_other_columns() {
         (256, 300, 7, 256),
         (257, 257, 1, 256),
     ] {
-        let (x, new) = (random::<f64>(1, rows * cols), random::<f64>(2, rows * count));
+        let x = random::<f64>(1, rows * cols);
+        let new = random::<f64>(2, rows * count);
         let panel = on_any_threads(|pool| {
             let mut y = vec![0.0; rows * count];
             copy_panel_columns(pool, PanelShape { rows, cols, first, count }, &x, &mut y);
@@ -57,7 +58,8 @@ fn a_panel_is_copied_and_stored_without_touching_other_columns() {
             x
         });
         for i in 0..rows * cols {
-            let (row, col) = (i / cols, i % cols);
+            let row = i / cols;
+            let col = i % cols;
             let inside = col.checked_sub(first).filter(|col| *col < count).map(|col| row * count + col);
             assert_eq!(stored[i], inside.map_or(x[i], |at| new[at]));
             inside.into_iter().for_each(|at| assert_eq!(panel[at], x[i]));

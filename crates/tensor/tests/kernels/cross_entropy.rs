@@ -16,7 +16,8 @@ fn sharded<T: Element>(
     pack_columns(pool, Shape { rows, cols: cols * parts }, parts, logits, &mut blocks);
     soft.into_iter().for_each(|most| cap(pool, &mut blocks, most));
     let valid = |part: usize| valid.saturating_sub(part * cols).min(cols);
-    let (mut max, mut sums) = (vec![T::NEG_INFINITY; rows], vec![T::ZERO; rows * 2]);
+    let mut max = vec![T::NEG_INFINITY; rows];
+    let mut sums = vec![T::ZERO; rows * 2];
     for (part, block) in blocks.chunks_exact(rows * cols).enumerate() {
         let mut local = vec![T::ZERO; rows];
         cross_entropy_max(pool, LogitsShape { rows, cols, valid: valid(part), start: 0 }, block, &mut local);
@@ -116,7 +117,9 @@ fn vocabulary_parallel_cross_entropy_equals_loops_and_differences() {
 
 #[test]
 fn a_rank_of_padding_has_no_maximum_and_no_sum() {
-    let (logits, mut max, mut sums) = ([1.0_f32; 6], [0.0; 2], [9.0; 4]);
+    let logits = [1.0_f32; 6];
+    let mut max = [0.0; 2];
+    let mut sums = [9.0; 4];
     let pool = Pool::new(1);
     cross_entropy_max(&pool, LogitsShape { rows: 2, cols: 3, valid: 0, start: 0 }, &logits, &mut max);
     assert_eq!(max, [f32::NEG_INFINITY; 2]);
@@ -133,7 +136,8 @@ fn a_rank_of_padding_has_no_maximum_and_no_sum() {
 
 #[test]
 fn huge_logits_do_not_overflow() {
-    let (logits, shape) = (vec![3e4_f32, -3e4, 2.9e4], (1, 3, 1, 3));
+    let logits = vec![3e4_f32, -3e4, 2.9e4];
+    let shape = (1, 3, 1, 3);
     let (gradient, loss) = sharded(&Pool::new(1), shape, &logits, &[1], 1.0, None);
     assert_eq!(loss, 6e4);
     assert_eq!(gradient, [1.0, -1.0, 0.0]);

@@ -2,7 +2,8 @@ use crate::support::{LENGTHS, assert_close, on_any_threads, random, wide};
 use quadrille_tensor::*;
 
 fn check<T: Element>(len: usize) {
-    let (x, y) = (random::<T>(1, len), random::<T>(2, len));
+    let x = random::<T>(1, len);
+    let y = random::<T>(2, len);
     let change = |kernel: &dyn Fn(&Pool, &mut [T])| {
         on_any_threads(|pool| {
             let mut y = y.clone();
@@ -43,14 +44,20 @@ fn check_adamw<T: Element>(len: usize, size: f64) {
     });
     let v: Vec<T> = root.iter().map(|root| *root * *root).collect();
     let all = on_any_threads(|pool| {
-        let (mut p, mut m, mut v) = (p.clone(), m.clone(), v.clone());
+        let mut p = p.clone();
+        let mut m = m.clone();
+        let mut v = v.clone();
         adamw(pool, &constants, 0.5, &mut p, &g, &mut m, &mut v);
         [p, m, v].concat()
     });
-    let (mut expected, mut means, mut squares) = (Vec::new(), Vec::new(), Vec::new());
+    let mut expected = Vec::new();
+    let mut means = Vec::new();
+    let mut squares = Vec::new();
     for i in 0..len {
-        let (p, g) = (p[i].to_f64(), g[i].to_f64() * 0.5);
-        let (m, v) = (0.9 * m[i].to_f64() + 0.1 * g, 0.99 * v[i].to_f64() + 0.01 * g * g);
+        let p = p[i].to_f64();
+        let g = g[i].to_f64() * 0.5;
+        let m = 0.9 * m[i].to_f64() + 0.1 * g;
+        let v = 0.99 * v[i].to_f64() + 0.01 * g * g;
         let step = m / constants.correction1 / ((v / constants.correction2).sqrt() + 1e-6);
         expected.push(p - 0.01 * (step + 0.1 * p));
         means.push(m);

@@ -2,7 +2,9 @@ use crate::support::{assert_close, on_any_threads, random, wide};
 use quadrille_tensor::*;
 
 fn check<T: Element>(rows: usize, cols: usize, count: usize, start: usize) {
-    let (table, dy, old) = (random::<T>(1, count * cols), random::<T>(2, rows * cols), random::<T>(3, count * cols));
+    let table = random::<T>(1, count * cols);
+    let dy = random::<T>(2, rows * cols);
+    let old = random::<T>(3, count * cols);
     // Some tokens lie before and some after this rank's rows, and several repeat.
     let tokens: Vec<u32> = (0..rows).map(|i| (i * i % (start + count + 3)) as u32).collect();
     let local = |row: usize| (tokens[row] as usize).checked_sub(start).filter(|t| *t < count);
@@ -39,7 +41,9 @@ fn a_ranks_rows_of_the_token_table_are_looked_up_and_added_to() {
 
 /// Some of the `count` rows of the table have no position.
 fn check_positions<T: Element>(rows: usize, cols: usize, count: usize, position: impl Fn(usize) -> usize + Sync) {
-    let (x, table, old) = (random::<T>(1, rows * cols), random::<T>(2, count * cols), random::<T>(3, count * cols));
+    let x = random::<T>(1, rows * cols);
+    let table = random::<T>(2, count * cols);
+    let old = random::<T>(3, count * cols);
     let y = on_any_threads(|pool| {
         let mut y = x.clone();
         add_positions(pool, Shape { rows, cols }, &mut y, &table, &position);

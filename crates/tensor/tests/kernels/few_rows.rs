@@ -2,7 +2,8 @@ use crate::support::{assert_close, on_any_threads, random};
 use quadrille_tensor::*;
 
 fn check<T: Element>(layout: Transpose, m: usize, n: usize, k: usize) {
-    let (a, b) = (random::<T>(1, m * k), random::<T>(2, k * n));
+    let a = random::<T>(1, m * k);
+    let b = random::<T>(2, k * n);
     let found = on_any_threads(|pool: &Pool| {
         let mut c = vec![T::from_f64(f64::NAN); m * n];
         matmul_few_rows(pool, ProductShape { stored: layout, m, n, k }, &a, &b, &mut c);

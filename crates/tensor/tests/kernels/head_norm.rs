@@ -16,7 +16,8 @@ fn group_cols(norm: HeadNorm) -> usize {
 
 /// The norm by loops.
 fn plain(norm: HeadNorm, x: &[f64], gamma: &[f64], beta: Option<&[f64]>) -> Vec<f64> {
-    let (d, mut y) = (norm.head_dim, x.to_vec());
+    let d = norm.head_dim;
+    let mut y = x.to_vec();
     let cols = norm.groups * group_cols(norm);
     for row in 0..x.len() / cols {
         for head in heads(norm) {
@@ -34,12 +35,17 @@ fn plain(norm: HeadNorm, x: &[f64], gamma: &[f64], beta: Option<&[f64]>) -> Vec<
 }
 
 fn check<T: Element>(norm: HeadNorm, rows: usize) {
-    let (d, len) = (norm.head_dim, rows * norm.groups * group_cols(norm));
-    let (x, dy, gamma) = (random::<T>(1, len), random::<T>(2, len), random::<T>(3, d));
+    let d = norm.head_dim;
+    let len = rows * norm.groups * group_cols(norm);
+    let x = random::<T>(1, len);
+    let dy = random::<T>(2, len);
+    let gamma = random::<T>(3, d);
     let beta = norm.centered.then(|| random::<T>(4, d));
     let all = on_any_threads(|pool| {
-        let (mut y, mut dx) = (x.clone(), dy.clone());
-        let (mut dgamma, mut dbeta) = (vec![T::ONE; d], vec![T::ONE; d]);
+        let mut y = x.clone();
+        let mut dx = dy.clone();
+        let mut dgamma = vec![T::ONE; d];
+        let mut dbeta = vec![T::ONE; d];
         let normed = head_norm_forward(pool, norm, &gamma, beta.as_deref(), &mut y);
         let of_beta = norm.centered.then_some(&mut dbeta[..]);
         assert_eq!(head_norm_backward(pool, norm, &x, &gamma, &mut dx, &mut dgamma, of_beta, true), normed);
@@ -50,7 +56,10 @@ fn check<T: Element>(norm: HeadNorm, rows: usize) {
     let (dx, rest) = rest.split_at(len);
     let (dgamma, dbeta) = rest.split_at(d);
     let what = format!("{norm:?}, {rows} rows");
-    let (x, dy, gamma, beta) = (wide(&x), wide(&dy), wide(&gamma), beta.map(|beta| wide(&beta)));
+    let x = wide(&x);
+    let dy = wide(&dy);
+    let gamma = wide(&gamma);
+    let beta = beta.map(|beta| wide(&beta));
     let beta = beta.as_deref();
     assert_close(&format!("y of {what}"), y, &plain(norm, &x, &gamma, beta));
     if T::NAME != "f64" {

@@ -31,7 +31,8 @@ fn check<T: Element>(shape: LatentShape) {
         qkv
     });
     for (at, value) in qkv.iter().enumerate() {
-        let (row, (part, col)) = (at / columns.len(), columns[at % columns.len()]);
+        let row = at / columns.len();
+        let (part, col) = columns[at % columns.len()];
         assert_eq!(*value, parts[part][row * widths[part] + col], "{shape:?}, {at}");
     }
 
@@ -43,7 +44,8 @@ fn check<T: Element>(shape: LatentShape) {
     });
     let mut expected = widths.map(|width| vec![T::ZERO; rows * width]);
     for (at, value) in dqkv.iter().enumerate() {
-        let (row, (part, col)) = (at / columns.len(), columns[at % columns.len()]);
+        let row = at / columns.len();
+        let (part, col) = columns[at % columns.len()];
         expected[part][row * widths[part] + col] += *value;
     }
     assert_eq!(split, expected.concat(), "{shape:?}");

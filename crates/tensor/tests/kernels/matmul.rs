@@ -18,7 +18,9 @@ fn plain(layout: Transpose, m: usize, n: usize, k: usize, a: &[f64], b: &[f64], 
 }
 
 fn check<T: Element>(layout: Transpose, m: usize, n: usize, k: usize, accumulate: bool) {
-    let (a, b, old) = (random::<T>(1, m * k), random::<T>(2, k * n), random::<T>(3, m * n));
+    let a = random::<T>(1, m * k);
+    let b = random::<T>(2, k * n);
+    let old = random::<T>(3, m * n);
     let what = format!("{layout:?} {m}x{n}x{k}");
     let c = on_any_threads(|pool| {
         let mut c = old.clone();
@@ -74,7 +76,8 @@ fn products_equal_loops_at_the_edges_of_the_librarys_code_paths() {
 
 /// Only the product, at sizes where each dimension is cut or an operand is transposed apart.
 fn check_once<T: Element>(layout: Transpose, m: usize, n: usize, k: usize) {
-    let (a, b) = (random::<T>(1, m * k), random::<T>(2, k * n));
+    let a = random::<T>(1, m * k);
+    let b = random::<T>(2, k * n);
     let c = on_any_threads(|pool| {
         let mut c = vec![T::from_f64(f64::NAN); m * n];
         matmul(pool, ProductShape { stored: layout, m, n, k }, &a, &b, &mut c, false);

@@ -33,7 +33,8 @@ fn sharded<T: Element>(
         unpack_columns(pool, Shape { rows: x.len() / width, cols: width }, parts, x, &mut y);
         y
     };
-    let (x, dy) = (shard(x), shard(dy));
+    let x = shard(x);
+    let dy = shard(dy);
     let block = |part: usize| part * rows * cols..(part + 1) * rows * cols;
     let column = |part: usize| part * cols..(part + 1) * cols;
     let reduce = |len: usize, piece: &dyn Fn(usize, &mut [T])| {
@@ -49,17 +50,25 @@ fn sharded<T: Element>(
     let squares = reduce(rows, &|part, out| {
         norm_centered_squares(pool, norm, &x[block(part)], &sums, out);
     });
-    let (mut dgamma, mut dbeta) = (gamma.to_vec(), beta.to_vec());
+    let mut dgamma = gamma.to_vec();
+    let mut dbeta = beta.to_vec();
     let pairs = std::cell::RefCell::new((&mut dgamma, &mut dbeta));
     let reduced = reduce(rows * 2, &|part, out| {
         let (dgamma, dbeta) = &mut *pairs.borrow_mut();
-        let (x, dy, gamma) = (&x[block(part)], &dy[block(part)], &gamma[column(part)]);
-        let (dgamma, dbeta) = (&mut dgamma[column(part)], &mut dbeta[column(part)]);
+        let x = &x[block(part)];
+        let dy = &dy[block(part)];
+        let gamma = &gamma[column(part)];
+        let dgamma = &mut dgamma[column(part)];
+        let dbeta = &mut dbeta[column(part)];
         norm_backward_sums(pool, norm, x, &sums, &squares, gamma, dy, out, dgamma, dbeta, accumulate);
     });
-    let (mut y, mut dx) = (vec![T::ZERO; x.len()], x.clone());
+    let mut y = vec![T::ZERO; x.len()];
+    let mut dx = x.clone();
     for part in 0..parts {
-        let (x, dy, gamma, beta) = (&x[block(part)], &dy[block(part)], &gamma[column(part)], &beta[column(part)]);
+        let x = &x[block(part)];
+        let dy = &dy[block(part)];
+        let gamma = &gamma[column(part)];
+        let beta = &beta[column(part)];
         norm_forward(pool, norm, x, &sums, &squares, gamma, beta, &mut y[block(part)]);
         let dx = &mut dx[block(part)];
         norm_backward(pool, norm, x, &sums, &squares, gamma, dy, &reduced, dx, accumulate);
@@ -80,15 +89,17 @@ fn plain(width: usize, x: &[f64], gamma: &[f64], beta: &[f64]) -> Vec<f64> {
 
 /// dx, dgamma, dbeta.
 fn plain_gradient(width: usize, x: &[f64], gamma: &[f64], dy: &[f64]) -> [Vec<f64>; 3] {
-    let (mut dx, mut dgamma, mut dbeta) = (Vec::new(), vec![0.0; width], vec![0.0; width]);
+    let mut dx = Vec::new();
+    let mut dgamma = vec![0.0; width];
+    let mut dbeta = vec![0.0; width];
     let mean = |x: &mut dyn Iterator<Item = f64>| x.sum::<f64>() / width as f64;
     for (x, dy) in x.chunks_exact(width).zip(dy.chunks_exact(width)) {
         let centre = mean(&mut x.iter().copied());
         let rstd = 1.0 / (mean(&mut x.iter().map(|x| (x - centre).powi(2))) + EPS).sqrt();
         let normal: Vec<f64> = x.iter().map(|x| (x - centre) * rstd).collect();
         let scaled: Vec<f64> = dy.iter().zip(gamma).map(|(dy, g)| dy * g).collect();
-        let (first, second) =
-            (mean(&mut scaled.iter().copied()), mean(&mut scaled.iter().zip(&normal).map(|(d, x)| d * x)));
+        let first = mean(&mut scaled.iter().copied());
+        let second = mean(&mut scaled.iter().zip(&normal).map(|(d, x)| d * x));
         dx.extend(scaled.iter().zip(&normal).map(|(d, x)| rstd * (d - first - x * second)));
         for (col, (dy, x)) in dy.iter().zip(&normal).enumerate() {
             dgamma[col] += dy * x;
@@ -100,8 +111,10 @@ fn plain_gradient(width: usize, x: &[f64], gamma: &[f64], dy: &[f64]) -> [Vec<f6
 
 fn check<T: Element>(rows: usize, width: usize, parts: usize) {
     let shape = (rows, width, parts);
-    let (x, dy) = (random::<T>(1, rows * width), random::<T>(2, rows * width));
-    let (gamma, beta) = (random::<T>(3, width), random::<T>(4, width));
+    let x = random::<T>(1, rows * width);
+    let dy = random::<T>(2, rows * width);
+    let gamma = random::<T>(3, width);
+    let beta = random::<T>(4, width);
     let all = on_any_threads(|pool| {
         let first = sharded(pool, shape, &x, &gamma, &beta, &dy, false);
         let second = sharded(pool, shape, &x, &gamma, &beta, &dy, true);
@@ -114,7 +127,10 @@ fn check<T: Element>(rows: usize, width: usize, parts: usize) {
         rest = left;
         taken
     };
-    let (y, dx, dgamma, dbeta) = (take(x.len()), take(x.len()), take(width), take(width));
+    let y = take(x.len());
+    let dx = take(x.len());
+    let dgamma = take(width);
+    let dbeta = take(width);
     assert_close("y", y, &plain(width, &wide(&x), &wide(&gamma), &wide(&beta)));
     let plus = |x: &[T], y: &[T]| wide(x).iter().zip(wide(y)).map(|(x, y)| x + y).collect::<Vec<_>>();
     assert_close("dx +=", take(x.len()), &plus(dx, &x));
@@ -127,7 +143,10 @@ fn check<T: Element>(rows: usize, width: usize, parts: usize) {
     assert_close("dbeta", dbeta, &exact[2]);
     // The loops themselves are held against differences.
     if T::NAME == "f64" && width > 1 && x.len() < 600 {
-        let (x, g, b, dy) = (wide(&x), wide(&gamma), wide(&beta), wide(&dy));
+        let x = wide(&x);
+        let g = wide(&gamma);
+        let b = wide(&beta);
+        let dy = wide(&dy);
         assert_gradient("dx", &x, &exact[0], |x| dot(&plain(width, x, &g, &b), &dy));
         assert_gradient("dgamma", &g, &exact[1], |g| dot(&plain(width, &x, g, &b), &dy));
         assert_gradient("dbeta", &b, &exact[2], |b| dot(&plain(width, &x, &g, b), &dy));

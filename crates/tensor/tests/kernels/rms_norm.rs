@@ -25,24 +25,32 @@ fn sharded<T: Element>(
         unpack_columns(pool, Shape { rows, cols: width }, parts, x, &mut y);
         y
     };
-    let (x, dy) = (shard(x), shard(dy));
+    let x = shard(x);
+    let dy = shard(dy);
     let block = |part: usize| part * rows * cols..(part + 1) * rows * cols;
     let column = |part: usize| part * cols..(part + 1) * cols;
-    let (mut squares, mut local) = (vec![T::ZERO; rows], vec![T::ZERO; rows]);
+    let mut squares = vec![T::ZERO; rows];
+    let mut local = vec![T::ZERO; rows];
     for part in 0..parts {
         rms_norm_squares(pool, Shape { rows, cols }, &x[block(part)], &mut local);
         add_assign(pool, &mut squares, &local);
     }
-    let (mut dgamma, mut reduced) = (gamma.to_vec(), vec![T::ZERO; rows]);
+    let mut dgamma = gamma.to_vec();
+    let mut reduced = vec![T::ZERO; rows];
     for part in 0..parts {
-        let (x, dy, gamma) = (&x[block(part)], &dy[block(part)], &gamma[column(part)]);
+        let x = &x[block(part)];
+        let dy = &dy[block(part)];
+        let gamma = &gamma[column(part)];
         let dgamma = &mut dgamma[column(part)];
         rms_norm_backward_sums(pool, norm, x, &squares, gamma, dy, &mut local, dgamma, accumulate);
         add_assign(pool, &mut reduced, &local);
     }
-    let (mut y, mut dx) = (vec![T::ZERO; x.len()], x.clone());
+    let mut y = vec![T::ZERO; x.len()];
+    let mut dx = x.clone();
     for part in 0..parts {
-        let (x, dy, gamma) = (&x[block(part)], &dy[block(part)], &gamma[column(part)]);
+        let x = &x[block(part)];
+        let dy = &dy[block(part)];
+        let gamma = &gamma[column(part)];
         rms_norm_forward(pool, norm, x, &squares, gamma, &mut y[block(part)]);
         let dx = &mut dx[block(part)];
         rms_norm_backward(pool, norm, x, &squares, gamma, dy, &reduced, dx, accumulate);
@@ -61,7 +69,8 @@ fn plain(width: usize, x: &[f64], gamma: &[f64]) -> Vec<f64> {
 
 /// dx and dgamma.
 fn plain_gradient(width: usize, x: &[f64], gamma: &[f64], dy: &[f64]) -> [Vec<f64>; 2] {
-    let (mut dx, mut dgamma) = (Vec::new(), vec![0.0; width]);
+    let mut dx = Vec::new();
+    let mut dgamma = vec![0.0; width];
     let mean = |x: &mut dyn Iterator<Item = f64>| x.sum::<f64>() / width as f64;
     for (x, dy) in x.chunks_exact(width).zip(dy.chunks_exact(width)) {
         let rrms = 1.0 / (mean(&mut x.iter().map(|x| x * x)) + EPS).sqrt();
@@ -76,7 +85,9 @@ fn plain_gradient(width: usize, x: &[f64], gamma: &[f64], dy: &[f64]) -> [Vec<f6
 
 fn check<T: Element>(rows: usize, width: usize, parts: usize) {
     let shape = (rows, width, parts);
-    let (x, dy, gamma) = (random::<T>(1, rows * width), random::<T>(2, rows * width), random::<T>(3, width));
+    let x = random::<T>(1, rows * width);
+    let dy = random::<T>(2, rows * width);
+    let gamma = random::<T>(3, width);
     let all = on_any_threads(|pool| {
         let first = sharded(pool, shape, &x, &gamma, &dy, false);
         let [_, dx, dgamma] = sharded(pool, shape, &x, &gamma, &dy, true);
@@ -89,7 +100,9 @@ fn check<T: Element>(rows: usize, width: usize, parts: usize) {
         rest = left;
         taken
     };
-    let (y, dx, dgamma) = (take(x.len()), take(x.len()), take(width));
+    let y = take(x.len());
+    let dx = take(x.len());
+    let dgamma = take(width);
     assert_close("y", y, &plain(width, &wide(&x), &wide(&gamma)));
     let plus = |x: &[T], y: &[T]| wide(x).iter().zip(wide(y)).map(|(x, y)| x + y).collect::<Vec<_>>();
     assert_close("dx +=", take(x.len()), &plus(dx, &x));
@@ -100,7 +113,9 @@ fn check<T: Element>(rows: usize, width: usize, parts: usize) {
     assert_close("dgamma", dgamma, &exact_dgamma);
     // The loops themselves are held against differences.
     if T::NAME == "f64" && x.len() < 600 {
-        let (x, g, dy) = (wide(&x), wide(&gamma), wide(&dy));
+        let x = wide(&x);
+        let g = wide(&gamma);
+        let dy = wide(&dy);
         assert_gradient("dx", &x, &exact_dx, |x| dot(&plain(width, x, &g), &dy));
         assert_gradient("dgamma", &g, &exact_dgamma, |g| dot(&plain(width, &x, g), &dy));
     }

@@ -12,7 +12,8 @@ fn frequencies(d: usize) -> Vec<f64> {
 fn plain((groups, heads, d): (usize, usize, usize), positions: &[usize], x: &[f64], back: bool) -> Vec<f64> {
     let cols = groups * (heads + 2) * d;
     let turned = |row: usize, col: usize| {
-        let (block, i) = (col / d % (heads + 2), col % d);
+        let block = col / d % (heads + 2);
+        let i = col % d;
         let value = x[row * cols + col];
         if block == heads + 1 {
             return value;
@@ -27,7 +28,8 @@ fn plain((groups, heads, d): (usize, usize, usize), positions: &[usize], x: &[f6
 
 fn check<T: Element>(shape: (usize, usize, usize), positions: &[usize]) {
     let (groups, heads, d) = shape;
-    let (rows, cols) = (positions.len(), groups * (heads + 2) * d);
+    let rows = positions.len();
+    let cols = groups * (heads + 2) * d;
     // The table has the positions in reverse.
     let rotary = Rotary::<T>::new(d, &frequencies(d), positions.iter().rev().copied());
     let x = random::<T>(1, rows * cols);
@@ -88,7 +90,8 @@ fn scores_depend_on_distances_alone() {
 
 #[test]
 fn numbers_beyond_the_pairs_stay() {
-    let (rotary, x) = (Rotary::<f64>::new(5, &frequencies(4), 3..4), random::<f64>(1, 15));
+    let rotary = Rotary::<f64>::new(5, &frequencies(4), 3..4);
+    let x = random::<f64>(1, 15);
     let mut turned = x.clone();
     let shape = GroupShape { rows: 1, groups: 1, heads: 1, head_dim: 5, value_dim: 5 };
     rotate(&Pool::new(1), shape, &rotary, |_| 0, &mut turned, false);
@@ -102,7 +105,8 @@ fn numbers_beyond_the_pairs_stay() {
 
 #[test]
 fn values_of_any_width_stay() {
-    let (rotary, x) = (Rotary::<f64>::new(4, &frequencies(4), 3..5), random::<f64>(1, 2 * 2 * 11));
+    let rotary = Rotary::<f64>::new(4, &frequencies(4), 3..5);
+    let x = random::<f64>(1, 2 * 2 * 11);
     let mut turned = x.clone();
     let shape = GroupShape { rows: 2, groups: 2, heads: 1, head_dim: 4, value_dim: 3 };
     rotate(&Pool::new(1), shape, &rotary, |row| row, &mut turned, false);

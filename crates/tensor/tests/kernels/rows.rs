@@ -11,7 +11,8 @@ fn plain_gelu(x: f64) -> f64 {
 /// By the error function, of which this is the integral: Simpson's rule from -12 on.
 fn plain_gelu_erf(x: f64) -> f64 {
     let density = |t: f64| (-0.5 * t * t).exp() / (2.0 * std::f64::consts::PI).sqrt();
-    let (steps, from) = (20_000_u32, -12.0);
+    let steps = 20_000_u32;
+    let from = -12.0;
     let width = (x - from) / f64::from(steps);
     let weighted = |i: u32| match i {
         0 => 1.0,
@@ -28,7 +29,9 @@ fn column_sums(cols: usize, x: &[f64], start: &[f64]) -> Vec<f64> {
 }
 
 fn check_bias<T: Element>(rows: usize, cols: usize) {
-    let (x, bias, old) = (random::<T>(1, rows * cols), random::<T>(2, cols), random::<T>(3, cols));
+    let x = random::<T>(1, rows * cols);
+    let bias = random::<T>(2, cols);
+    let old = random::<T>(3, cols);
     let y = on_any_threads(|pool| {
         let mut y = x.clone();
         bias_forward(pool, Shape { rows, cols }, &mut y, &bias);
@@ -59,7 +62,8 @@ fn check_gelu<T: Element>(rows: usize, cols: usize, with_bias: bool) {
     let x: Vec<T> = random::<T>(1, rows * cols).iter().map(|x| *x * T::from_f64(6.0)).collect();
     let bias = random::<T>(2, cols);
     let both = on_any_threads(|pool| {
-        let (mut pre, mut y) = (x.clone(), vec![T::ZERO; x.len()]);
+        let mut pre = x.clone();
+        let mut y = vec![T::ZERO; x.len()];
         bias_curve_forward(pool, Curve::Gelu, Shape { rows, cols }, &mut pre, with_bias.then_some(&bias), &mut y);
         [pre, y].concat()
     });
@@ -76,9 +80,11 @@ fn check_gelu<T: Element>(rows: usize, cols: usize, with_bias: bool) {
     let bits = |x: &[T]| x.iter().map(|x| x.to_f64().to_bits()).collect::<Vec<_>>();
     assert!(bits(&again) == bits(y), "{} gelu, {rows} x {cols}, of a stored pre-activation", T::NAME);
 
-    let (dy, old) = (random::<T>(3, x.len()), random::<T>(4, cols));
+    let dy = random::<T>(3, x.len());
+    let old = random::<T>(4, cols);
     let both = on_any_threads(|pool| {
-        let (mut dx, mut dbias) = (dy.clone(), old.clone());
+        let mut dx = dy.clone();
+        let mut dbias = old.clone();
         bias_curve_backward(
             pool,
             Curve::Gelu,
@@ -117,7 +123,9 @@ fn gelu_and_its_gradient_equal_loops() {
 #[test]
 fn gelu_is_finite_and_accurate_far_from_zero() {
     let x = [-1e4_f32, -100.0, -12.0, -9.0, -5.0, -1e-6, 0.0, 1e-6, 5.0, 9.0, 12.0, 100.0, 1e4];
-    let (mut pre, mut y, mut dx) = (x, [0.0; 13], [1.0; 13]);
+    let mut pre = x;
+    let mut y = [0.0; 13];
+    let mut dx = [1.0; 13];
     bias_curve_forward(&Pool::new(1), Curve::Gelu, Shape { rows: 1, cols: 13 }, &mut pre, None, &mut y);
     bias_curve_backward(&Pool::new(1), Curve::Gelu, Shape { rows: 1, cols: 13 }, &pre, &mut dx, None, false);
     for ((x, y), dx) in x.into_iter().zip(y).zip(dx) {
@@ -135,7 +143,9 @@ fn gelu_by_the_error_function_is_an_integral() {
     fn check<T: Element>(tolerance: f64) {
         let x: Vec<T> = (-80..=80).map(|i| T::from_f64(0.1 * f64::from(i))).collect();
         let shape = Shape { rows: 1, cols: x.len() };
-        let (mut pre, mut y, mut dx) = (x.clone(), vec![T::ZERO; x.len()], vec![T::ONE; x.len()]);
+        let mut pre = x.clone();
+        let mut y = vec![T::ZERO; x.len()];
+        let mut dx = vec![T::ONE; x.len()];
         bias_curve_forward(&Pool::new(1), Curve::GeluErf, shape, &mut pre, None, &mut y);
         bias_curve_backward(&Pool::new(1), Curve::GeluErf, shape, &pre, &mut dx, None, false);
         for ((x, y), dx) in wide(&x).into_iter().zip(wide(&y)).zip(wide(&dx)) {
@@ -147,8 +157,11 @@ fn gelu_by_the_error_function_is_an_integral() {
     }
     check::<f64>(1e-12);
     check::<f32>(2e-5);
-    let (far, shape) = ([-1e4_f32, -100.0, 100.0, 1e4], Shape { rows: 1, cols: 4 });
-    let (mut pre, mut y, mut dx) = (far, [1.0; 4], [1.0; 4]);
+    let far = [-1e4_f32, -100.0, 100.0, 1e4];
+    let shape = Shape { rows: 1, cols: 4 };
+    let mut pre = far;
+    let mut y = [1.0; 4];
+    let mut dx = [1.0; 4];
     bias_curve_forward(&Pool::new(1), Curve::GeluErf, shape, &mut pre, None, &mut y);
     bias_curve_backward(&Pool::new(1), Curve::GeluErf, shape, &pre, &mut dx, None, false);
     assert_eq!((y, dx), ([0.0, 0.0, 100.0, 1e4], [0.0, 0.0, 1.0, 1.0]));
@@ -159,7 +172,9 @@ fn keep(row: usize, col: usize) -> bool {
 }
 
 fn check_residual<T: Element>(rows: usize, cols: usize, with_bias: bool, with_dropout: bool) {
-    let (x, r, bias) = (random::<T>(1, rows * cols), random::<T>(2, rows * cols), random::<T>(3, cols));
+    let x = random::<T>(1, rows * cols);
+    let r = random::<T>(2, rows * cols);
+    let bias = random::<T>(3, cols);
     let factor = T::from_f64(1.25);
     let y = on_any_threads(|pool| {
         let mut y = x.clone();

@@ -2,7 +2,8 @@ use crate::support::{LENGTHS, assert_close, assert_gradient, on_any_threads, ran
 use quadrille_tensor::*;
 
 fn check<T: Element>(len: usize) {
-    let (x, targets) = (random::<T>(1, len), random::<f64>(2, len));
+    let x = random::<T>(1, len);
+    let targets = random::<f64>(2, len);
     let rounded_targets = on_any_threads(|pool| {
         let mut y = vec![T::ONE; len];
         rounded(pool, &targets, &mut y);

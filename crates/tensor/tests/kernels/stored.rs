@@ -79,7 +79,8 @@ fn both<K: Kernel, S: Stored<Real = f32>>(threads: usize, rows: usize, cols: usi
     let mut x: Vec<Vec<S>> = (1..).zip(stored).map(|(seed, len)| numbers(seed, len)).collect();
     let positive = |(seed, len)| random::<f32>(seed, len).into_iter().map(|x| x + 1.25).collect::<Vec<_>>();
     let mut r: Vec<Vec<f32>> = (100..).zip(real).map(positive).collect();
-    let (mut wide_x, mut wide_r) = (x.iter().map(|x| widened(x)).collect::<Vec<_>>(), r.clone());
+    let mut wide_x = x.iter().map(|x| widened(x)).collect::<Vec<_>>();
+    let mut wide_r = r.clone();
     K::run(&Pool::new(threads), rows, cols, &mut x, &mut r);
     K::run(&Pool::new(1), rows, cols, &mut wide_x, &mut wide_r);
     ((x, r), (wide_x, wide_r))

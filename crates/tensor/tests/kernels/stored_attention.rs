@@ -78,7 +78,8 @@ fn head_dim(cols: usize) -> usize {
 
 /// A cache of up to 70 positions.
 fn cache(rows: usize, cols: usize, tokens: usize) -> CacheShape {
-    let (window, cap) = (rows.is_multiple_of(2).then_some(20), cols.is_multiple_of(2).then_some(3.0));
+    let window = rows.is_multiple_of(2).then_some(20);
+    let cap = cols.is_multiple_of(2).then_some(3.0);
     CacheShape {
         sequences: 2,
         tokens,

@@ -27,7 +27,9 @@ fn unit<S: Stored>() -> (f64, f64) {
 /// the same bits.
 fn check<S: Stored<Real = f32>, C: Stored<Real = f32>>(shape: ProductShape, accumulate: bool) {
     let ProductShape { m, n, k, .. } = shape;
-    let (a, b, old): (Vec<S>, Vec<S>, Vec<C>) = (numbers(1, m * k), numbers(2, k * n), numbers(3, m * n));
+    let a: Vec<S> = numbers(1, m * k);
+    let b: Vec<S> = numbers(2, k * n);
+    let old: Vec<C> = numbers(3, m * n);
     let run = |threads: usize| {
         let mut c = if accumulate { old.clone() } else { vec![C::rounded(f32::NAN); m * n] };
         matmul(&Pool::new(threads), shape, &a, &b, &mut c, accumulate);
@@ -86,7 +88,9 @@ fn check_once<S: Stored<Real = f32>>(k: usize) {
     let shape = ProductShape { stored: Transpose::Nt, m: 5, n: 37, k };
     let integers =
         |seed: u64, len: usize| numbers::<f32>(seed, len).iter().map(|x| S::rounded(x.round())).collect::<Vec<_>>();
-    let (a, b, old) = (integers(1, 5 * k), integers(2, 37 * k), integers(3, 5 * 37));
+    let a = integers(1, 5 * k);
+    let b = integers(2, 37 * k);
+    let old = integers(3, 5 * 37);
     let mut c = old.clone();
     matmul(&Pool::new(2), shape, &a, &b, &mut c, true);
     for (i, (sum, _)) in exact(shape, &a, &b).into_iter().enumerate() {
@@ -107,9 +111,12 @@ fn a_product_is_added_whole_and_rounded_once() {
 fn check_as<S: Stored<Real = f32>>(m: usize, n: usize, k: usize) {
     for (stored, run_as) in Transpose::ALL.into_iter().flat_map(|stored| Transpose::ALL.map(|run_as| (stored, run_as)))
     {
-        let (shape, pool) = (ProductShape { stored, m, n, k }, Pool::new(2));
-        let (a, b): (Vec<S>, Vec<S>) = (numbers(1, m * k), numbers(2, k * n));
-        let (mut c, mut direct) = (vec![0.0_f32; m * n], vec![0.0_f32; m * n]);
+        let shape = ProductShape { stored, m, n, k };
+        let pool = Pool::new(2);
+        let a: Vec<S> = numbers(1, m * k);
+        let b: Vec<S> = numbers(2, k * n);
+        let mut c = vec![0.0_f32; m * n];
+        let mut direct = vec![0.0_f32; m * n];
         matmul_as(&pool, run_as, shape, &a, &b, &mut c, false, &mut Buffer::new(0));
         matmul(&pool, shape, &a, &b, &mut direct, false);
         assert!(bits(&c) == bits(&direct), "{} {shape:?} as {run_as:?}", S::NAME);

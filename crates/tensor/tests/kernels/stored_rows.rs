@@ -20,7 +20,8 @@ kernel! { Bias(pool, rows, cols) stored [x: rows * cols, dy: rows * cols] real [
 
 kernel! { Curves(pool, rows, cols) stored [pre: rows * cols, y: 5 * rows * cols, dy: 5 * rows * cols] real [] {
     for (i, curve) in [Curve::Gelu, Curve::GeluErf, Curve::Silu, Curve::Relu, Curve::Relu2].into_iter().enumerate() {
-        let (at, shape) = (i * rows * cols..(i + 1) * rows * cols, Shape { rows, cols });
+        let at = i * rows * cols..(i + 1) * rows * cols;
+        let shape = Shape { rows, cols };
         bias_curve_forward(pool, curve, shape, pre, None, &mut y[at.clone()]);
         bias_curve_backward(pool, curve, shape, pre, &mut dy[at], None, false);
     }
@@ -34,7 +35,8 @@ kernel! { Gated(pool, rows, cols) stored [pre: 2 * rows * cols, y: rows * cols, 
 kernel! { Residual(pool, rows, cols) stored [x: rows * cols, residual: rows * cols, y: 4 * rows * cols] real [bias: cols] {
     let keep = |row: usize, col: usize| (row * 7 + col * 13) % 5 != 2;
     for i in 0..4 {
-        let (y, bias) = (&mut y[i * rows * cols..(i + 1) * rows * cols], (i % 2 == 0).then_some(&bias[..]));
+        let y = &mut y[i * rows * cols..(i + 1) * rows * cols];
+        let bias = (i % 2 == 0).then_some(&bias[..]);
         residual_forward(pool, Shape { rows, cols }, y, bias, residual, (i < 2).then_some((1.25, &keep as _)));
     }
     dropout(pool, Shape { rows, cols }, x, 1.25, keep);
@@ -143,19 +145,25 @@ rounds_once! {
 
 /// With a bias the fused kernels give what those give that they are fused of: all work on what was stored.
 fn check_fused<S: Stored<Real = f32>>(rows: usize, cols: usize) {
-    let (pool, shape) = (&Pool::new(2), Shape { rows, cols });
-    let (x, dy, bias): (Vec<S>, Vec<S>, Vec<f32>) =
-        (numbers(1, rows * cols), numbers(2, rows * cols), numbers(3, cols));
-    let (mut pre, mut y) = (x.clone(), x.clone());
+    let pool = &Pool::new(2);
+    let shape = Shape { rows, cols };
+    let x: Vec<S> = numbers(1, rows * cols);
+    let dy: Vec<S> = numbers(2, rows * cols);
+    let bias: Vec<f32> = numbers(3, cols);
+    let mut pre = x.clone();
+    let mut y = x.clone();
     bias_curve_forward(pool, Curve::Gelu, shape, &mut pre, Some(&bias), &mut y);
-    let (mut biased, mut activated) = (x.clone(), x);
+    let mut biased = x.clone();
+    let mut activated = x;
     bias_forward(pool, shape, &mut biased, &bias);
     activate_curve(pool, Curve::Gelu, &biased, &mut activated);
     assert_eq!((bits(&pre), bits(&y)), (bits(&biased), bits(&activated)));
 
-    let (mut dx, mut dbias) = (dy.clone(), bias.clone());
+    let mut dx = dy.clone();
+    let mut dbias = bias.clone();
     bias_curve_backward(pool, Curve::Gelu, shape, &pre, &mut dx, Some(&mut dbias), true);
-    let (mut alone, mut sums) = (dy, bias);
+    let mut alone = dy;
+    let mut sums = bias;
     bias_curve_backward(pool, Curve::Gelu, shape, &pre, &mut alone, None, true);
     bias_backward(pool, shape, &alone, &mut sums, true);
     assert_eq!((bits(&dx), bits(&dbias)), (bits(&alone), bits(&sums)));
@@ -163,19 +171,26 @@ fn check_fused<S: Stored<Real = f32>>(rows: usize, cols: usize) {
 
 /// The same of gates.
 fn check_fused_gates<S: Stored<Real = f32>>(rows: usize, cols: usize) {
-    let (pool, shape, wide) = (&Pool::new(2), Shape { rows, cols }, Shape { rows, cols: 2 * cols });
-    let (x, dy): (Vec<S>, Vec<S>) = (numbers(1, rows * 2 * cols), numbers(2, rows * cols));
+    let pool = &Pool::new(2);
+    let shape = Shape { rows, cols };
+    let wide = Shape { rows, cols: 2 * cols };
+    let x: Vec<S> = numbers(1, rows * 2 * cols);
+    let dy: Vec<S> = numbers(2, rows * cols);
     let bias: Vec<f32> = numbers(3, 2 * cols);
-    let (mut pre, mut y) = (x.clone(), dy.clone());
+    let mut pre = x.clone();
+    let mut y = dy.clone();
     bias_gated_forward(pool, Curve::Silu, shape, &mut pre, Some(&bias), &mut y);
-    let (mut biased, mut activated) = (x, dy.clone());
+    let mut biased = x;
+    let mut activated = dy.clone();
     bias_forward(pool, wide, &mut biased, &bias);
     activate_gated(pool, Curve::Silu, &biased, &mut activated);
     assert_eq!((bits(&pre), bits(&y)), (bits(&biased), bits(&activated)));
 
-    let (mut dx, mut dbias) = (pre.clone(), bias.clone());
+    let mut dx = pre.clone();
+    let mut dbias = bias.clone();
     bias_gated_backward(pool, Curve::Silu, shape, &mut dx, &dy, Some(&mut dbias), true);
-    let (mut alone, mut sums) = (pre, bias);
+    let mut alone = pre;
+    let mut sums = bias;
     bias_gated_backward(pool, Curve::Silu, shape, &mut alone, &dy, None, true);
     bias_backward(pool, wide, &alone, &mut sums, true);
     assert_eq!((bits(&dx), bits(&dbias)), (bits(&alone), bits(&sums)));
@@ -203,9 +218,13 @@ fn check_update<S: Stored<Real = f32>, G: Stored<Real = f32>>(len: usize) {
         correction1: 0.1,
         correction2: 0.05,
     };
-    let (mut master, g): (Vec<f32>, Vec<G>) = (numbers(1, len), numbers(2, len));
-    let (mut m, mut v) = (vec![0.0_f32; len], vec![0.0_f32; len]);
-    let (mut p, mut mean, mut square) = (master.clone(), m.clone(), v.clone());
+    let mut master: Vec<f32> = numbers(1, len);
+    let g: Vec<G> = numbers(2, len);
+    let mut m = vec![0.0_f32; len];
+    let mut v = vec![0.0_f32; len];
+    let mut p = master.clone();
+    let mut mean = m.clone();
+    let mut square = v.clone();
     let mut stored = vec![S::ZERO; len];
     for step in 0..3 {
         adamw_master(&Pool::new(1 + step), &constants, 0.5, &mut master, &mut stored, &g, &mut m, &mut v);

@@ -7,7 +7,8 @@ fn plain(pre: &[f64]) -> Vec<f64> {
 
 fn plain_gradient(pre: &[f64], dy: &[f64]) -> Vec<f64> {
     let pairs = pre.chunks_exact(2).zip(dy).flat_map(|(pair, dy)| {
-        let (gate, value) = (pair[0], pair[1]);
+        let gate = pair[0];
+        let value = pair[1];
         let sigmoid = 1.0 / (1.0 + (-gate).exp());
         [dy * value * sigmoid * (1.0 + gate * (1.0 - sigmoid)), dy * gate * sigmoid]
     });
@@ -18,7 +19,8 @@ fn check<T: Element>(rows: usize, cols: usize, with_bias: bool) {
     let x: Vec<T> = random::<T>(1, rows * 2 * cols).iter().map(|x| *x * T::from_f64(6.0)).collect();
     let bias = random::<T>(2, 2 * cols);
     let both = on_any_threads(|pool| {
-        let (mut pre, mut y) = (x.clone(), vec![T::ZERO; rows * cols]);
+        let mut pre = x.clone();
+        let mut y = vec![T::ZERO; rows * cols];
         bias_gated_forward(pool, Curve::Silu, Shape { rows, cols }, &mut pre, with_bias.then_some(&bias), &mut y);
         [pre, y].concat()
     });
@@ -35,10 +37,12 @@ fn check<T: Element>(rows: usize, cols: usize, with_bias: bool) {
     let bits = |x: &[T]| x.iter().map(|x| x.to_f64().to_bits()).collect::<Vec<_>>();
     assert!(bits(&again) == bits(y), "{} swiglu, {rows} x {cols}, of a stored pre-activation", T::NAME);
 
-    let (dy, old) = (random::<T>(3, rows * cols), random::<T>(4, 2 * cols));
+    let dy = random::<T>(3, rows * cols);
+    let old = random::<T>(4, 2 * cols);
     for accumulate in [false, true] {
         let both = on_any_threads(|pool| {
-            let (mut dx, mut dbias) = (pre.to_vec(), old.clone());
+            let mut dx = pre.to_vec();
+            let mut dbias = old.clone();
             bias_gated_backward(
                 pool,
                 Curve::Silu,
@@ -76,7 +80,8 @@ fn swiglu_and_its_gradient_equal_loops_and_differences() {
 #[test]
 fn swiglu_is_finite_and_accurate_far_from_zero() {
     for gate in [-1e4_f32, -100.0, -88.0, -30.0, -9.0, -1e-6, 0.0, 1e-6, 9.0, 30.0, 100.0, 1e4] {
-        let (mut pre, mut y) = ([gate, 3.0], [0.0]);
+        let mut pre = [gate, 3.0];
+        let mut y = [0.0];
         bias_gated_forward(&Pool::new(1), Curve::Silu, Shape { rows: 1, cols: 1 }, &mut pre, None, &mut y);
         let expected = 3.0 * f64::from(gate) / (1.0 + (-f64::from(gate)).exp());
         assert!((f64::from(y[0]) - expected).abs() <= 1e-5 * expected.abs() + 1e-30, "{gate}: {} not {expected}", y[0]);

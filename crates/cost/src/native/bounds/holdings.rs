@@ -88,7 +88,8 @@ impl Holdings {
         }
         let mut holdings = Self::default();
         for (index, touched) in touched.into_iter().enumerate() {
-            let (info, id) = (&stage.storages[index], StorageId(index));
+            let info = &stage.storages[index];
+            let id = StorageId(index);
             let life = match (info.persistent, info.kept) {
                 (true, _) if parameters.contains(&id) => continue,
                 (true, _) => Life::Step,
@@ -113,7 +114,8 @@ impl Holdings {
     pub fn held(&self, bytes: &[f64]) -> Held {
         let sum = |list: &Vec<(StorageId, usize)>| list.iter().map(|(id, count)| *count as f64 * bytes[id.0]).sum();
         let mut held = Held { lives: std::array::from_fn(|life| sum(&self.lives[life])), ..Held::default() };
-        let (mut now, mut alone) = (0.0, 0.0);
+        let mut now = 0.0;
+        let mut alone = 0.0;
         for (section, events) in self.passes.iter().chain([&self.update]).enumerate() {
             let is_counted = !self.pipelined || section == 1;
             for event in events {

@@ -28,7 +28,8 @@ impl Learned {
     /// What is known of a problem's programs: nothing where those of the problem before were others.
     pub(super) fn of(&self, problem: &Problem) -> Made {
         let Problem { by_work, imbalance, .. } = problem;
-        let (by_work, imbalance) = (by_work.clone(), imbalance.clone());
+        let by_work = by_work.clone();
+        let imbalance = imbalance.clone();
         let programs = Programs { by_work, framework: problem.framework, imbalance, seq_len: problem.seq_len };
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &*last {
@@ -62,7 +63,8 @@ mod tests {
 
     #[test]
     fn problems_with_other_loads_of_experts_begin_with_nothing() {
-        let (model, cluster) = (Model::preset("mixtral-8x7b").unwrap(), Cluster::preset("selene").unwrap());
+        let model = Model::preset("mixtral-8x7b").unwrap();
+        let cluster = Cluster::preset("selene").unwrap();
         let problem = Problem::new(&model, &cluster, Framework::MEGATRON, 8, model.seq_len).unwrap();
         let crowded = problem.clone().with_imbalance(&Imbalance::Times(1.5)).unwrap();
         let learned = Learned::default();

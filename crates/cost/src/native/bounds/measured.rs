@@ -125,12 +125,11 @@ impl Template {
 
     /// Of pieces whose blocks are alike.
     fn places(&self, alike: &Alike, bytes: &[f64], seconds: &mut Seconds) -> [Place; 3] {
-        let (all, between) = (&alike.places, alike.places.len() / 2);
+        let all = &alike.places;
+        let between = alike.places.len() / 2;
         let mut middle = place(&all[between], 1, None, bytes, seconds);
-        let mut others = [0, all.len() - 1].map(|at| match at == between {
-            true => middle.clone(),
-            false => place(&all[at], 0, Some(&middle), bytes, seconds),
-        });
+        let mut others = [0, all.len() - 1]
+            .map(|at| if at == between { middle.clone() } else { place(&all[at], 0, Some(&middle), bytes, seconds) });
         let [block, ends @ ..] = [Some(&alike.block), alike.ends.first(), alike.ends.get(between), alike.ends.last()]
             .map(|parameters| {
                 Elements::ALL.map(|elements| {

@@ -51,16 +51,17 @@ impl Bounds<'_> {
     }
 
     fn bytes_of(&self, c: &Candidate, pieces: &Pieces, even: EvenPieces, stage: usize, list: Option<&[Action]>) -> f64 {
-        let (stages, measured, framework) = (c.size(Axis::Pipe), &pieces.measured, &self.problem.framework);
-        let (all, microbatches) = (stages * c.chunks, c.microbatches(self.problem.global_batch));
+        let stages = c.size(Axis::Pipe);
+        let measured = &pieces.measured;
+        let framework = &self.problem.framework;
+        let all = stages * c.chunks;
+        let microbatches = c.microbatches(self.problem.global_batch);
         let mut known: Option<((usize, Range<usize>), Segments)> = None;
-        let (mut chunks, mut states) = (Vec::with_capacity(c.chunks), 0.0);
+        let mut chunks = Vec::with_capacity(c.chunks);
+        let mut states = 0.0;
         for chunk in 0..c.chunks {
             let piece = chunk * stages + stage;
-            let blocks = match measured.is_mixed() {
-                true => even.range(piece),
-                false => 0..even.blocks_of(piece),
-            };
+            let blocks = if measured.is_mixed() { even.range(piece) } else { 0..even.blocks_of(piece) };
             let place = if piece == 0 { 0 } else { 1 + usize::from(piece + 1 == all) };
             let key = (place, blocks.clone());
             let segments = match &known {
@@ -73,7 +74,8 @@ impl Bounds<'_> {
         }
         // What is scattered in every pass takes the place of other gradients on their way.
         let unknown = pieces.of_any_data && c.zero == Zero::Gradients;
-        let (segments, puts_off) = (pieces.whole.is_some(), c.schedule == Schedule::ZeroBubble);
+        let segments = pieces.whole.is_some();
+        let puts_off = c.schedule == Schedule::ZeroBubble;
         let slack = if segments { SEGMENTS } else { 0.0 };
         if framework.is_own() {
             return states + allocated(c, microbatches, stage, &chunks, unknown) * (1.0 - slack);
@@ -111,7 +113,8 @@ impl Bounds<'_> {
         let framework = &self.problem.framework;
         // Of states in the host's memory a few are on the device.
         let on_device = |states: StateBytes| if c.bucket.is_some() { states.without_optimizer() } else { states };
-        let (states, vectors) = (on_device(framework.states), on_device(framework.vector_states()));
+        let states = on_device(framework.states);
+        let vectors = on_device(framework.vector_states());
         let matrix = |shares| states.held(c.zero, replicas, shares);
         // Tables of positions are among the others, vectors are most of them.
         let other = matrix(false).min(vectors.held(c.zero, replicas, false));
@@ -139,7 +142,8 @@ fn replicas(c: &Candidate, spread: AxisSet) -> f64 {
 /// most of the others.
 fn allocated(c: &Candidate, microbatches: usize, stage: usize, chunks: &[Segments], unknown: bool) -> f64 {
     let is_alone = alone(c, microbatches);
-    let (mut kept, mut most) = (0.0, 0.0_f64);
+    let mut kept = 0.0;
+    let mut most = 0.0_f64;
     for (chunk, segments) in chunks.iter().enumerate() {
         let copies = copies(c, microbatches, stage, chunk);
         let lives: f64 = segments.lives.iter().zip(copies).map(|(bytes, copies)| bytes * copies as f64).sum();
@@ -158,7 +162,9 @@ fn allocated(c: &Candidate, microbatches: usize, stage: usize, chunks: &[Segment
 /// Bytes that live at once: when the stage turns for the first time, all microbatches that it has gone forward with are in
 /// flight, and one of them goes backward.
 fn living(c: &Candidate, microbatches: usize, stage: usize, chunks: &[Segments], unknown: bool) -> f64 {
-    let (p, v, m) = (c.size(Axis::Pipe), c.chunks, microbatches);
+    let p = c.size(Axis::Pipe);
+    let v = c.chunks;
+    let m = microbatches;
     let open = match c.schedule {
         // What all microbatches in flight may have is reserved.
         Schedule::MessageDriven => return allocated(c, microbatches, stage, chunks, unknown),
@@ -175,7 +181,8 @@ fn living(c: &Candidate, microbatches: usize, stage: usize, chunks: &[Segments],
 /// The same along the passes of the stage: what the microbatches in flight have that are forward, or of which weight gradients
 /// are put off, and what one of them has that goes backward.
 fn living_along(list: &[Action], chunks: &[Segments], unknown: bool) -> f64 {
-    let (mut now, mut most) = (0.0_f64, 0.0_f64);
+    let mut now = 0.0_f64;
+    let mut most = 0.0_f64;
     for action in list {
         let segments = &chunks[action.chunk];
         let [in_flight, late, put_off] =
@@ -202,7 +209,9 @@ fn alone(c: &Candidate, microbatches: usize) -> bool {
 
 /// By [`Life`]: how many microbatches there are at once.
 fn copies(c: &Candidate, microbatches: usize, stage: usize, chunk: usize) -> [usize; Life::ALL.len()] {
-    let (p, v, m) = (c.size(Axis::Pipe), c.chunks, microbatches);
+    let p = c.size(Axis::Pipe);
+    let v = c.chunks;
+    let m = microbatches;
     let in_flight = match c.schedule {
         Schedule::Gpipe => m,
         Schedule::MessageDriven => return [p.min(m), p.min(m), p.min(m), p.min(m), 1],
@@ -216,10 +225,12 @@ fn copies(c: &Candidate, microbatches: usize, stage: usize, chunk: usize) -> [us
 /// there are stages, chunk by chunk, backward passes from the last chunk to the first; once the stage has begun to turn,
 /// so many are open. A chunk has most when its forward passes through a group end.
 fn interleaved(p: usize, v: usize, m: usize, stage: usize, chunk: usize) -> usize {
-    let (group, all) = (p * v, m * v);
+    let group = p * v;
+    let all = m * v;
     let open = (2 * (p - stage - 1) + (v - 1) * p + 1).min(all);
     let done = |passes: usize, place: usize| {
-        let (groups, rest) = (passes.min(all) / group, passes.min(all) % group);
+        let groups = passes.min(all) / group;
+        let rest = passes.min(all) % group;
         groups * p + rest.saturating_sub(place * p).min(p)
     };
     let alive = |forward: usize| {
@@ -271,7 +282,8 @@ impl Segments {
         held.most_alone = if together { again } else { (held.most_alone - dropped).max(again) };
         // Beside experts one overlap chunk may be through a segment before the next one begins: at once is sure what one has.
         if c.overlap_chunks > 1 && bounds.problem.by_work.has_experts() {
-            let (chunks, in_flight) = (c.overlap_chunks as f64, held.in_flight());
+            let chunks = c.overlap_chunks as f64;
+            let in_flight = held.in_flight();
             held.most /= chunks;
             held.most_alone = in_flight.min(held.most_alone) + (held.most_alone - in_flight).max(0.0) / chunks;
         }

@@ -121,7 +121,8 @@ impl<'a> Bounds<'a> {
 
     /// Seconds that a step takes at least whose blocks compute for so long.
     pub fn seconds_of_blocks(&self, c: &Candidate, block_seconds: f64) -> f64 {
-        let (blocks, stages) = (&self.problem.by_work.blocks, c.size(Axis::Pipe));
+        let blocks = &self.problem.by_work.blocks;
+        let stages = c.size(Axis::Pipe);
         // Where blocks differ, the busiest stage has no less than the mean of all stages.
         let blocks = match blocks.kinds() {
             [_] => blocks.len().div_ceil(stages) as f64,
@@ -155,10 +156,7 @@ impl<'a> Bounds<'a> {
         };
         let pieces = self.pieces_in(&least(Recompute::None), true)?;
         let gathers_again = c.size(Axis::Context) > 1;
-        let or = match gathers_again {
-            true => Some(self.measure(&least(Recompute::Full { every: 1 }), true)?),
-            false => None,
-        };
+        let or = if gathers_again { Some(self.measure(&least(Recompute::Full { every: 1 }), true)?) } else { None };
         Ok(Pieces { or, ..pieces })
     }
 
@@ -242,7 +240,8 @@ impl<'a> Bounds<'a> {
 
     /// Of the first stage.
     fn update(&self, c: &Candidate, pieces: &Pieces) -> f64 {
-        let (stages, even) = (c.size(Axis::Pipe), even(self.problem, c));
+        let stages = c.size(Axis::Pipe);
+        let even = even(self.problem, c);
         let place = &pieces.measured.places[0];
         let blocks = || (0..c.chunks).map(|chunk| even.range(chunk * stages));
         let copies = match c.bucket {

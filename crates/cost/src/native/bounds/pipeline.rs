@@ -214,8 +214,11 @@ impl Pipeline {
     }
 
     fn around(&self, stage: usize) -> Around {
-        let (p, v, m) = (self.stages, self.chunks, self.microbatches);
-        let (behind, last) = (p - 1 - stage, (v - 1) * p + stage);
+        let p = self.stages;
+        let v = self.chunks;
+        let m = self.microbatches;
+        let behind = p - 1 - stage;
+        let last = (v - 1) * p + stage;
         let message = |count: usize| count as f64 * self.message;
         let after = last + 1..p * v;
         let beyond = self.sum(after.clone(), 0) + self.sum(after, 1) + message(2 * behind);
@@ -225,8 +228,10 @@ impl Pipeline {
             _ if v == 1 => (behind + 1).min(m),
             _ => (2 * behind + (v - 1) * p + 1).min(m * v),
         };
-        let (groups, rest) = (open / (p * v), open % (p * v));
-        let (mut own, mut meanwhile) = ([0.0; 3], [0.0; 2]);
+        let groups = open / (p * v);
+        let rest = open % (p * v);
+        let mut own = [0.0; 3];
+        let mut meanwhile = [0.0; 2];
         for chunk in 0..v {
             let passes = self.piece(chunk * p + stage);
             let count = (groups * p + rest.saturating_sub(chunk * p).min(p)) as f64;

@@ -75,7 +75,8 @@ impl Sketch {
             problem.folded_of(&model, &layout).map(|program| (share, program))
         };
         let probes = problem.by_work.blocks.counts().enumerate().map(probe).collect::<Result<Vec<_>, _>>()?;
-        let (mut shapes, mut counted) = (Shapes::like(&probes[0].1.kinds[0]), Counted::default());
+        let mut shapes = Shapes::like(&probes[0].1.kinds[0]);
+        let mut counted = Counted::default();
         for (share, program) in &probes {
             let stage = &program.kinds[0];
             for section in stage.chunks.iter().flat_map(|chunk| chunk.sections()) {
@@ -103,7 +104,9 @@ impl Sketch {
             Some(known) if (known.sizes, known.microbatch) == (sizes, c.microbatch) => known,
             _ => self.size(problem, sizes, c.microbatch, &machine)?,
         };
-        let (mut streams, mut links, mut computed) = (Vec::new(), Links::new(&machine), known.computed);
+        let mut streams = Vec::new();
+        let mut links = Links::new(&machine);
+        let mut computed = known.computed;
         let counted = self.counted.collectives.iter().zip(&self.counted.stalls);
         for ((times, stalls), transfer) in counted.zip(&known.transfers) {
             let (seconds, stream) = links.seconds(transfer);

@@ -74,11 +74,13 @@ mod tests {
         assert_eq!(forward("x=2", ""), [product, product].concat());
         // Weights may come while other layers compute, and rows of experts while the shared one does.
         assert!(forward("z=2", "").is_empty());
-        let (loads, rows) = ("all-gather x,expert", "all-to-all expert");
+        let loads = "all-gather x,expert";
+        let rows = "all-to-all expert";
         assert_eq!(forward("expert=2", "experts = 4\n"), [loads, rows, rows]);
         assert_eq!(forward("expert=2", "experts = 4\nshared_ffn = 24\n"), [loads, rows]);
         // Panels along x are of weights' gradients, which may be used later.
-        let (linear, overlap) = (Linear::Summa, Overlap::NONE);
+        let linear = Linear::Summa;
+        let overlap = Overlap::NONE;
         let summa = LayoutRequest { linear, overlap, ..LayoutRequest::new("x=2".parse().unwrap(), 8) };
         let panels = stood(summa, "", |chunk| &chunk.backward);
         assert_eq!(panels, ["all-reduce x"; 2]);

@@ -55,7 +55,8 @@ impl Seconds {
     pub fn of(&mut self, tape: &Tape, hosted: bool) -> f64 {
         self.ends.fill(0.0);
         self.streams.fill(0.0);
-        let (mut now, mut host) = (0.0_f64, 0.0_f64);
+        let mut now = 0.0_f64;
+        let mut host = 0.0_f64;
         for task in tape {
             match *task {
                 Task::Run(run) => {

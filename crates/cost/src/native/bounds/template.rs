@@ -235,7 +235,8 @@ impl Telling {
 
     /// What a step's first microbatch alone does is left out.
     fn tape(&mut self, stage: &StageProgram, section: &Section, shapes: &[ValueId]) -> Tape {
-        let (mut tape, mut run) = (Tape::new(), Vec::new());
+        let mut tape = Tape::new();
+        let mut run = Vec::new();
         let mut flights: Numbered<StorageId> = Numbered::default();
         let mut scalars = stage.storages.len();
         let shape = |value: ValueId| shapes[value.0];

@@ -128,7 +128,8 @@ impl Communication {
     fn transfer(&self, program: &StageProgram, machine: &NativeMachine) -> Transfer {
         match self {
             Self::Values(collective, block) => {
-                let (format, block) = (program.format(collective.output), block.map(|block| block.of(&program.model)));
+                let format = program.format(collective.output);
+                let block = block.map(|block| block.of(&program.model));
                 Transfer {
                     kind: collective.kind,
                     axes: collective.axes,

@@ -38,7 +38,8 @@ impl Bench {
     }
 
     fn up(&self, to: Array, numbers: &[f64; LEN]) {
-        let (from, to) = (Place::Host(numbers.as_ptr().cast()), Place::Device(to.at));
+        let from = Place::Host(numbers.as_ptr().cast());
+        let to = Place::Device(to.at);
         // SAFETY: the numbers are there until the stream is done, below.
         unsafe { self.driver.copy(self.compute, from, to, 8 * LEN) }.unwrap();
         self.driver.synchronize(self.compute).unwrap();
@@ -46,7 +47,8 @@ impl Bench {
 
     fn down(&self, from: Array) -> [f64; LEN] {
         let mut numbers = [0.0; LEN];
-        let (from, to) = (Place::Device(from.at), Place::HostMut(numbers.as_mut_ptr().cast()));
+        let from = Place::Device(from.at);
+        let to = Place::HostMut(numbers.as_mut_ptr().cast());
         // SAFETY: as above.
         unsafe { self.driver.copy(self.compute, from, to, 8 * LEN) }.unwrap();
         self.driver.synchronize(self.compute).unwrap();
@@ -265,7 +267,8 @@ fn copied_behind(seed: u64, record: impl Fn(&Bench, Event)) -> f64 {
     record(&bench, event);
     bench.driver.wait(bench.traffic, event).unwrap();
     let mut seen = [0.0; LEN];
-    let (from, to) = (Place::Device(bench.x.at), Place::HostMut(seen.as_mut_ptr().cast()));
+    let from = Place::Device(bench.x.at);
+    let to = Place::HostMut(seen.as_mut_ptr().cast());
     // SAFETY: the numbers are there until the stream is done.
     unsafe { bench.driver.copy(bench.traffic, from, to, 8 * LEN) }.unwrap();
     bench.driver.synchronize(bench.traffic).unwrap();

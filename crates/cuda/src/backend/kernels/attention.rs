@@ -31,7 +31,8 @@ where
     }
 
     fn rotate(&self, shape: GroupShape, angles: &DeviceAngles, at: Positions<'_>, x: &mut W<'_>, back: bool) -> Swept {
-        let (table, at) = (angles.memory.array(S::Real::ELEMENT).part(0..angles.len), self.placed(at)?);
+        let table = angles.memory.array(S::Real::ELEMENT).part(0..angles.len);
+        let at = self.placed(at)?;
         self.queue(0)?.rotate(shape, angles.pairs, table, at, x.array, back)?;
         Ok(shape.rows * shape.groups * (shape.heads + 1) * shape.head_dim)
     }
@@ -42,8 +43,13 @@ where
     }
 
     fn attention_backward(&self, shape: AttentionShape, qkv: R<'_>, keys_values: Option<(R<'_>, &mut W<'_>)>, out: R<'_>, log_sum_exp: R<'_>, dout: R<'_>, dqkv: &mut W<'_>, mask: Option<&AttentionMask>) -> Done {
-        let (mask, (keys_values, dkv)) = (mask.map(attention_mask), keys_values.unzip());
-        let (qkv, keys_values, out, log_sum_exp, dout) = (qkv.array, read(keys_values), out.array, log_sum_exp.array, dout.array);
+        let mask = mask.map(attention_mask);
+        let (keys_values, dkv) = keys_values.unzip();
+        let qkv = qkv.array;
+        let keys_values = read(keys_values);
+        let out = out.array;
+        let log_sum_exp = log_sum_exp.array;
+        let dout = dout.array;
         let queue = self.queue(attention_scratch(shape, qkv.element))?;
         Ok(queue.attention_backward(shape, Saved { qkv, keys_values, out, log_sum_exp, dout }, dqkv.array, written(dkv), mask.as_ref())?)
     }

@@ -96,7 +96,8 @@ where
     }
 
     fn adamw(&self, constants: &AdamW, p: &mut W<'_>, master: Option<&mut W<'_>>, g: R<'_>, m: &mut W<'_>, v: &mut W<'_>) -> Done {
-        let (update, master) = (self.totals.update(), written(master));
+        let update = self.totals.update();
+        let master = written(master);
         Ok(self.queue(0)?.adamw(constants, update, p.array, master, g.array, m.array, v.array)?)
     }
 
@@ -112,7 +113,8 @@ where
     }
 
     fn embed_backward(&self, shape: TableShape, samples: &DeviceSamples, rows: Range<usize>, dy: R<'_>, dtable: &mut W<'_>, accumulate: bool) -> Done {
-        let (tokens, count) = (&samples.host.tokens[0][rows.clone()], dtable.array.len / shape.cols.max(1));
+        let tokens = &samples.host.tokens[0][rows.clone()];
+        let count = dtable.array.len / shape.cols.max(1);
         let places = Places::new(count, rows.len(), |row| (tokens[row] as usize).wrapping_sub(shape.start));
         self.add_rows(shape.cols, places, dy.array, dtable.array, accumulate)
     }
@@ -148,7 +150,8 @@ where
     }
 
     fn cross_entropy_loss(&self, samples: &DeviceSamples, rows: Range<usize>, sums: R<'_>) -> Done {
-        let (targets, [loss, counted]) = (samples.tokens(1).part(rows), self.totals.loss());
+        let targets = samples.tokens(1).part(rows);
+        let [loss, counted] = self.totals.loss();
         Ok(self.queue(loss_scratch(targets.len))?.cross_entropy_loss(sums.array, targets, loss, counted)?)
     }
 
@@ -158,7 +161,8 @@ where
     }
 
     fn squared_error_loss(&self, samples: &DeviceSamples, numbers: Range<usize>, predictions: R<'_>) -> Done {
-        let (targets, [loss, _]) = (samples.patches(1).part(numbers), self.totals.loss());
+        let targets = samples.patches(1).part(numbers);
+        let [loss, _] = self.totals.loss();
         self.totals.count(predictions.elements() as u64);
         Ok(self.queue(sum_scratch(targets.len))?.squared_error_loss(predictions.array, targets, loss)?)
     }
@@ -181,12 +185,15 @@ where
 
     fn norm_backward_sums(&self, shape: NormShape, x: R<'_>, of: Statistics<R<'_>>, by: Gamma<R<'_>>, dy: R<'_>, out: &mut W<'_>, dgamma: &mut W<'_>, dbeta: Option<&mut W<'_>>, accumulate: bool) -> Done {
         let queue = self.queue(column_scratch(2 * shape.cols, x.array.element))?;
-        let (of, by, dbeta) = (statistics(of), gamma(by), written(dbeta));
+        let of = statistics(of);
+        let by = gamma(by);
+        let dbeta = written(dbeta);
         Ok(queue.norm_backward_sums(shape, x.array, of, by, dy.array, out.array, dgamma.array, dbeta, accumulate)?)
     }
 
     fn norm_backward(&self, shape: NormShape, x: R<'_>, of: Statistics<R<'_>>, by: Gamma<R<'_>>, dy: R<'_>, reduced: R<'_>, dx: &mut W<'_>, accumulate: bool) -> Done {
-        let (of, by) = (statistics(of), gamma(by));
+        let of = statistics(of);
+        let by = gamma(by);
         Ok(self.queue(0)?.norm_backward(shape, x.array, of, by, dy.array, reduced.array, dx.array, accumulate)?)
     }
 
@@ -197,7 +204,9 @@ where
 
     fn whole_norm_backward(&self, shape: NormShape, x: R<'_>, of: Statistics<R<'_>>, by: Gamma<R<'_>>, dy: R<'_>, out: &mut W<'_>, dgamma: &mut W<'_>, dbeta: Option<&mut W<'_>>, dx: &mut W<'_>, add: [bool; 2]) -> Done {
         let queue = self.queue(column_scratch(2 * shape.cols, x.array.element))?;
-        let (of, by, dbeta) = (statistics(of), gamma(by), written(dbeta));
+        let of = statistics(of);
+        let by = gamma(by);
+        let dbeta = written(dbeta);
         Ok(queue.whole_norm_backward(shape, x.array, of, by, dy.array, out.array, dgamma.array, dbeta, dx.array, add)?)
     }
 

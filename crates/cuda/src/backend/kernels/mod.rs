@@ -68,7 +68,8 @@ where
     }
 
     fn memory(&self) -> Result<Option<DeviceUse>, EngineError> {
-        let ([buffers, alignment], driver) = (self.arena.given(), self.lanes.driver());
+        let [buffers, alignment] = self.arena.given();
+        let driver = self.lanes.driver();
         let Memory { used, total } = driver.device().memory()?;
         let [workspace, used, total] = [driver.device().workspace(), used, total].map(|bytes| bytes as u64);
         let [scratch, pinned] = self.lanes.taken();
@@ -117,7 +118,8 @@ where
     }
 
     fn indices(&self, positions: Vec<u32>, room: usize) -> Result<DeviceIndices, EngineError> {
-        let (len, bytes) = (positions.len(), room.max(positions.len()) * size_of::<u32>());
+        let len = positions.len();
+        let bytes = room.max(positions.len()) * size_of::<u32>();
         let memory = self.lanes.take(bytes)?;
         let indices = DeviceIndices { memory, len };
         self.up(&positions, indices.array())?;

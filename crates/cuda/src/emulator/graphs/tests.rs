@@ -13,7 +13,8 @@ fn launch<'w>(kernel: &'static str, words: &'w [u64]) -> Launch<'w> {
 /// A stream, numbers, and a graph that doubles the first of them and copies it to the second.
 fn doubled() -> (Emulator, Stream, Address, Graph, Node) {
     let device = Emulator::new(1);
-    let (stream, at) = (device.stream(false).unwrap(), device.allocate(16).unwrap());
+    let stream = device.stream(false).unwrap();
+    let at = device.allocate(16).unwrap();
     let words = [at.0, 2.0_f64.to_bits(), 1];
     let doubles = launch("scale", &words);
     // SAFETY: the numbers are there as long as the device.
@@ -112,7 +113,9 @@ fn what_no_capture_may_have_ends_it() {
     let number = |offset| Array { at: at.offset(offset), len: 1, element: Element::F64 };
     let product = |on, stored| {
         let shape = ProductShape { stored, m: 1, n: 1, k: 1 };
-        let (a, b, c) = (number(0), number(0), number(8));
+        let a = number(0);
+        let b = number(0);
+        let c = number(8);
         // SAFETY: the numbers are there as long as the device, and apart.
         unsafe { device.product(on, &Product { shape, a, b, c, accumulate: false, bias: None, algorithm: None }) }
     };

@@ -142,7 +142,8 @@ impl Member {
     fn push(&self, stream: Stream, mut works: Vec<Work>) {
         let mut device = lock(&self.device);
         device.tally.calls += 1;
-        let (number, trouble) = (device.tally.calls, device.trouble);
+        let number = device.tally.calls;
+        let trouble = device.trouble;
         for work in &mut works {
             work.fails = trouble == Some(Trouble::Fails(number));
             work.sticks = trouble == Some(Trouble::Sticks(number));
@@ -166,7 +167,8 @@ impl Member {
 
     fn work(&self, left: Vec<(String, usize, usize)>, taken: Vec<String>, finish: Finish) -> Work {
         let taken = taken.into_iter().map(|name| (name, None)).collect();
-        let (shelf, fate) = (self.shelf.clone(), self.fate.clone());
+        let shelf = self.shelf.clone();
+        let fate = self.fate.clone();
         Work { shelf, fate, left, taken, finish, fails: false, sticks: false }
     }
 
@@ -179,7 +181,8 @@ impl Member {
         finish: Finish,
     ) -> Work {
         self.collectives += 1;
-        let (number, own) = (self.collectives, self.rank);
+        let number = self.collectives;
+        let own = self.rank;
         let leave = |to| lent(to).map(|(from, bytes)| (format!("c{number}-{own}-{to}"), from, bytes));
         let left = (0..self.ranks).filter_map(leave).collect();
         let taken = (0..self.ranks).filter(|from| takes(*from)).map(|from| format!("c{number}-{from}-{own}"));

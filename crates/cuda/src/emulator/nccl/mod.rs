@@ -244,7 +244,8 @@ unsafe extern "C" fn broadcast(
     stream: *mut c_void,
 ) -> Code {
     put(handle, stream, kind, |member, kind| {
-        let (bytes, root) = (n * kind.bytes(), root as usize);
+        let bytes = n * kind.bytes();
+        let root = root as usize;
         let all = (member.rank() == root).then_some((from as usize, bytes));
         member.collective(|_| all, |other| other == root, Finish::Store { bytes, to: vec![to as usize] })
     })

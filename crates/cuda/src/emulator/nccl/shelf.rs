@@ -38,7 +38,8 @@ impl Shelf {
 
     /// Leaves bytes under a name; whoever finds it finds all of them.
     pub fn leave(&self, name: &str, bytes: &[u8]) -> Result<(), String> {
-        let (draft, place) = (self.0.join(format!("{name}.draft")), self.0.join(name));
+        let draft = self.0.join(format!("{name}.draft"));
+        let place = self.0.join(name);
         let left = fs::write(&draft, bytes).and_then(|()| fs::rename(&draft, &place));
         left.map_err(|error| format!("{}: {error}", place.display()))
     }

@@ -100,9 +100,10 @@ impl Work {
 
 /// Whether as many bytes were taken from each as are expected.
 fn fit(taken: &[Vec<u8>], bytes: usize) -> Result<(), String> {
-    match taken.iter().all(|taken| taken.len() == bytes) {
-        true => Ok(()),
-        false => Err("the calls of a communicator's ranks do not fit together".into()),
+    if taken.iter().all(|taken| taken.len() == bytes) {
+        Ok(())
+    } else {
+        Err("the calls of a communicator's ranks do not fit together".into())
     }
 }
 
@@ -138,10 +139,12 @@ mod tests {
 
     /// What a rank gets where another has left so many bytes, and it expects so many.
     fn stored(left: usize, expected: usize) -> (Result<bool, String>, Vec<u8>) {
-        let (shelf, mut to) = (Shelf::of(new_id()), vec![0; left.max(expected)]);
+        let shelf = Shelf::of(new_id());
+        let mut to = vec![0; left.max(expected)];
         shelf.leave("one", &vec![7; left]).unwrap();
         let finish = Finish::Store { bytes: expected, to: vec![to.as_mut_ptr() as usize] };
-        let (taken, fate) = (vec![("one".into(), None)], Arc::default());
+        let taken = vec![("one".into(), None)];
+        let fate = Arc::default();
         let work = Work { shelf: shelf.clone(), fate, left: Vec::new(), taken, finish, fails: false, sticks: false };
         let outcome = vec![work].step();
         shelf.clear();

@@ -45,7 +45,8 @@ impl LlmCFile {
         if version != kind.version {
             return invalid(4, format!("it has version {version}, and version {} is read", kind.version));
         }
-        let (present, width) = (file.len() - HEADER_BYTES, kind.element.width());
+        let present = file.len() - HEADER_BYTES;
+        let width = kind.element.width();
         if count > i32::MAX as u32 || u64::from(count) * width as u64 != present as u64 {
             let rule = format!("{} tokens of {width} bytes were promised, and {present} bytes follow", count as i32);
             return invalid(8, rule);

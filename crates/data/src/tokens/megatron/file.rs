@@ -74,10 +74,13 @@ impl MegatronFile {
     fn check_sequences(&self) -> Result<(), DataError> {
         let width = self.element.width() as u64;
         let mut expected = 0_u64;
-        let (mut lengths, mut pointers) = (Table::<4>::new(&self.index, HEADER_BYTES, self.sequences), self.pointers());
+        let mut lengths = Table::<4>::new(&self.index, HEADER_BYTES, self.sequences);
+        let mut pointers = self.pointers();
         for sequence in 0..self.sequences {
-            let (length_at, pointer_at) = (HEADER_BYTES + 4 * sequence, self.pointers_start() + 8 * sequence);
-            let (length, pointer) = (lengths.get(sequence)?, pointers.get(sequence)?);
+            let length_at = HEADER_BYTES + 4 * sequence;
+            let pointer_at = self.pointers_start() + 8 * sequence;
+            let length = lengths.get(sequence)?;
+            let pointer = pointers.get(sequence)?;
             if length > i32::MAX as u64 {
                 return Err(invalid(&self.index, length_at, format!("sequence {sequence} has a negative length")));
             }
@@ -90,7 +93,8 @@ impl MegatronFile {
             expected += length * width;
         }
         if expected != self.data.len() as u64 {
-            let (present, path) = (self.data.len(), self.data.path().display());
+            let present = self.data.len();
+            let path = self.data.path().display();
             let rule = format!("its sequences take {expected} bytes, and {path} has {present}");
             return Err(invalid(&self.index, HEADER_BYTES, rule));
         }
@@ -99,7 +103,8 @@ impl MegatronFile {
 
     /// Documents are consecutive runs of all sequences.
     fn check_documents(&self) -> Result<(), DataError> {
-        let (mut before, mut firsts) = (0, self.firsts());
+        let mut before = 0;
+        let mut firsts = self.firsts();
         for document in 0..=self.documents {
             let at = self.firsts_start() + 8 * document;
             let first = firsts.get(document)?;
@@ -141,7 +146,8 @@ fn header(index: &StoredFile) -> Result<(Element, usize, usize), DataError> {
         let rule = format!("its tokens have type {code}, {kind}; tokens are integers: 1 to 5, or 8");
         return Err(invalid(index, 17, rule));
     };
-    let (sequences, entries) = (u64_at(&start, 18), u64_at(&start, 26));
+    let sequences = u64_at(&start, 18);
+    let entries = u64_at(&start, 26);
     let expected = HEADER_BYTES as u128 + 12 * u128::from(sequences) + 8 * u128::from(entries);
     if expected != index.len() as u128 {
         let modes = expected + u128::from(sequences) == index.len() as u128;
@@ -183,12 +189,14 @@ impl Tokens for MegatronFile {
     }
 
     fn document_starts(&self, first: usize, starts: &mut [usize]) -> Result<(), DataError> {
-        let (mut firsts, mut pointers) = (self.firsts(), self.pointers());
+        let mut firsts = self.firsts();
+        let mut pointers = self.pointers();
         for (document, start) in (first..).zip(starts) {
             let sequence = firsts.get(document.min(self.documents))? as usize;
-            *start = match sequence < self.sequences {
-                true => pointers.get(sequence)? as usize / self.element.width(),
-                false => self.len(),
+            *start = if sequence < self.sequences {
+                pointers.get(sequence)? as usize / self.element.width()
+            } else {
+                self.len()
             };
         }
         Ok(())

@@ -46,8 +46,10 @@ impl MegatronWriter {
     pub(super) fn with_longest(path: &Path, vocabulary: Vocabulary, longest: u64) -> Result<Self, DataError> {
         let element = if vocabulary.size < NARROW { Element::U16 } else { Element::I32 };
         let (data, index) = pair(path);
-        let (lengths, firsts) = (Scratch::create(&index)?, Scratch::create(&index)?);
-        let (data, index) = (Draft::create(&data)?, Draft::create(&index)?);
+        let lengths = Scratch::create(&index)?;
+        let firsts = Scratch::create(&index)?;
+        let data = Draft::create(&data)?;
+        let index = Draft::create(&index)?;
         Ok(Self {
             data,
             index,
@@ -127,7 +129,8 @@ impl TokenWriter for MegatronWriter {
         let index = &mut self.index;
         index.write(&header)?;
         self.lengths.read_back(&mut |bytes| index.write(bytes))?;
-        let (mut pointer, width) = (0_u64, self.element.width() as u64);
+        let mut pointer = 0_u64;
+        let width = self.element.width() as u64;
         self.lengths.read_back(&mut |bytes| {
             for length in bytes.as_chunks::<4>().0 {
                 index.write(&pointer.to_le_bytes())?;

@@ -83,9 +83,10 @@ impl TokenFile {
             hash.update(bytes);
             Ok(())
         })?;
-        match hash.digest() == self.header.checksums_hash {
-            true => Ok(()),
-            false => Err(self.damaged("the checksum of its checksums does not fit")),
+        if hash.digest() == self.header.checksums_hash {
+            Ok(())
+        } else {
+            Err(self.damaged("the checksum of its checksums does not fit"))
         }
     }
 
@@ -93,13 +94,15 @@ impl TokenFile {
     fn check(&self, start: usize, end: usize) -> Result<(), DataError> {
         let blocks = start / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES);
         let unchecked = |block: &usize| !self.checked[*block].load(Ordering::Relaxed);
-        let (mut bytes, mut checksums) = (Vec::new(), self.checksums());
+        let mut bytes = Vec::new();
+        let mut checksums = self.checksums();
         for block in blocks.filter(unchecked) {
             let begin = block * BLOCK_BYTES;
             bytes.resize(BLOCK_BYTES.min(self.body_bytes() - begin), 0);
             self.file.read(HEADER_BYTES + begin, &mut bytes)?;
             if xxh3_64(&bytes) != checksums.get(block)? {
-                let (from, to) = (HEADER_BYTES + begin, HEADER_BYTES + begin + bytes.len());
+                let from = HEADER_BYTES + begin;
+                let to = HEADER_BYTES + begin + bytes.len();
                 return Err(self.damaged(&format!("the checksum of its bytes {from} to {to} does not fit")));
             }
             self.checked[block].store(true, Ordering::Relaxed);
@@ -114,7 +117,8 @@ impl TokenFile {
 
     /// Documents begin at 0, in ascending order, and within the tokens or, if they have none, at their end.
     fn check_index(&self) -> Result<(), DataError> {
-        let (mut before, mut index) = (0, self.index());
+        let mut before = 0;
+        let mut index = self.index();
         for document in 0..self.header.documents {
             let start = index.get(document as usize)?;
             if start < before || start > self.header.tokens || (document == 0 && start != 0) {
@@ -151,7 +155,8 @@ impl Tokens for TokenFile {
     fn window(&self, start: usize, out: &mut [u32]) -> Result<(), DataError> {
         check_range(start, out.len(), self.len())?;
         let element = self.header.element();
-        let (from, to) = (start * element.width(), (start + out.len()) * element.width());
+        let from = start * element.width();
+        let to = (start + out.len()) * element.width();
         self.check(from, to)?;
         let invalid = |at, token| self.damaged(&format!("{token} at position {} is no token", start + at));
         self.file.tokens(element, HEADER_BYTES + from, out, invalid)
@@ -162,7 +167,8 @@ impl Tokens for TokenFile {
     }
 
     fn document_starts(&self, first: usize, starts: &mut [usize]) -> Result<(), DataError> {
-        let (documents, mut index) = (self.header.documents as usize, self.index());
+        let documents = self.header.documents as usize;
+        let mut index = self.index();
         for (document, start) in (first..).zip(starts) {
             *start = if document < documents { index.get(document)? as usize } else { self.len() };
         }
@@ -263,7 +269,8 @@ mod tests {
     fn tokens_are_checked_when_they_are_read() {
         let mut bytes = bytes_of(Tokenizer::Bytes.vocabulary(), 200_000, 200_000);
         bytes[HEADER_BYTES + 2 * BLOCK_BYTES] ^= 1;
-        let (file, mut out) = (open(&bytes).unwrap(), [0; 100]);
+        let file = open(&bytes).unwrap();
+        let mut out = [0; 100];
         file.window(2 * BLOCK_BYTES - 100, &mut out).unwrap();
         for _ in 0..2 {
             let error = file.window(2 * BLOCK_BYTES - 99, &mut out).unwrap_err().to_string();

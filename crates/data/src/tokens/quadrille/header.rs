@@ -98,7 +98,9 @@ impl Header {
 
     /// Reads the header of a file and checks everything but the checksums.
     pub fn from_file(file: &StoredFile) -> Result<Self, DataError> {
-        let (path, length, bytes) = (file.path(), file.len(), file.start::<HEADER_BYTES>()?);
+        let path = file.path();
+        let length = file.len();
+        let bytes = file.start::<HEADER_BYTES>()?;
         let damaged = |reason: String| DataError::Damaged { path: path.to_path_buf(), reason };
         let foreign = |reason| DataError::Foreign { path: path.to_path_buf(), reason };
         if bytes.is_empty() {
@@ -125,7 +127,8 @@ impl Header {
             checksums_hash: u64_at(header, 80),
         };
         if u32_at(header, 20) as usize != read.element().width() {
-            let (size, width) = (read.vocabulary.size, u32_at(header, 20));
+            let size = read.vocabulary.size;
+            let width = u32_at(header, 20);
             return Err(damaged(format!("tokens of {width} bytes are not those of a vocabulary of {size}")));
         }
         if read.file_bytes() != length as u128 {
@@ -148,7 +151,8 @@ fn vocabulary(header: &[u8; HEADER_BYTES]) -> Result<Vocabulary, String> {
         3 => VocabularyName::Json(u128_at(header, 64)),
         other => return Err(format!("its tokenizer has the unknown number {other}")),
     };
-    let (size, end) = (u32_at(header, 16) as usize, u64_at(header, 40));
+    let size = u32_at(header, 16) as usize;
+    let end = u64_at(header, 40);
     let end = match end {
         u64::MAX => None,
         end if end < size as u64 => Some(end as u32),

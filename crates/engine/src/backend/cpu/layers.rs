@@ -28,7 +28,9 @@ impl LayerKernels for Cpu<S> {
     }
 
     fn matmul(&self, product: ProductShape, run_as: Transpose, a: Numbers<'_, S>, b: Numbers<'_, S>, c: &mut NumbersMut<'_, S>, accumulate: bool) -> Done {
-        let (pool, a, b) = (&self.pool, a.stored(), b.stored());
+        let pool = &self.pool;
+        let a = a.stored();
+        let b = b.stored();
         output_of_either_kind!(c => if run_as == product.stored {
             kernels::matmul(pool, product, a, b, c, accumulate);
         } else {
@@ -38,7 +40,9 @@ impl LayerKernels for Cpu<S> {
     }
 
     fn grouped_matmul(&self, shape: GroupedShape, segments: &Segments, a: Numbers<'_, S>, b: Numbers<'_, S>, c: &mut NumbersMut<'_, S>, accumulate: bool) -> Done {
-        let (pool, a, b) = (&self.pool, a.stored(), b.stored());
+        let pool = &self.pool;
+        let a = a.stored();
+        let b = b.stored();
         output_of_either_kind!(c => kernels::grouped_matmul(pool, shape, segments, a, b, c, accumulate));
         Ok(())
     }
@@ -98,7 +102,10 @@ impl LayerKernels for Cpu<S> {
     }
 
     fn adamw(&self, constants: &AdamW, p: &mut NumbersMut<'_, S>, master: Option<&mut NumbersMut<'_, S>>, g: Numbers<'_, S>, m: &mut NumbersMut<'_, S>, v: &mut NumbersMut<'_, S>) -> Done {
-        let (Update { applied, gradient_scale }, pool, m, v) = (self.update.get(), &self.pool, m.real(), v.real());
+        let Update { applied, gradient_scale } = self.update.get();
+        let pool = &self.pool;
+        let m = m.real();
+        let v = v.real();
         if !applied {
             return Ok(());
         }
@@ -120,7 +127,8 @@ impl LayerKernels for Cpu<S> {
     }
 
     fn embed_backward(&self, shape: TableShape, samples: &OwnSamples, rows: Range<usize>, dy: Numbers<'_, S>, dtable: &mut NumbersMut<'_, S>, accumulate: bool) -> Done {
-        let (tokens, dy) = (&samples.tokens[0][rows], dy.stored());
+        let tokens = &samples.tokens[0][rows];
+        let dy = dy.stored();
         output_of_either_kind!(dtable => kernels::embed_backward(&self.pool, shape, tokens, dy, dtable, accumulate));
         Ok(())
     }
@@ -136,7 +144,8 @@ impl LayerKernels for Cpu<S> {
     }
 
     fn positions_backward(&self, shape: Shape, dy: Numbers<'_, S>, dtable: &mut NumbersMut<'_, S>, at: Positions<'_>, accumulate: bool) -> Done {
-        let (dy, at) = (dy.stored(), |row| at.position(row));
+        let dy = dy.stored();
+        let at = |row| at.position(row);
         output_of_either_kind!(dtable => kernels::positions_backward(&self.pool, shape, dy, dtable, at, accumulate));
         Ok(())
     }
@@ -152,7 +161,9 @@ impl LayerKernels for Cpu<S> {
     }
 
     fn cross_entropy_gradient(&self, shape: LogitsShape, samples: &OwnSamples, rows: Range<usize>, logits: &mut NumbersMut<'_, S>, maxima: Numbers<'_, S>, sums: Numbers<'_, S>, scale: f64, cap: Option<f64>) -> Done {
-        let (targets, scale, cap) = (&samples.tokens[1][rows], Self::Real::from_f64(scale), cap.map(Self::Real::from_f64));
+        let targets = &samples.tokens[1][rows];
+        let scale = Self::Real::from_f64(scale);
+        let cap = cap.map(Self::Real::from_f64);
         let loss = kernels::cross_entropy_gradient(&self.pool, shape, logits.stored(), maxima.real(), sums.real(), targets, scale, cap);
         self.add(loss, counted(targets));
         Ok(())
@@ -165,7 +176,8 @@ impl LayerKernels for Cpu<S> {
     }
 
     fn squared_error(&self, samples: &OwnSamples, numbers: Range<usize>, predictions: &mut NumbersMut<'_, S>, scale: f64) -> Done {
-        let (targets, count) = (&samples.patches[1][numbers], predictions.elements() as u64);
+        let targets = &samples.patches[1][numbers];
+        let count = predictions.elements() as u64;
         self.add(kernels::squared_error(&self.pool, predictions.stored(), targets, Self::Real::from_f64(scale)), count);
         Ok(())
     }
@@ -192,7 +204,8 @@ impl LayerKernels for Cpu<S> {
     }
 
     fn norm_forward(&self, shape: NormShape, x: Numbers<'_, S>, statistics: Statistics<Numbers<'_, S>>, gamma: Gamma<Numbers<'_, S>>, beta: Option<Numbers<'_, S>>, y: &mut NumbersMut<'_, S>) -> Done {
-        let (pool, squares) = (&self.pool, statistics.squares.real());
+        let pool = &self.pool;
+        let squares = statistics.squares.real();
         factors(gamma, |gamma| match centered(statistics, beta) {
             Some((sums, beta)) => kernels::norm_forward(pool, shape, x.stored(), sums, squares, gamma, beta.real(), y.stored()),
             None => kernels::rms_norm_forward(pool, shape, x.stored(), squares, gamma, y.stored()),
@@ -201,7 +214,8 @@ impl LayerKernels for Cpu<S> {
     }
 
     fn norm_backward_sums(&self, shape: NormShape, x: Numbers<'_, S>, statistics: Statistics<Numbers<'_, S>>, gamma: Gamma<Numbers<'_, S>>, dy: Numbers<'_, S>, out: &mut NumbersMut<'_, S>, dgamma: &mut NumbersMut<'_, S>, dbeta: Option<&mut NumbersMut<'_, S>>, accumulate: bool) -> Done {
-        let (pool, squares) = (&self.pool, statistics.squares.real());
+        let pool = &self.pool;
+        let squares = statistics.squares.real();
         factors(gamma, |gamma| match centered(statistics, dbeta) {
             Some((sums, dbeta)) => {
                 kernels::norm_backward_sums(pool, shape, x.stored(), sums, squares, gamma, dy.stored(), out.real(), dgamma.real(), dbeta.real(), accumulate);
@@ -212,7 +226,8 @@ impl LayerKernels for Cpu<S> {
     }
 
     fn norm_backward(&self, shape: NormShape, x: Numbers<'_, S>, statistics: Statistics<Numbers<'_, S>>, gamma: Gamma<Numbers<'_, S>>, dy: Numbers<'_, S>, reduced: Numbers<'_, S>, dx: &mut NumbersMut<'_, S>, accumulate: bool) -> Done {
-        let (pool, squares) = (&self.pool, statistics.squares.real());
+        let pool = &self.pool;
+        let squares = statistics.squares.real();
         factors(gamma, |gamma| match statistics.sums.map(Numbers::real) {
             Some(sums) => kernels::norm_backward(pool, shape, x.stored(), sums, squares, gamma, dy.stored(), reduced.real(), dx.stored(), accumulate),
             None => kernels::rms_norm_backward(pool, shape, x.stored(), squares, gamma, dy.stored(), reduced.real(), dx.stored(), accumulate),

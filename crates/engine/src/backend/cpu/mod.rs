@@ -55,7 +55,9 @@ impl RankMemory for Cpu<S> {
     type Indices = Vec<u32>;
 
     fn open(_rank: usize, threads: usize) -> Result<Self, EngineError> {
-        let (totals, update, scratch) = (Cell::default(), Cell::default(), RefCell::default());
+        let totals = Cell::default();
+        let update = Cell::default();
+        let scratch = RefCell::default();
         Ok(Self { pool: Pool::new(threads), totals, loads: Loads::default(), update, scratch })
     }
 

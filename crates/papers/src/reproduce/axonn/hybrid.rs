@@ -107,9 +107,11 @@ fn point(what: impl Into<String>, published: Printed, ours: f64, unit: &'static 
 }
 
 fn states(file: &File) -> Vec<Point> {
-    let (Bytes { mixed_precision, on_gpu, bucket_element }, few) = (&file.bytes, &file.few_stages);
+    let Bytes { mixed_precision, on_gpu, bucket_element } = &file.bytes;
+    let few = &file.few_stages;
     let (own, _) = file.share(few.stages);
-    let (all, rest) = (mixed_precision_bytes(own), bucketed_bytes(own, file.bucket()));
+    let all = mixed_precision_bytes(own);
+    let rest = bucketed_bytes(own, file.bucket());
     let what = |what: &str| format!("{} billion on {} stages: {what}", file.parameters_billion, few.stages);
     vec![
         point("states in mixed precision", *mixed_precision, mixed_precision_bytes(1.0), "bytes a parameter"),
@@ -126,7 +128,8 @@ fn totals(file: &File) -> Vec<Point> {
     let (own, _) = file.share(*stages);
     let all_gpus = |bytes: f64| bytes * file.gpus as f64 / 1e9;
     let what = |what: &str| format!("{} GPUs, {stages} stages: {what}", file.gpus);
-    let (all, rest) = (mixed_precision_bytes(own), bucketed_bytes(own, file.bucket()));
+    let all = mixed_precision_bytes(own);
+    let rest = bucketed_bytes(own, file.bucket());
     let less = gigabytes.nearest(0.0) / gigabytes_with_buckets.nearest(0.0);
     vec![
         point(what("memory"), *gigabytes, all_gpus(all), "GB").because(note),
@@ -138,12 +141,11 @@ fn totals(file: &File) -> Vec<Point> {
 
 fn phases(file: &File) -> Vec<Point> {
     let phases = &file.phases;
-    let ([many, few], [own_many, own_few]) = (
-        phases.pipelining_seconds,
-        [&file.many_stages.stages, &file.few_stages.stages].map(|stages| file.share(*stages)),
-    );
+    let [many, few] = phases.pipelining_seconds;
+    let [own_many, own_few] = [&file.many_stages.stages, &file.few_stages.stages].map(|stages| file.share(*stages));
     let bytes = |(parameters, replicas): (f64, usize)| data_parallel_bytes(parameters, replicas);
-    let (reduce_before, reduce) = (phases.data_parallel_seconds_before, phases.data_parallel_seconds.nearest(0.0));
+    let reduce_before = phases.data_parallel_seconds_before;
+    let reduce = phases.data_parallel_seconds.nearest(0.0);
     let by_bytes = reduce_before * bytes(own_few) / bytes(own_many);
     let optimizer = reduce / phases.all_reduce_over_optimizer;
     let saved = |after: f64| 100.0 * (1.0 - after / (many + reduce_before));

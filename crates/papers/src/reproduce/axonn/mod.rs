@@ -176,7 +176,8 @@ pub fn points() -> Result<Vec<Point>, SpecError> {
 /// Bandwidths and volumes of sections V-A and V-B.
 fn examples(file: &File) -> Result<Vec<Point>, SpecError> {
     let Megatron { model: name, tensor, elements } = &file.megatron;
-    let (model, grid) = (Model::preset(name)?, Grid::new(*tensor, 1, 1, 1)?);
+    let model = Model::preset(name)?;
+    let grid = Grid::new(*tensor, 1, 1, 1)?;
     let sent =
         |equation: Equation| linears(&model).iter().map(|l| equation.elements(l, &grid, model.seq_len)).sum::<f64>();
     let what = format!("{name}, x={tensor}: a layer sends by eqs. 1-5 what Megatron-LM sends");
@@ -192,7 +193,8 @@ fn examples(file: &File) -> Result<Vec<Point>, SpecError> {
     let nodes_of_four = Cluster::preset("perlmutter")?;
     let between = nodes_of_four.network.map_or(f64::NAN, |network| network.bandwidth);
     for Ring { figure, grid, axis, share } in &file.rings {
-        let (sizes, axis): (Grid, Axis) = (grid.parse()?, axis.parse()?);
+        let sizes: Grid = grid.parse()?;
+        let axis: Axis = axis.parse()?;
         let bandwidth = nodes_of_four.ring_bandwidths(&sizes, nodes_of_four.per_node(sizes.ranks()))?[axis as usize];
         let what = format!("{grid} on two nodes of four: bandwidth of {axis} by eq. 7");
         points.push(Point::new(what, figure.as_str(), *share, bandwidth / between, "of a node's"));

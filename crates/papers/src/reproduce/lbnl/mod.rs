@@ -213,7 +213,8 @@ impl Days {
         let mut points = Vec::new();
         for StatedDays { gpu, days: printed } in &self.stated {
             for nvs in &self.nvs {
-                let (strategy, model) = (self.strategy.clone(), self.model.clone());
+                let strategy = self.strategy.clone();
+                let model = self.model.clone();
                 let case =
                     Case { strategy, model, gpu: gpu.clone(), nvs: *nvs, gpus: self.gpus, batch: PUBLISHED_BATCH };
                 let ours = days(&case, case.best()?.price.seconds)?;
@@ -231,7 +232,8 @@ impl Speedups {
         for (gpu, nvs) in self.gpus.iter().flat_map(|gpu| self.nvs.iter().map(move |nvs| (gpu, *nvs))) {
             for gpus in (2..=14).map(|power| 1 << power) {
                 let best = |strategy: &str| -> Result<Option<f64>, SpecError> {
-                    let (strategy, model) = (strategy.to_owned(), self.model.clone());
+                    let strategy = strategy.to_owned();
+                    let model = self.model.clone();
                     let case = Case { strategy, model, gpu: gpu.clone(), nvs, gpus, batch: PUBLISHED_BATCH };
                     Ok(case.search()?.run(1).ranked.first().map(|best| best.price.seconds))
                 };

@@ -25,8 +25,11 @@ struct Figure {
 
 const FIGURES: [Figure; 6] = {
     use Quantity::{Days, Gigabytes, Seconds};
-    let (one, two, summa) = (("1d", "gpt3_1T"), ("2d", "vit_era5"), ("summa", "gpt3_1T"));
-    let (small, large) = (Some(("B200", 8)), Some(("B200", 64)));
+    let one = ("1d", "gpt3_1T");
+    let two = ("2d", "vit_era5");
+    let summa = ("summa", "gpt3_1T");
+    let small = Some(("B200", 8));
+    let large = Some(("B200", 64));
     [
         Figure::new("figure 4a, saved output", one, small, Gigabytes),
         Figure::new("figure 4b, saved output", two, small, Gigabytes),

@@ -106,7 +106,8 @@ pub fn points() -> Result<Vec<Point>, SpecError> {
 /// Equation 7.1 beside our grid, in which axis expert is a factor of the batch.
 fn replicas(row: &Replicas) -> Result<[Point; 2], SpecError> {
     let Replicas { source, gpus, tensor, experts, other, expert } = row;
-    let (gpus, tensor) = (*gpus, *tensor);
+    let gpus = *gpus;
+    let tensor = *tensor;
     let placed = Placed { mixture: Mixture { base: 1.0, experts: *experts }, gpus, tensor };
     let text = grid(&placed);
     let grid: Grid = text.parse()?;

@@ -92,7 +92,8 @@ fn tiles(spike: &Spike, tiled: f64) -> Result<[Point; 2], SpecError> {
 /// The second model of section 7.2, in the smallest tensor parallel groups that fit.
 pub fn peak(peak: &Peak) -> Result<Vec<Point>, SpecError> {
     let Peak { billion, experts, gpus, gpu_gigabytes, gigabytes, .. } = peak;
-    let (capacity, measured) = (gpu_gigabytes * 1e9, gigabytes.nearest(0.0) * 1e9);
+    let capacity = gpu_gigabytes * 1e9;
+    let measured = gigabytes.nearest(0.0) * 1e9;
     let placed = least(Mixture { base: billion * 1e9, experts: *experts }, *gpus, capacity)?;
     let alone = Placed { tensor: 1, ..placed }.least_bytes() / 1e9;
     let note = format!("{}; {alone:.1} GB in tensor parallel groups of one", peak.note);

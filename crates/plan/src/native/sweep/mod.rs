@@ -90,10 +90,7 @@ impl Sweep {
             let cancel = question.cancel.clone();
             let point = Point::new(values, question)?;
             watch(done, number);
-            match cancel.is_cancelled() {
-                true => Err(PriceError::from(SimulationError::Stopped)),
-                false => Ok(point),
-            }
+            if cancel.is_cancelled() { Err(PriceError::from(SimulationError::Stopped)) } else { Ok(point) }
         });
         let points = points.collect::<Result<_, PriceError>>()?;
         Ok(Self { question, first, second, points })

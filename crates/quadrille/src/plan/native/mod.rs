@@ -17,17 +17,16 @@ use crate::{bars, flags, paths};
 
 /// Searches and prints what was found.
 pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
-    match arguments.json {
-        true => print_json(&document(arguments, &Cancel::default())?),
-        false => {
-            let PlanArguments { model, layout, results, csv, .. } = arguments;
-            print_text(answered(arguments, &Cancel::default(), |answer| {
-                layout.note_length(model, answer.question.seq_len)?;
-                Ok(text(answer)?.map(flags::spelled))
-            })?)?;
-            written([&results.out, csv, &results.html]);
-            Ok(())
-        }
+    if arguments.json {
+        print_json(&document(arguments, &Cancel::default())?)
+    } else {
+        let PlanArguments { model, layout, results, csv, .. } = arguments;
+        print_text(answered(arguments, &Cancel::default(), |answer| {
+            layout.note_length(model, answer.question.seq_len)?;
+            Ok(text(answer)?.map(flags::spelled))
+        })?)?;
+        written([&results.out, csv, &results.html]);
+        Ok(())
     }
 }
 
@@ -48,7 +47,8 @@ fn answered<T>(
 ) -> Result<T, Failure> {
     let PlanArguments { model, layout, question, dtype, nvs, .. } = arguments;
     let numbers = |counts: &Option<Counts>| counts.as_ref().map(|counts| counts.values().to_vec());
-    let (devices, nodes) = (numbers(&arguments.gpus), numbers(&arguments.nodes));
+    let devices = numbers(&arguments.gpus);
+    let nodes = numbers(&arguments.nodes);
     let machines = Machines { devices: devices.clone(), nodes: nodes.clone(), fast_domain: *nvs, batch: None };
     let mut question = arguments::question(model, layout, question, *dtype, machines)?;
     question.cancel = cancel.clone();

@@ -49,12 +49,13 @@ pub struct PriceArguments {
 
 /// Prices, explains and prints.
 pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
-    match arguments.json {
-        true => print_json(&document(arguments)?),
-        false => print_text(priced(arguments, |report| {
+    if arguments.json {
+        print_json(&document(arguments)?)
+    } else {
+        print_text(priced(arguments, |report| {
             arguments.layout.note_length(&arguments.model, report.question.seq_len)?;
             Ok(report.text()?)
-        })?),
+        })?)
     }
 }
 

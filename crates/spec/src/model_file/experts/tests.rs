@@ -122,7 +122,8 @@ fn refusals_name_field_value_rule_and_remedy() {
 fn groups_that_no_token_could_choose_so_are_refused() {
     let of = |groups: &[(&str, &str)]| with(groups);
     let message = |groups: &[(&str, &str)]| of(groups).unwrap_err().to_string();
-    let (groups, top) = ("router_groups", "router_top_groups");
+    let groups = "router_groups";
+    let top = "router_top_groups";
     assert_eq!(
         message(&[(groups, "3"), (top, "1")]),
         "router_groups=3 does not divide experts = 4; try router_groups=2 or 4"

@@ -26,7 +26,8 @@ pub(super) struct Again<'b, 'm, 'f> {
 
 impl<'b, 'm, 'f> Again<'b, 'm, 'f> {
     pub fn new(b: &'b mut Builder<'m>, forward: Forward<'f>) -> Self {
-        let (mut gathers, mut packed) = (BTreeMap::new(), BTreeMap::new());
+        let mut gathers = BTreeMap::new();
+        let mut packed = BTreeMap::new();
         for op in forward.ops {
             match op.operation {
                 Operation::Wait(collective) if gathers_again(b, collective) => {
@@ -179,7 +180,8 @@ impl<'b, 'm, 'f> Again<'b, 'm, 'f> {
             let storage = self.storage(*value);
             let later = self.forward.last_write.get(&storage).is_some_and(|last| *last > index);
             if later && !written_now.contains(&storage) && self.b.values[value.0].chunk.is_some() {
-                let (value, operation) = (self.b.values[value.0].name.clone(), operation.name());
+                let value = self.b.values[value.0].name.clone();
+                let operation = operation.name();
                 return Err(StepError::Overwritten { value, operation });
             }
         }

@@ -111,9 +111,11 @@ mod tests {
 
     fn check(segments: &Segments, n: usize, k: usize, stored: Transpose, accumulate: bool) {
         let shape = GroupedShape { stored, n, k };
-        let (rows, weights) = (segments.rows(), segments.blocks() * n * k);
+        let rows = segments.rows();
+        let weights = segments.blocks() * n * k;
         let lens = if stored == Transpose::Tn { (rows * n, weights) } else { (weights, rows * n) };
-        let (a, b) = (integers::<bf16>(rows * k), integers::<bf16>(lens.0));
+        let a = integers::<bf16>(rows * k);
+        let b = integers::<bf16>(lens.0);
         let run = |compute: &dyn Fn(&Products<'_, bf16, bf16>)| {
             let mut c = integers::<bf16>(lens.1);
             compute(&Products { shape, segments, a: &a, b: &b, c: Disjoint::new(&mut c), accumulate });

@@ -47,7 +47,8 @@ pub fn grouped_matmul<S: Stored, C: Stored<Real = S::Real>>(
     accumulate: bool,
 ) {
     let GroupedShape { stored, n, k } = shape;
-    let (rows, weights) = (segments.rows(), segments.blocks() * k * n);
+    let rows = segments.rows();
+    let weights = segments.blocks() * k * n;
     let (of_b, of_c) = if stored == Transpose::Tn { (rows * n, weights) } else { (weights, rows * n) };
     assert_eq!((a.len(), b.len(), c.len()), (rows * k, of_b, of_c), "{shape:?} of {segments:?}");
     let products = Products { shape, segments, a, b, c: Disjoint::new(c), accumulate };

@@ -42,7 +42,8 @@ impl Segments {
             rows - len..rows
         };
         let places: Vec<Range<usize>> = lengths.iter().map(place).collect();
-        let (mut runs, mut firsts) = (Vec::new(), vec![0]);
+        let mut runs = Vec::new();
+        let mut firsts = vec![0];
         for block in 0..blocks {
             let mut first = 0;
             for rows in places.iter().skip(block).step_by(blocks).filter(|rows| !rows.is_empty()) {

@@ -36,7 +36,8 @@ impl<S: Stored, C: Stored<Real = S::Real>> Products<'_, S, C> {
         let rows: Vec<_> = (0..of_c.blocks()).flat_map(of_block).collect();
         let cols: Vec<_> = blocks(0..n, COLS).collect();
         pool.each(0..rows.len() * cols.len(), |i| {
-            let ((block, rows), cols) = (rows[i / cols.len()].clone(), cols[i % cols.len()].clone());
+            let (block, rows) = rows[i / cols.len()].clone();
+            let cols = cols[i % cols.len()].clone();
             Tile { products: self, of_c, of_b, block, rows, cols }.run();
         });
     }
@@ -60,7 +61,8 @@ impl<S: Stored, C: Stored<Real = S::Real>> Tile<'_, S, C> {
         if contracted == 0 {
             return self.clear();
         }
-        let (height, deepest) = (self.rows.len(), depth(contracted));
+        let height = self.rows.len();
+        let deepest = depth(contracted);
         let width = self.cols.len().next_multiple_of(PANEL);
         S::Real::with_scratch(height * width + (width + STRIP) * deepest, |scratch| {
             let (sums, scratch) = scratch.split_at_mut(height * width);
@@ -104,7 +106,8 @@ impl<S: Stored, C: Stored<Real = S::Real>> Tile<'_, S, C> {
         let Products { shape: GroupedShape { stored, n, k }, b, .. } = *self.products;
         if stored == Transpose::Nt {
             for (panel, first) in self.cols.clone().step_by(PANEL).enumerate() {
-                let (count, to) = (PANEL.min(self.cols.end - first), &mut to[panel * part.len() * PANEL..]);
+                let count = PANEL.min(self.cols.end - first);
+                let to = &mut to[panel * part.len() * PANEL..];
                 let from = &b[(self.block * n + first) * k + part.start..];
                 turn_widened(count, part.len(), from, k, to, PANEL);
             }
@@ -189,6 +192,7 @@ fn widen_panels<S: Stored>(rows: usize, cols: usize, x: &[S], stride: usize, to:
 
 /// c [rows, PANEL] = (or += if `accumulate`) a [rows, k], of the given stride, times b [k, PANEL].
 fn multiply<T: Element>(k: usize, a: &[T], stride: usize, b: &[T], c: &mut [T], accumulate: bool) {
-    let (m, n) = (c.len() / PANEL, PANEL);
+    let m = c.len() / PANEL;
+    let n = PANEL;
     Product::of_rows((m, n, k), a, stride, b, c, accumulate).run(0..m, 0..n, Parallelism::None);
 }

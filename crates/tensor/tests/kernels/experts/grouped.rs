@@ -30,7 +30,8 @@ impl Case {
     /// Lengths of A, B and C.
     fn lengths(&self) -> (usize, usize, usize) {
         let GroupedShape { stored, n, k } = self.shape;
-        let (rows, weights) = (self.rows().len(), self.blocks * k * n);
+        let rows = self.rows().len();
+        let weights = self.blocks * k * n;
         if stored == Transpose::Tn { (rows * k, rows * n, weights) } else { (rows * k, weights, rows * n) }
     }
 
@@ -40,7 +41,8 @@ impl Case {
         for (row, block) in self.rows().into_iter().enumerate() {
             for i in 0..k {
                 for j in 0..n {
-                    let (x, y) = (a[row * k + i], (block * k + i) * n + j);
+                    let x = a[row * k + i];
+                    let y = (block * k + i) * n + j;
                     match stored {
                         Transpose::Nn => c[row * n + j] += x * b[y],
                         Transpose::Nt => c[row * n + j] += x * b[(block * n + j) * k + i],
@@ -55,7 +57,9 @@ impl Case {
 
 fn check<T: Element>(case: &Case, accumulate: bool) {
     let lengths = case.lengths();
-    let (a, b, old) = (random::<T>(1, lengths.0), random::<T>(2, lengths.1), random::<T>(3, lengths.2));
+    let a = random::<T>(1, lengths.0);
+    let b = random::<T>(2, lengths.1);
+    let old = random::<T>(3, lengths.2);
     let found = on_any_threads(|pool| {
         let mut c = if accumulate { old.clone() } else { vec![T::from_f64(f64::NAN); old.len()] };
         grouped_matmul(pool, case.shape, &case.segments(), &a, &b, &mut c, accumulate);
@@ -69,7 +73,9 @@ fn check<T: Element>(case: &Case, accumulate: bool) {
 fn rounds_once<S: Stored<Real = f32>, C: Stored<Real = f32>>(case: &Case, accumulate: bool) {
     let lengths = case.lengths();
     let values = |seed, len| numbers::<f32>(seed, len).into_iter().map(f32::round).collect::<Vec<_>>();
-    let (a, b, old) = (values(1, lengths.0), values(2, lengths.1), values(3, lengths.2));
+    let a = values(1, lengths.0);
+    let b = values(2, lengths.1);
+    let old = values(3, lengths.2);
     let narrow = |x: &[f32]| x.iter().map(|x| S::rounded(*x)).collect::<Vec<_>>();
     let run = |threads: usize| {
         let mut c: Vec<C> = old.iter().map(|x| C::rounded(if accumulate { *x } else { f32::NAN })).collect();
@@ -167,7 +173,8 @@ proptest! {
 fn cut_changes_no_bit<T: Element>(cut: &Case, whole: &Case) {
     let GroupedShape { n, k, .. } = cut.shape;
     let (len_a, len_b, len_c) = cut.lengths();
-    let (a, b) = (random::<T>(1, len_a), random::<T>(2, len_b));
+    let a = random::<T>(1, len_a);
+    let b = random::<T>(2, len_b);
     let run = |case: &Case, a: &[T], b: &[T]| {
         let mut c = vec![T::from_f64(f64::NAN); len_c];
         grouped_matmul(&Pool::new(2), case.shape, &case.segments(), a, b, &mut c, false);
@@ -192,7 +199,8 @@ fn a_table_of_equal_lengths_is_equal_segments() {
 #[test]
 fn a_weight_gradient_of_no_rows_leaves_what_it_is_added_to() {
     let case = Case::new(Transpose::Tn, (3, 2), 3, &[2, 0, 1]);
-    let (a, b) = (random::<f32>(1, 6), random::<f32>(2, 9));
+    let a = random::<f32>(1, 6);
+    let b = random::<f32>(2, 9);
     let mut c = [-0.0, f32::NAN, f32::INFINITY].repeat(6);
     let old = c.clone();
     grouped_matmul(&Pool::new(2), case.shape, &case.segments(), &a, &b, &mut c, true);
@@ -203,10 +211,14 @@ fn a_weight_gradient_of_no_rows_leaves_what_it_is_added_to() {
 
 #[test]
 fn one_block_of_one_segment_is_a_product() {
-    let (m, n, k) = (70, 65, 33);
+    let m = 70;
+    let n = 65;
+    let k = 33;
     for stored in Transpose::ALL {
-        let (a, b) = (random::<f64>(1, m * k), random::<f64>(2, if stored == Transpose::Tn { m * n } else { k * n }));
-        let (shape, rows) = (GroupedShape { stored, n, k }, Segments::equal(1, 1, m));
+        let a = random::<f64>(1, m * k);
+        let b = random::<f64>(2, if stored == Transpose::Tn { m * n } else { k * n });
+        let shape = GroupedShape { stored, n, k };
+        let rows = Segments::equal(1, 1, m);
         let product = match stored {
             Transpose::Tn => ProductShape { stored, m: k, n, k: m },
             _ => ProductShape { stored, m, n, k },

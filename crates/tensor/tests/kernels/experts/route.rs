@@ -66,7 +66,8 @@ fn slots(shape: RouterShape, groups: TokenGroups, choices: &[Vec<(usize, f64)>])
 
 fn check<T: Element>(shape: RouterShape, rule: RouterRule, groups: TokenGroups) {
     let scaled = |seed, count, by| random::<T>(seed, count).iter().map(|x| *x * T::from_f64(by)).collect::<Vec<T>>();
-    let (logits, bias) = (scaled(3, shape.rows * shape.experts, 3.0), scaled(4, shape.experts, 0.1));
+    let logits = scaled(3, shape.rows * shape.experts, 3.0);
+    let bias = scaled(4, shape.experts, 0.1);
     let found = on_any_threads(|pool| routes(pool, shape, rule, groups, &logits));
     check_routes(&found, shape, rule, groups, [&logits, &vec![T::ZERO; shape.experts]]);
     let found = on_any_threads(|pool| biased_routes(pool, shape, rule, groups, [&logits, &bias]));
@@ -259,7 +260,8 @@ fn tokens_without_numbers_choose_all_experts_equally_often() {
         assert!(found.chunks(6).all(|row| row[2..4].iter().all(|slot| *slot >= 0.0)));
     }
     // Turns go on from piece to piece of the rows that threads share.
-    let (shape, groups) = (RouterShape { rows: 40_000, experts: 3, per_token: 1 }, TokenGroups { rows: 1, ..groups });
+    let shape = RouterShape { rows: 40_000, experts: 3, per_token: 1 };
+    let groups = TokenGroups { rows: 1, ..groups };
     let found = on_any_threads(|pool| routes(pool, shape, RULES[0], groups, &vec![f32::NAN; 3 * 40_000]));
     assert!(found.chunks(3).enumerate().all(|(row, route)| route[0] == (row % 3) as f32));
 }
@@ -273,8 +275,8 @@ fn no_expert_is_chosen_twice_where_probabilities_are_no_numbers() {
             let mut chosen = routes(&Pool::new(1), shape, rule, groups, &logits)[..4].to_vec();
             chosen.sort_by(f32::total_cmp);
             assert_eq!(chosen, [0.0, 1.0, 2.0, 3.0], "{logits:?} {rule:?}");
-            let (shape, rule) =
-                (RouterShape { per_token: 2, ..shape }, RouterRule { groups: 2, chosen_groups: 1, ..rule });
+            let shape = RouterShape { per_token: 2, ..shape };
+            let rule = RouterRule { groups: 2, chosen_groups: 1, ..rule };
             let chosen = &routes(&Pool::new(1), shape, rule, groups, &logits)[..2];
             assert!([[0.0, 1.0], [1.0, 0.0], [2.0, 3.0], [3.0, 2.0]].iter().any(|group| group == chosen), "{chosen:?}");
         }

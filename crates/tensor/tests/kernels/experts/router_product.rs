@@ -4,10 +4,16 @@ use quadrille_tensor::*;
 
 fn equals_loops<T: Element>(rows: usize, cols: usize, experts: usize) {
     let shape = RouterShape { rows, experts, per_token: 1 };
-    let (x, w, dl) = (random::<T>(1, rows * cols), random::<T>(2, cols * experts), random::<T>(3, rows * experts));
+    let x = random::<T>(1, rows * cols);
+    let w = random::<T>(2, cols * experts);
+    let dl = random::<T>(3, rows * experts);
     let old = random::<T>(4, cols * experts);
-    let (wide_x, wide_w, wide_dl) = (wide(&x), wide(&w), wide(&dl));
-    let (mut logits, mut dx, mut dw) = (vec![0.0; dl.len()], vec![0.0; x.len()], vec![0.0; w.len()]);
+    let wide_x = wide(&x);
+    let wide_w = wide(&w);
+    let wide_dl = wide(&dl);
+    let mut logits = vec![0.0; dl.len()];
+    let mut dx = vec![0.0; x.len()];
+    let mut dw = vec![0.0; w.len()];
     for row in 0..rows {
         for col in 0..cols {
             for e in 0..experts {

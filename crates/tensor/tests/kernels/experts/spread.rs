@@ -10,7 +10,8 @@ const SIZES: [(usize, usize); 8] = [(0, 3), (1, 1), (3, 0), (8, 7), (16, 33), (6
 
 /// Routes of some rows in groups of at most 8, some dropped, and the shape of what they spread.
 fn spread_of<T: Element>(rows: usize, cols: usize) -> (SpreadShape<'static>, Vec<T>) {
-    let (experts, per_token) = (5, 3);
+    let experts = 5;
+    let per_token = 3;
     let group = (1..=8).rev().find(|group| rows.is_multiple_of(*group)).unwrap_or(1);
     let groups = TokenGroups { rows: group, slots: group.div_ceil(2), slots_per_token: f64::INFINITY, by_score: false };
     let shape = RouterShape { rows, experts, per_token };
@@ -37,7 +38,8 @@ fn places(shape: SpreadShape<'_>, routes: &[f64]) -> Vec<(usize, usize, f64, usi
     let mut places = Vec::new();
     for (row, routes) in routes.chunks(3 * shape.per_token).enumerate() {
         for choice in 0..shape.per_token {
-            let (expert, slot) = (routes[choice], routes[shape.per_token + choice]);
+            let expert = routes[choice];
+            let slot = routes[shape.per_token + choice];
             if slot >= 0.0 {
                 let place = start_of(shape, expert as usize) + slot as usize;
                 places.push((row, choice, routes[2 * shape.per_token + choice], place));
@@ -49,15 +51,18 @@ fn places(shape: SpreadShape<'_>, routes: &[f64]) -> Vec<(usize, usize, f64, usi
 
 fn equals_loops<T: Element>(shape: SpreadShape<'_>, routes: &[T]) {
     let SpreadShape { rows, cols, .. } = shape;
-    let (len, blocks) = (rows * cols, start_of(shape, shape.experts) * cols);
-    let (x, dy) = (random::<T>(1, len), random::<T>(2, blocks));
+    let len = rows * cols;
+    let blocks = start_of(shape, shape.experts) * cols;
+    let x = random::<T>(1, len);
+    let dy = random::<T>(2, blocks);
     let filled = |len: usize| vec![T::from_f64(f64::NAN); len];
     let places = places(shape, &wide(routes));
     let mut expected = [vec![0.0; blocks], vec![0.0; len], vec![0.0; len], vec![0.0; blocks]];
     let mut dweights = vec![0.0; rows * shape.per_token];
     for (row, choice, weight, place) in places {
         for col in 0..cols {
-            let (at, to) = (row * cols + col, place * cols + col);
+            let at = row * cols + col;
+            let to = place * cols + col;
             expected[0][to] = x[at].to_f64();
             expected[1][at] += dy[to].to_f64();
             expected[2][at] += weight * dy[to].to_f64();
@@ -139,8 +144,10 @@ fn every_row_of_a_queue_is_a_choices() {
 #[test]
 fn the_gradients_of_combining_equal_differences() {
     let (shape, routes) = spread_of::<f64>(16, 3);
-    let (x, dy) = (random::<f64>(1, start_of(shape, shape.experts) * 3), random::<f64>(2, 48));
-    let (mut dx, mut dweights) = (vec![0.0; x.len()], vec![0.0; 48]);
+    let x = random::<f64>(1, start_of(shape, shape.experts) * 3);
+    let dy = random::<f64>(2, 48);
+    let mut dx = vec![0.0; x.len()];
+    let mut dweights = vec![0.0; 48];
     combine_backward(&Pool::new(1), shape, &dy, &x, &routes, &mut dx, &mut dweights);
     let loss = |x: &[f64], routes: &[f64]| {
         let mut y = vec![0.0; 48];
@@ -160,7 +167,8 @@ kernel! { Experts(pool, rows, cols) stored [x: rows * cols, y: 15 * rows * cols,
     real [dweights: 3 * rows] {
     let (shape, routes) = spread_of::<f32>(rows, cols);
     let blocks = start_of(shape, shape.experts) * cols;
-    let (y, back) = (&mut y[..blocks], &mut back[..blocks]);
+    let y = &mut y[..blocks];
+    let back = &mut back[..blocks];
     spread_backward(pool, shape, y, &routes, dx);
     combine(pool, shape, y, &routes, sum);
     combine_backward(pool, shape, x, y, &routes, back, dweights);
@@ -174,10 +182,13 @@ fn spreading_and_combining_are_rounded_once() {
 
 #[test]
 fn pieces_of_all_blocks_lie_together() {
-    let (rows, cols) = (16, 3);
+    let rows = 16;
+    let cols = 3;
     let (whole, routes) = spread_of::<f64>(rows, cols);
-    let (x, slots) = (random::<f64>(1, rows * cols), rows_of(whole, 0));
-    let (of_piece, len) = (slots / 2, whole.experts * slots * cols);
+    let x = random::<f64>(1, rows * cols);
+    let slots = rows_of(whole, 0);
+    let of_piece = slots / 2;
+    let len = whole.experts * slots * cols;
     let cut = SpreadShape { slots: Slots::Blocks { slots, pieces: 2 }, ..whole };
     let [mut one, mut two] = [(); 2].map(|()| vec![f64::NAN; len]);
     spread(&Pool::new(1), whole, &x, &routes, &mut one);
