@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use quadrille_cost::native::{Framework, Numbers};
 use quadrille_files::Document;
-use quadrille_run::{RunError, described, framework};
+use quadrille_plan::native::framework;
+use quadrille_run::{RunError, described};
 use quadrille_spec::{Cluster, ElementType, Field, Layout, SpecError};
 
 use crate::logs::{self, Job, Log, Placed, Refit};

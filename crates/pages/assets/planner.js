@@ -12,11 +12,11 @@ const FIELDS = [
   { name: "seq_len", kind: "text", hint: "the model's, e.g. 8k" },
   { name: "framework", options: choices.frameworks, start: "megatron" },
   { name: "products", options: ["", ...choices.products], none: "16 bits" },
-  { name: "max_x", steps: ["1", "2", "4", "8", "16", "32", ""], none: "any" },
-  { name: "max_pipe", steps: ["1", "2", "4", "8", "16", "32", "64", ""], none: "any" },
-  { name: "reserve", steps: ["", "0", "2%", "5%", "10%", "15%", "20%", "30%", "40%"], none: "as usual" },
-  { name: "variants", options: ["", "all"], none: "the best of each grid" },
-  { name: "slower", steps: ["0%", "1%", "2%", "", "5%", "10%", "20%", "50%", "100%"], none: "3%" },
+  { name: "max.x", steps: ["1", "2", "4", "8", "16", "32", ""], none: "any" },
+  { name: "max.pipe", steps: ["1", "2", "4", "8", "16", "32", "64", ""], none: "any" },
+  { name: "memory_reserve", steps: ["", "0", "2%", "5%", "10%", "15%", "20%", "30%", "40%"], none: "as usual" },
+  { name: "variants", options: ["", "true"], none: "the best of each grid" },
+  { name: "tolerance", steps: ["0%", "1%", "2%", "", "5%", "10%", "20%", "50%", "100%"], none: "3%" },
   { name: "tokens", kind: "text", hint: "e.g. 300B or 15T" },
   { name: "days", steps: [1, 2, 3, 5, 7, 10, 14, 21, 30, 45, 60, 90, 120, 180, 365, ""].map(String), none: "any time", unit: "days", with: "tokens" },
   { name: "price_per_hour", hint: "e.g. 2.5" },
@@ -86,6 +86,18 @@ function asked() {
   return said;
 }
 
+/** The request that the fields state: names with a point are fields of tables, and a pasted configuration is a model. */
+function requestOf({ config, variants, ...said }) {
+  const request = variants ? { variants: variants === "true" ? true : variants } : {};
+  for (const [name, value] of Object.entries(said)) {
+    const [table, key] = name.split(".");
+    if (key) (request[table] ??= {})[key] = value;
+    else request[name] = value;
+  }
+  if (config) request.model = { hugging_face: JSON.parse(config) };
+  return request;
+}
+
 function fill() {
   const said = new URLSearchParams(location.hash.slice(1));
   const isEmpty = [...said].length === 0;
@@ -118,21 +130,27 @@ async function ask() {
   } catch {
     // A browser may refuse a long address, or too many: the answer is the same without.
   }
+  let request;
   const begin = performance.now();
   const say = (words, kind) => {
     status.className = kind;
     status.textContent = words;
   };
+  try {
+    request = requestOf(question);
+  } catch (error) {
+    return say(`config.json: ${error.message}`, "warn");
+  }
   say("Searching …", "soft");
   answer.classList.add("old");
   const show = (found, isWhole) => {
-    answer.replaceChildren(...drawPlan(found, isWhole ? ({ layout }) => posted("layout", { question, layout }, mine.signal) : null));
+    answer.replaceChildren(...drawPlan(found, isWhole ? ({ layout }) => posted("layout", { request, layout }, mine.signal) : null));
   };
   const after = () => seconds((performance.now() - begin) / 1000);
   // Usual layouts are shown at once, then the best of more and more, until everything was looked at: how busy the machine is decides
   // when that is, and nothing else.
   for (let round = 0; ; round += 1) {
-    const [isFound, found] = await posted("plan", { ...question, round }, mine.signal);
+    const [isFound, found] = await posted(`plan?round=${round}`, request, mine.signal);
     if (mine !== waiting) return;
     if (!isFound) return say(found ? found.error : "The server does not answer: is it still running?", "warn");
     if (found.plans.length > 0) {

@@ -8,6 +8,7 @@ use quadrille_plan::native::sweep::{Sweep, Variable};
 use quadrille_plan::native::{Cancel, Question};
 use quadrille_report::sweep as report;
 use quadrille_report::sweep_text;
+use quadrille_spec::Field;
 
 use crate::arguments::ModelArguments;
 use crate::failure::Failure;
@@ -15,7 +16,8 @@ use crate::layout_arguments::LayoutArguments;
 use crate::layout_flags::searched;
 use crate::output::{csv, print_text, write_file, written};
 use crate::parse::whole;
-use crate::plan::native::arguments::{Machines, QuestionArguments, question};
+use crate::plan::native::arguments::QuestionArguments;
+use crate::plan::native::request::{print_sources, request, set_devices};
 use crate::{bars, flags, paths, terminal};
 
 /// Searches the best layout, as `plan` does, for every value of one number, or every pair of values of two. A terminal gets a
@@ -99,23 +101,31 @@ fn swept(arguments: &SweepArguments, cancel: &Cancel) -> Result<(Sweep, Vec<Vec<
     Ok((sweep, rows))
 }
 
-/// What does not vary. Numbers of GPUs that vary are known first, since the default batch follows from the largest, unless it varies.
+/// The question without what varies. Numbers of GPUs that vary are known first, since the default batch follows from the largest,
+/// unless it varies.
 fn fixed(arguments: &SweepArguments, variables: &[Variable]) -> Result<Question, Failure> {
-    let SweepArguments { model, layout, .. } = arguments;
-    let typed = |number: Option<u32>| number.map(|number| vec![number as usize]);
-    let mut devices = typed(arguments.gpus);
-    let mut nodes = typed(arguments.nodes);
+    let SweepArguments { model, layout, question, .. } = arguments;
+    let mut request = request(model, layout, question, None)?;
+    let count = |count: Option<u32>| count.map(|count| count as usize).into_iter().collect::<Vec<_>>();
+    let gpus = count(arguments.gpus);
+    let nodes = count(arguments.nodes);
     if let Some(varied) = variables.iter().find(|variable| variable.is_devices()) {
-        if devices.is_some() || nodes.is_some() || layout.ranks.is_some() {
+        if !gpus.is_empty() || !nodes.is_empty() || layout.ranks.is_some() {
             let rule = "their number is varied; leave --gpus, --nodes and --ranks out";
             return Err(Failure::usage(format!("--vary {varied}: {rule}")));
         }
         let values = varied.values().iter().map(|value| *value as usize).collect();
-        if varied.is_nodes() { nodes = Some(values) } else { devices = Some(values) }
+        if varied.is_nodes() { request.nodes = values } else { request.gpus = values }
+    } else {
+        set_devices(&mut request, gpus, nodes)?;
     }
+    request.nvs = arguments.nvs.map(|devices| devices as usize);
     // Of a batch that varies the largest is held against the rules.
     let batch = variables.iter().find(|variable| variable.is_batch());
-    let batch = batch.and_then(|varied| varied.values().last().map(|batch| *batch as usize));
-    let machines = Machines { devices, nodes, fast_domain: arguments.nvs, batch };
-    Ok(question(model, layout, &arguments.question, None, machines)?)
+    if let Some(batch) = batch.and_then(|varied| varied.values().last()) {
+        request.choices = request.choices.with(Field::GlobalBatch, (*batch as usize).into());
+    }
+    let question = request.question()?;
+    print_sources(model, layout);
+    Ok(question)
 }

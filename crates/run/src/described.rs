@@ -5,7 +5,7 @@ use std::path::Path;
 
 use quadrille_files::Document;
 use quadrille_hugging_face::CONFIGURATION;
-use quadrille_spec::{Cluster, Field, LayoutFile, Model, SpecError};
+use quadrille_spec::{Cluster, Field, LayoutFile, Model, ModelFile, SpecError};
 
 use crate::documents::{CLUSTER, LAYOUT, MODEL};
 use crate::{OpenLayout, RunError};
@@ -24,6 +24,22 @@ pub fn model(name: &str, overrides: &[(String, String)]) -> Result<Model, RunErr
 /// A file that cannot be read; what this program does not have.
 pub fn model_of_hugging_face(path: &Path, overrides: &[(String, String)]) -> Result<Model, RunError> {
     Model::from_hugging_face(&CONFIGURATION.text(path)?, overrides).map_err(RunError::description(path))
+}
+
+/// Fields of a preset or a model file, not yet validated.
+///
+/// # Errors
+/// A file that cannot be read, or is no model; no such preset.
+pub fn model_file(name: &str) -> Result<ModelFile, RunError> {
+    ModelFile::from_toml(&preset_or_file(name, &MODEL, Model::preset_text)?).map_err(named(name))
+}
+
+/// Text of a Hugging Face configuration.
+///
+/// # Errors
+/// A file that cannot be read.
+pub fn configuration(path: &Path) -> Result<String, RunError> {
+    Ok(CONFIGURATION.text(path)?)
 }
 
 /// The cluster of a preset or a file.

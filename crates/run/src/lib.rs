@@ -35,8 +35,7 @@
 //! ```
 //!
 //! [`described`] reads models, layouts and clusters as users name them; [`Settings`] are a model with fields in place of its own,
-//! a [`SaidLayout`] is what is said of a layout, an [`OpenLayout`] one of which not everything is said, and a [`SearchSpec`] what
-//! is asked of a search for one.
+//! a [`SaidLayout`] is what is said of a layout, and an [`OpenLayout`] one of which not everything is said.
 //!
 //! Nothing here prints, reads a command line or ends the process. Errors are [`RunError`]s, which know what is at fault
 //! ([`RunError::blame`]); a [`Refusal`] of what was asked for knows the choices that it names, so that a command line can
@@ -68,8 +67,6 @@ mod refusal;
 pub mod resources;
 mod said_layout;
 mod same_data;
-mod search_budget;
-mod searched;
 mod settings;
 mod signals;
 mod source;
@@ -95,8 +92,6 @@ pub use prepare::{Host, Prepared};
 pub use processes::{Processes, cores, processors, timeout};
 pub use refusal::{Refusal, Setting};
 pub use said_layout::SaidLayout;
-pub use search_budget::BudgetSpec;
-pub use searched::{SearchSpec, framework};
 pub use settings::{ModelSource, Settings, assignments};
 pub use signals::Signals;
 pub use source::{DEMO_TOKENS, OnPreparation, Source, SourceOverview, describe_tokenizer, open_files, skipped_lines};

@@ -3,6 +3,7 @@
 use quadrille_cost::native::Candidate;
 use quadrille_plan::best;
 use quadrille_plan::local::machine;
+use quadrille_plan::native::check_node;
 use quadrille_spec::{
     AxisOrder, Change, Cluster, ElementType, Field, FieldValue, Grid, Layout, LayoutFile, LayoutRequest, Model,
     Recompute, Remedy, SpecError,
@@ -73,22 +74,6 @@ pub struct OpenLayout {
     pub said: LayoutFile,
     /// Where it is to run, whether or not the grid is chosen for it.
     pub cluster: Cluster,
-}
-
-/// Refuses more of so many ranks in a node than those of the cluster have devices; `works` names what a node can have.
-pub(crate) fn check_node(
-    cluster: &Cluster,
-    per_node: Option<usize>,
-    ranks: usize,
-    works: impl FnOnce(usize) -> String,
-) -> Result<(), SpecError> {
-    match (per_node, cluster.node_devices()) {
-        (Some(said), Some(devices)) if said.min(ranks) > devices => {
-            let rule = format!("a node of {} has {devices} devices", cluster.name);
-            Err(SpecError::invalid("per-node", said, rule, format!("use `layout.per_node` {}", works(devices))))
-        }
-        _ => Ok(()),
-    }
 }
 
 impl OpenLayout {

@@ -5,8 +5,8 @@
 //! or by an address are served (`host.rs`), so that no page of elsewhere can ask under a name of its own.
 
 mod answers;
-mod asked;
 mod host;
+mod planning;
 mod words;
 
 use std::io;
@@ -14,15 +14,15 @@ use std::net::{IpAddr, TcpListener};
 use std::sync::Arc;
 
 use answers::Answers;
-use asked::{Asked, Chosen};
-use axum::extract::rejection::JsonRejection;
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::rejection::{JsonRejection, QueryRejection, StringRejection};
+use axum::extract::{DefaultBodyLimit, Query, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use planning::{DrawingRequest, Round, answer, request_of};
 use quadrille_cost::native::{Framework, Learned, NarrowFormat};
 use quadrille_pages::planner_page;
 use quadrille_plan::native::Cancel;
@@ -94,30 +94,42 @@ fn is_priced(name: &&str) -> bool {
     Cluster::preset(name).is_ok_and(|cluster| cluster.device.is_some())
 }
 
-/// The answer to a question, as `report` has it for pages.
-async fn plan(State(searches): State<Arc<Searches>>, asked: Result<Json<Asked>, JsonRejection>) -> Response {
-    let asked = match asked {
-        Ok(Json(asked)) => asked,
-        Err(rejection) => return unread(&rejection),
+/// The answer to a planning request, in a round or whole, as `report` has it for pages.
+async fn plan(
+    State(searches): State<Arc<Searches>>,
+    round: Result<Query<Round>, QueryRejection>,
+    body: Result<String, StringRejection>,
+) -> Response {
+    let round = match round {
+        Ok(Query(round)) => round,
+        Err(rejection) => return refusal(rejection.status(), &rejection.body_text()),
     };
-    // Who moves a slider back is answered at once.
-    if let Some(known) = searches.answers.of(&asked) {
+    let request = match body.map(|body| request_of(&body)) {
+        Ok(Ok(request)) => request,
+        Ok(Err(reason)) => return refusal(StatusCode::UNPROCESSABLE_ENTITY, &in_words(&reason)),
+        Err(rejection) => return unread(rejection.status(), &rejection.body_text()),
+    };
+    // Repeated requests, as of a slider that is moved back, are answered at once.
+    if let Some(known) = searches.answers.of(&request) {
         return told(StatusCode::OK, known);
     }
     let answers = Arc::clone(&searches.answers);
     let learned = searches.learned.clone();
-    let search = move |cancel| {
-        let document = asked.answer(cancel, &learned)?;
-        Ok(answers.keep(&asked, &document))
+    let search = move |cancel: Cancel| {
+        let document = answer(&request, round, &cancel, &learned)?;
+        Ok(answers.keep(&request, &document))
     };
     searches.run(&searches.running, search).await
 }
 
 /// What is drawn of a layout of an answer.
-async fn layout(State(searches): State<Arc<Searches>>, chosen: Result<Json<Chosen>, JsonRejection>) -> Response {
+async fn layout(
+    State(searches): State<Arc<Searches>>,
+    chosen: Result<Json<DrawingRequest>, JsonRejection>,
+) -> Response {
     match chosen {
         Ok(Json(chosen)) => searches.run(&searches.drawing, move |cancel| Ok(chosen.drawn(&cancel)?.to_string())).await,
-        Err(rejection) => unread(&rejection),
+        Err(rejection) => unread(rejection.status(), &rejection.body_text()),
     }
 }
 
@@ -133,12 +145,12 @@ async fn other_method() -> Response {
 }
 
 /// A question that is none.
-fn unread(rejection: &JsonRejection) -> Response {
-    if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
-        let reason = format!("the question has more than {LONGEST} bytes: paste the text of a config.json alone");
-        return refusal(rejection.status(), &reason);
+fn unread(status: StatusCode, text: &str) -> Response {
+    if status == StatusCode::PAYLOAD_TOO_LARGE {
+        let reason = format!("the request has more than {LONGEST} bytes: paste the text of a config.json alone");
+        return refusal(status, &reason);
     }
-    refusal(rejection.status(), &rejection.body_text())
+    refusal(status, text)
 }
 
 impl Searches {

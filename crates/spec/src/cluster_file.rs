@@ -3,8 +3,8 @@
 use std::fmt;
 
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{MapAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::device::{check_fraction, check_rate, check_seconds};
 use crate::toml_text::{self, check_name, check_size};
@@ -108,6 +108,54 @@ impl DeviceChoice {
     }
 }
 
+impl ClusterFile {
+    /// The cluster, if every value keeps its rule.
+    fn validate(self) -> Result<Cluster, SpecError> {
+        check_name(&self.name)?;
+        check_tiers(&self.tiers)?;
+        for (index, tier) in self.tiers.iter().enumerate() {
+            tier.origins.check(&format!("tiers[{index}].origins"), &tier.numbers())?;
+        }
+        let device = self.device.map(DeviceChoice::validate).transpose()?;
+        let network = match (self.devices_per_node, self.inter_node_bandwidth) {
+            (devices, None) if !self.tiers.is_empty() => {
+                devices.map_or(Ok(()), |devices| check_node(devices, &self.tiers))?;
+                network_of_tiers(&self.tiers)
+            }
+            (devices, bandwidth) => network(devices, bandwidth)?,
+        };
+        let innermost = self.tiers.first().map(|tier| tier.links as f64 * tier.bandwidth);
+        let Some(intra_node_bandwidth) = self.intra_node_bandwidth.or(innermost) else {
+            let rule = "a cluster says how fast devices of a node talk to each other";
+            return Err(SpecError::invalid("intra_node_bandwidth", "none", rule, "give it, or [[tiers]]"));
+        };
+        check_rate("intra_node_bandwidth", intra_node_bandwidth)?;
+        let device_memory = self.device_memory.or(device.as_ref().map(|device| device.memory));
+        if device_memory.is_some_and(|bytes| !(1..=MAX_MEMORY).contains(&bytes)) {
+            let bytes = device_memory.unwrap_or_default();
+            let rule = format!("a device has 1..={MAX_MEMORY} bytes");
+            return Err(SpecError::invalid("device_memory", bytes, rule, "give bytes, or leave it out"));
+        }
+        let largest = network.map_or(MAX_DEVICES_PER_NODE, |network| network.devices_per_node);
+        check_groups(&self.group_bandwidths, largest)?;
+        self.calibration.as_ref().map_or(Ok(()), Calibration::check)?;
+        self.origins.check("origins", &Cluster::NUMBERS.map(str::to_owned))?;
+        Ok(Cluster {
+            name: self.name,
+            source: self.source,
+            device,
+            tiers: self.tiers,
+            device_memory,
+            devices_per_node: self.devices_per_node,
+            network,
+            intra_node_bandwidth,
+            group_bandwidths: self.group_bandwidths,
+            calibration: self.calibration,
+            origins: self.origins,
+        })
+    }
+}
+
 impl Cluster {
     /// Reads and validates a cluster file: `name`, `source`; `device` (a preset's name or a table of [`Device`]) and
     /// `[[tiers]]` ([`Tier`], innermost first). What AxoNN's model needs follows from the tiers unless it is given:
@@ -118,49 +166,7 @@ impl Cluster {
     /// # Errors
     /// Text that is no TOML, missing or unknown fields, values outside their rule.
     pub fn from_toml(text: &str) -> Result<Self, SpecError> {
-        let file: ClusterFile = toml_text::read("a cluster", text)?;
-        check_name(&file.name)?;
-        check_tiers(&file.tiers)?;
-        for (index, tier) in file.tiers.iter().enumerate() {
-            tier.origins.check(&format!("tiers[{index}].origins"), &tier.numbers())?;
-        }
-        let device = file.device.map(DeviceChoice::validate).transpose()?;
-        let network = match (file.devices_per_node, file.inter_node_bandwidth) {
-            (devices, None) if !file.tiers.is_empty() => {
-                devices.map_or(Ok(()), |devices| check_node(devices, &file.tiers))?;
-                network_of_tiers(&file.tiers)
-            }
-            (devices, bandwidth) => network(devices, bandwidth)?,
-        };
-        let innermost = file.tiers.first().map(|tier| tier.links as f64 * tier.bandwidth);
-        let Some(intra_node_bandwidth) = file.intra_node_bandwidth.or(innermost) else {
-            let rule = "a cluster says how fast devices of a node talk to each other";
-            return Err(SpecError::invalid("intra_node_bandwidth", "none", rule, "give it, or [[tiers]]"));
-        };
-        check_rate("intra_node_bandwidth", intra_node_bandwidth)?;
-        let device_memory = file.device_memory.or(device.as_ref().map(|device| device.memory));
-        if device_memory.is_some_and(|bytes| !(1..=MAX_MEMORY).contains(&bytes)) {
-            let bytes = device_memory.unwrap_or_default();
-            let rule = format!("a device has 1..={MAX_MEMORY} bytes");
-            return Err(SpecError::invalid("device_memory", bytes, rule, "give bytes, or leave it out"));
-        }
-        let largest = network.map_or(MAX_DEVICES_PER_NODE, |network| network.devices_per_node);
-        check_groups(&file.group_bandwidths, largest)?;
-        file.calibration.as_ref().map_or(Ok(()), Calibration::check)?;
-        file.origins.check("origins", &Cluster::NUMBERS.map(str::to_owned))?;
-        Ok(Self {
-            name: file.name,
-            source: file.source,
-            device,
-            tiers: file.tiers,
-            device_memory,
-            devices_per_node: file.devices_per_node,
-            network,
-            intra_node_bandwidth,
-            group_bandwidths: file.group_bandwidths,
-            calibration: file.calibration,
-            origins: file.origins,
-        })
+        toml_text::read::<ClusterFile>("a cluster", text)?.validate()
     }
 
     /// The file of this cluster, everything written out: [`Cluster::from_toml`] gives an equal one.
@@ -168,13 +174,19 @@ impl Cluster {
     /// # Errors
     /// A value outside its rule, or such as TOML cannot hold.
     pub fn to_toml(&self) -> Result<String, SpecError> {
+        let text = toml_text::write("a cluster", &self.name, &self.file())?;
+        Self::from_toml(&text).map(|_| text)
+    }
+
+    /// Fields of the file of this cluster.
+    fn file(&self) -> ClusterFile {
         // What follows from the tiers, or is of domains that are no nodes, is left to them.
         let of_nodes = |network: &Network| {
             let is_node = self.devices_per_node.is_none_or(|devices| devices == network.devices_per_node);
             is_node && Some(*network) != network_of_tiers(&self.tiers)
         };
         let network = self.network.filter(of_nodes);
-        let file = ClusterFile {
+        ClusterFile {
             name: self.name.clone(),
             source: self.source.clone(),
             device_memory: self.device_memory,
@@ -186,9 +198,7 @@ impl Cluster {
             device: self.device.clone().map(|device| DeviceChoice::Described(Box::new(device))),
             calibration: self.calibration.clone(),
             origins: self.origins.clone(),
-        };
-        let text = toml_text::write("a cluster", &self.name, &file)?;
-        Self::from_toml(&text).map(|_| text)
+        }
     }
 
     /// Holds the device and the tiers against their rules: of use after a change of their numbers.
@@ -224,6 +234,20 @@ impl Cluster {
     /// The names of all presets.
     pub fn preset_names() -> impl Iterator<Item = &'static str> {
         PRESETS.iter().map(|(name, _)| *name)
+    }
+}
+
+/// Fields of the cluster's file, everything written out.
+impl Serialize for Cluster {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.file().serialize(serializer)
+    }
+}
+
+/// Fields of a cluster file, validated.
+impl<'de> Deserialize<'de> for Cluster {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        ClusterFile::deserialize(deserializer)?.validate().map_err(D::Error::custom)
     }
 }
 

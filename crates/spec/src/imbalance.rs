@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::{Experts, Model, SpecError};
 
@@ -18,7 +18,8 @@ pub enum Imbalance {
 }
 
 /// Loads of experts that were counted.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct MeasuredLoads {
     /// How many experts blocks have.
     experts: BTreeSet<usize>,

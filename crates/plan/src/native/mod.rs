@@ -5,8 +5,8 @@
 //! kept. Layouts are those that `Layout::new` accepts; those that cannot differ in price are tried once. Bounds leave
 //! out what cannot be among the wanted, without losing any of it.
 //!
-//! A [`Question`] says what is asked, an [`Answer`] what was found, on one number of devices or on several, and why; a
-//! [`Search`] is one look at all layouts of a number of devices. A [`PlanRequest`] asks for the fastest alone.
+//! A [`PlanRequest`] is the question as plain data; it is validated once, into a [`Question`]. An [`Answer`] is what was found, on one
+//! number of devices or on several, and why; a [`Search`] is one look at all layouts of a number of devices.
 
 mod answer;
 mod bounds;
@@ -20,6 +20,7 @@ mod derived;
 pub mod explain;
 mod explanation;
 mod feasible;
+mod found_plan;
 mod front;
 pub mod hardware;
 mod in_time;
@@ -48,14 +49,15 @@ pub use count::{Counts, Refused};
 pub use derived::Derived;
 pub use explanation::Explanation;
 pub use feasible::Feasible;
+pub use found_plan::{Plan, PlannedLayout};
 pub use in_time::{InDays, said_days};
 pub use legal::Rules;
 pub use memory_remedies::{LeastStates, MemoryRemedy};
 pub use nothing::Nothing;
-pub use placement::devices_of_nodes;
+pub use placement::{check_node, devices_of_nodes};
 pub use question::{Cancel, Question, Reserve};
 pub use ranking::Ranked;
-pub use request::{Plan, PlanRequest, PlannedLayout};
+pub use request::{Assignments, ClusterSource, ModelSource, PlanRequest, Resolved, framework, part_of};
 pub use search::{Found, Search};
 pub use setting::Setting;
 pub use simplicity::{Complexity, TOLERANCE};

@@ -29,6 +29,25 @@ pub fn devices_of_nodes(cluster: &Cluster, per_node: Option<usize>, nodes: usize
     Ok(nodes.saturating_mul(devices.min(per_node.unwrap_or(devices))))
 }
 
+/// Refuses more ranks of a node than the nodes of a cluster have devices; `works` names a number that nodes can have.
+///
+/// # Errors
+/// The number that is asked for, the devices of a node, and the remedy.
+pub fn check_node(
+    cluster: &Cluster,
+    per_node: Option<usize>,
+    ranks: usize,
+    works: impl FnOnce(usize) -> String,
+) -> Result<(), SpecError> {
+    match (per_node, cluster.node_devices()) {
+        (Some(asked), Some(devices)) if asked.min(ranks) > devices => {
+            let rule = format!("a node of {} has {devices} devices", cluster.name);
+            Err(SpecError::invalid("per-node", asked, rule, format!("use `layout.per_node` {}", works(devices))))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Every way to fill nodes with ranks of a grid of `sizes` (in the order of `Axis::ALL`) that an order of the axes
 /// expresses, as the number of neighbours on every axis that share a node. `domain` is the number of devices that the
 /// innermost network joins.

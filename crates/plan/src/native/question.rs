@@ -1,5 +1,6 @@
 //! What is asked of a search.
 
+use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -153,6 +154,23 @@ impl Reserve {
         let rule = format!("a device has {memory} bytes, of which something is left to use");
         Err(SpecError::invalid("`search.memory_reserve`", bytes, rule, "reserve less, e.g. 5%"))
     }
+}
+
+impl fmt::Display for Reserve {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Fraction(part) => write!(f, "{}%", percent(part)),
+            Self::Runs(part) => write!(f, "runs:{}%", percent(part)),
+            Self::Bytes(bytes) => write!(f, "{bytes}B"),
+        }
+    }
+}
+
+/// The shortest number of per cent that is exactly this part when it is divided by 100.
+fn percent(part: f64) -> String {
+    let written = |digits: usize| format!("{:.digits$}", 100.0 * part);
+    let is_exact = |text: &String| text.parse::<f64>().is_ok_and(|percent| percent / 100.0 == part);
+    (0..=17).map(written).find(is_exact).unwrap_or_else(|| format!("{:e}", 100.0 * part))
 }
 
 impl FromStr for Reserve {

@@ -69,9 +69,23 @@ fn small(kv_heads: usize, mixture: bool) -> Model {
     Model::from_toml(Model::preset_text(preset).unwrap(), &fields).unwrap()
 }
 
-fn question<'a>(model: &'a Model, cluster: &'a Cluster, framework: native::Framework) -> PlanRequest<'a> {
-    let open = PlanRequest::new(model, cluster, 8, 8);
-    PlanRequest { framework, top: 1000, variants: true, reserve: Some(Reserve::Bytes(0)), ..open }
+fn question(model: &Model, cluster: &Cluster, framework: native::Framework) -> PlanRequest {
+    let open = of(model, cluster, 8, framework);
+    PlanRequest { top: 1000, variants: true, memory_reserve: Some(Reserve::Bytes(0)), ..open }
+}
+
+/// A request for a framework in its own types or others.
+fn of(model: &Model, cluster: &Cluster, devices: usize, framework: native::Framework) -> PlanRequest {
+    let request = PlanRequest {
+        framework: Some(framework.name.to_owned()),
+        products: framework.numbers.products,
+        moments: framework.numbers.moments,
+        ..PlanRequest::new(model, cluster, devices, 8)
+    };
+    match framework.numbers.gradients {
+        Some(gradients) => request.with("gradients", &gradients.to_string()).unwrap(),
+        None => request,
+    }
 }
 
 /// Every layout that a search finds is one that the framework starts, with ranks in an order that it has.
@@ -87,7 +101,7 @@ fn searches_find_layouts_that_frameworks_start() {
         for mixture in [false, true] {
             let model = small(2, mixture);
             let request = question(&model, &cluster, framework);
-            let found = PlanRequest { per_node: Some(4), ..request.clone() }.plan().unwrap().layouts;
+            let found = request.with("per_node", "4").unwrap().plan().unwrap().layouts;
             assert!(found.len() > 100, "{to}: {}", found.len());
             for planned in &found {
                 let layout = &planned.layout;
@@ -108,8 +122,8 @@ fn searches_place_ranks_as_the_framework_does() {
     let model = small(4, true);
     let cluster = Cluster::preset("perlmutter").unwrap();
     let mut request = question(&model, &cluster, native::Framework::FSDP);
-    for sizes in ["z=2", "expert=2", "data=2", "x=1"] {
-        request.space.constrain(quadrille_plan::native::Bound::Fix, sizes).unwrap();
+    for (axis, size) in [("z", "2"), ("expert", "2"), ("data", "2"), ("x", "1")] {
+        request.fix.push(axis, size);
     }
     let found = request.plan().unwrap().layouts;
     let layout = &found[0].layout;
@@ -168,8 +182,7 @@ fn types_that_a_framework_lacks_are_refused() {
         ),
     ] {
         let cluster = Cluster::preset(cluster).unwrap();
-        let framework = framework.on(&cluster).in_formats(numbers);
-        let request = PlanRequest { framework, ..PlanRequest::new(&model, &cluster, 4, 8) };
+        let request = of(&model, &cluster, 4, framework.on(&cluster).in_formats(numbers));
         let message = request.plan().unwrap_err().to_string();
         assert!(message.contains(words), "{message}");
         assert!(PlanRequest { any_layout: true, ..request }.plan().is_ok(), "{words}");
@@ -200,12 +213,12 @@ fn searches_name_the_rule_of_a_framework() {
     let model = small(2, false);
     let cluster = Cluster::preset("selene").unwrap();
     let mut request = question(&model, &cluster, native::Framework::FSDP);
-    request.space.constrain(quadrille_plan::native::Bound::Fix, "x=8").unwrap();
+    request.fix.push("x", "8");
     let message = request.plan().unwrap_err().to_string();
     assert!(message.contains("x = 8: torchtitan gives each of these ranks"), "{message}");
     // Shards of weights, which a microbatch of one sequence is too small for, are not to blame.
-    let mut sharded = PlanRequest { devices: 16, global_batch: 64, ..request.clone() };
-    sharded.space.constrain(quadrille_plan::native::Bound::Fix, "z=2").unwrap();
+    let mut sharded = PlanRequest { gpus: vec![16], ..request.clone() }.with("global_batch", "64").unwrap();
+    sharded.fix.push("z", "2");
     let message = sharded.plan().unwrap_err().to_string();
     assert!(message.contains("x = 8: torchtitan gives each of these ranks"), "{message}");
     assert!(PlanRequest { any_layout: true, ..request }.plan().is_ok());

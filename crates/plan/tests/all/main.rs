@@ -22,5 +22,6 @@ mod native_padding;
 mod native_rules;
 mod nodes;
 mod problems;
+mod request;
 mod simplest;
 mod stopped;

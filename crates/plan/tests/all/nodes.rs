@@ -118,7 +118,7 @@ fn devices_that_fill_no_nodes_are_as_many_of_each() {
             let what = format!("{devices} of {name}: {}", layout.grid);
             assert!(devices.is_multiple_of(layout.per_node) && layout.per_node <= per_node, "{what}");
             let question =
-                Question::of(model.clone(), cluster.clone(), request.framework, &layout, Reserve::Bytes(0)).unwrap();
+                Question::of(model.clone(), cluster.clone(), Trainer::MEGATRON, &layout, Reserve::Bytes(0)).unwrap();
             let priced = question.setting().unwrap().price(&layout).unwrap();
             assert_eq!((priced.seconds, priced.memory.total()), (seconds, planned.bytes), "{what}");
         }

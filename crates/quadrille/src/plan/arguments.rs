@@ -42,6 +42,9 @@ pub enum Cost {
 pub struct PlanArguments {
     #[command(flatten)]
     pub model: ModelArguments,
+    /// A whole request as a TOML or JSON file, a line per option (global_batch = 1536, max = { pipe = 16 }); options win over it
+    #[arg(long, value_name = "FILE")]
+    pub request: Option<PathBuf>,
     /// The cost model
     #[arg(long, value_enum, default_value_t = Cost::Native)]
     pub cost: Cost,
@@ -59,9 +62,9 @@ pub struct PlanArguments {
     /// axonn or atp [default: bf16]
     #[arg(long, value_name = "TYPE")]
     pub dtype: Option<ElementType>,
-    /// How many of the best to show
-    #[arg(long, value_name = "K", default_value_t = 10, value_parser = whole::<u32>(1..))]
-    pub top: u32,
+    /// How many of the best to show [default: 10]
+    #[arg(long, value_name = "K", value_parser = whole::<u32>(1..))]
+    pub top: Option<u32>,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,

@@ -72,7 +72,7 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
             search.interconnect.name
         )));
     }
-    let found = search.run(arguments.top as usize).map_err(|error| Failure::Usage(error.into()))?;
+    let found = search.run(arguments.top.unwrap_or(10) as usize).map_err(|error| Failure::Usage(error.into()))?;
     let report = AtpReport { search: &search, found: &found };
     write_rows("--csv", arguments.csv.as_deref(), || report.rows())?;
     if arguments.json { print_json(&report.document()) } else { print_text(report.text()) }

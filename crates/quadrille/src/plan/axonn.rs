@@ -26,7 +26,8 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     }
     let dtype = arguments.dtype.unwrap_or(ElementType::Bf16);
     let start = Instant::now();
-    let found = plan(&model, &cluster, request.grid.ranks(), &request, dtype.bytes(), arguments.top as usize)?;
+    let found =
+        plan(&model, &cluster, request.grid.ranks(), &request, dtype.bytes(), arguments.top.unwrap_or(10) as usize)?;
     let seconds = start.elapsed().as_secs_f64();
     let report = AxonnReport { model: &model.name, cluster: &cluster.name, found: &found, seconds };
     if arguments.json { print_json(&report.document(&dtype.to_string())) } else { print_text(report.text()) }

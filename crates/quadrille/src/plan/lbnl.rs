@@ -43,7 +43,7 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     let written = paths::asked([("--csv", &arguments.csv)]);
     paths::check_ready(&written, &arguments.model, &arguments.layout)?;
     let start = Instant::now();
-    let found = search.run(arguments.top as usize);
+    let found = search.run(arguments.top.unwrap_or(10) as usize);
     let seconds = start.elapsed().as_secs_f64();
     if found.candidates == 0 {
         return Err(Failure::usage(search.without_candidates()));

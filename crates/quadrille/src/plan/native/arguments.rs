@@ -3,20 +3,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use quadrille_plan::native::{Bound, Question, Reserve, Space};
-use quadrille_run::{BudgetSpec, RunError, SearchSpec};
+use quadrille_plan::native::{Reserve, Space, part_of};
 use quadrille_spec::quantities::amount;
-use quadrille_spec::{ElementType, Field, FlopsConvention, Sparsity};
+use quadrille_spec::{FlopsConvention, Sparsity};
 
-use crate::arguments::ModelArguments;
-use crate::layout_arguments::LayoutArguments;
 use crate::numbers::NumberArguments;
-use crate::output;
 use crate::parse::{real, whole};
 use crate::quantities::reserve;
-
-/// The model where none is named.
-const MODEL: &str = "gpt3-175b";
 
 /// What is searched, and what it is for.
 #[derive(Debug, Args)]
@@ -137,65 +130,6 @@ impl QuestionArguments {
     }
 }
 
-/// Where layouts are searched for: on numbers of devices or of nodes, ascending, in fast domains of so many devices; and how many
-/// sequences a step has if not as many as are usual there.
-#[derive(Debug, Clone, Default)]
-pub struct Machines {
-    pub devices: Option<Vec<usize>>,
-    pub nodes: Option<Vec<usize>>,
-    pub fast_domain: Option<u32>,
-    pub batch: Option<usize>,
-}
-
-/// The question that is asked of a search.
-pub fn question(
-    model: &ModelArguments,
-    layout: &LayoutArguments,
-    question: &QuestionArguments,
-    dtype: Option<ElementType>,
-    machines: Machines,
-) -> Result<Question, RunError> {
-    let Machines { devices, nodes, fast_domain, batch } = machines;
-    let budget = BudgetSpec {
-        currency: question.currency.clone(),
-        days: question.days,
-        goodput: question.goodput,
-        mtbf_hours: question.mtbf,
-        checkpoint_bandwidth: question.checkpoint_bandwidth,
-        checkpoint_seconds: question.checkpoint_seconds,
-        restart_seconds: question.restart_seconds,
-    };
-    let constraints = [(Bound::Fix, &question.fix), (Bound::Max, &question.max), (Bound::Min, &question.min)];
-    let constraints =
-        constraints.into_iter().flat_map(|(bound, texts)| texts.iter().map(move |text| (bound, text.clone())));
-    let spec = SearchSpec {
-        devices,
-        nodes,
-        fast_domain: fast_domain.map(|devices| devices as usize),
-        framework: question.framework.clone(),
-        sparsity: question.sparsity,
-        numbers: question.numbers.said(),
-        imbalance: question.imbalance.clone(),
-        any_layout: question.any_layout,
-        constraints: constraints.collect(),
-        reserve: question.memory_reserve,
-        limit: question.search_limit,
-        tokens: question.tokens,
-        price_per_hour: question.price_per_hour,
-        budget,
-        flops_convention: question.flops_convention.unwrap_or_default(),
-    };
-    let mut said = layout.said(dtype);
-    if let Some(batch) = batch {
-        said.choices = said.choices.with(Field::GlobalBatch, batch.into());
-    }
-    let question = spec.question(model.described(MODEL)?, &said)?;
-    let configuration = model.from_hf.as_deref().map(|path| path.display().to_string());
-    output::source("model", configuration.as_deref().or(model.model.as_deref()).unwrap_or(MODEL));
-    output::source("cluster", layout.cluster.as_deref().unwrap_or(&question.cluster.name));
-    Ok(question)
-}
-
 /// What is told of the layouts that were found.
 #[derive(Debug, Args)]
 pub struct ResultArguments {
@@ -211,6 +145,9 @@ pub struct ResultArguments {
     /// more than 3%
     #[arg(long)]
     pub exotic: bool,
+    /// How much slower than the fastest a recommended simpler layout may be [default: 3%]
+    #[arg(long, value_name = "PERCENT", value_parser = tolerance, conflicts_with = "exotic")]
+    pub tolerance: Option<f64>,
     /// Explain the advised layout: what binds, what faster hardware or another choice would give, why the next one lost, and
     /// what was refused by which rule
     #[arg(long)]
@@ -226,17 +163,23 @@ pub struct ResultArguments {
 
 impl ResultArguments {
     /// Which of these flags were typed.
-    pub fn typed(&self) -> [Typed; 6] {
-        let Self { variants, pareto, exotic, explain, out, html } = self;
+    pub fn typed(&self) -> [Typed; 7] {
+        let Self { variants, pareto, exotic, tolerance, explain, out, html } = self;
         [
             ("--variants", *variants),
             ("--pareto", *pareto),
             ("--exotic", *exotic),
+            ("--tolerance", tolerance.is_some()),
             ("--explain", *explain),
             ("--out", out.is_some()),
             ("--html", html.is_some()),
         ]
     }
+}
+
+/// Reads a part of a time in per cent.
+fn tolerance(text: &str) -> Result<f64, String> {
+    part_of(text).map_err(str::to_owned)
 }
 
 /// The fields of `plan --json`, and examples.

@@ -2,18 +2,20 @@
 
 pub mod arguments;
 pub mod priced;
+pub mod request;
 
+use quadrille_cost::native::Learned;
 use quadrille_pages::plan_page;
-use quadrille_plan::native::{Answer, Cancel, Question, TOLERANCE, Wanted};
+use quadrille_plan::native::{Answer, Cancel, PlanRequest, Resolved};
 use quadrille_report::plan::{self as report, page_document, rows, text};
 use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::output::{csv, print_json, print_text, write_file, written};
 use crate::plan::arguments::PlanArguments;
-use crate::plan::native::arguments::Machines;
+use crate::plan::native::request::{print_sources, request, set_devices};
 use crate::quantities::Counts;
-use crate::{bars, flags, paths};
+use crate::{bars, documents, flags, paths};
 
 /// Searches and prints what was found.
 pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
@@ -45,32 +47,13 @@ fn answered<T>(
     cancel: &Cancel,
     tell: impl FnOnce(&Answer) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let PlanArguments { model, layout, question, dtype, nvs, .. } = arguments;
-    let numbers = |counts: &Option<Counts>| counts.as_ref().map(|counts| counts.values().to_vec());
-    let devices = numbers(&arguments.gpus);
-    let nodes = numbers(&arguments.nodes);
-    let machines = Machines { devices: devices.clone(), nodes: nodes.clone(), fast_domain: *nvs, batch: None };
-    let mut question = arguments::question(model, layout, question, *dtype, machines)?;
-    question.cancel = cancel.clone();
     let results = &arguments.results;
-    let several = match nodes {
-        Some(nodes) => Some(nodes.into_iter().map(|nodes| question.devices_of_nodes(nodes)).collect::<Result<_, _>>()?),
-        None => devices,
-    };
-    let several = several.filter(|gpus: &Vec<usize>| gpus.len() > 1);
     let files = paths::asked([("--csv", &arguments.csv), ("--out", &results.out), ("--html", &results.html)]);
+    let request = plan_request(arguments)?;
     paths::check_ready(&files, &arguments.model, &arguments.layout)?;
-    match &several {
-        Some(gpus) if !results.pareto && question.deadline().is_some() => question = question.smallest_in_time(gpus)?,
-        Some(_) if !results.pareto => {
-            return Err(Failure::usage(
-                "--gpus: several numbers of GPUs are compared with --pareto, and --days plans the smallest that is done in \
-                 time; add one of them, or give one number",
-            ));
-        }
-        _ => {}
-    }
-    let wanted = wanted(arguments, &question, several.as_deref());
+    let Resolved { question, mut wanted } = request.resolve(cancel, &Learned::default())?;
+    print_sources(&arguments.model, &arguments.layout);
+    wanted.explain |= results.html.is_some();
     let searched = || question.cancel.searched();
     let mut answer = bars::watching("searching", searched, || Answer::new(&question, &wanted))?;
     if let Some(path) = &results.out {
@@ -97,16 +80,24 @@ fn spell(document: &mut Value) {
     }
 }
 
-/// What is to be found: with `--pareto` over the numbers of devices in `several`, or all divisors of the question's.
-fn wanted(arguments: &PlanArguments, question: &Question, several: Option<&[usize]>) -> Wanted {
-    let results = &arguments.results;
-    let divisors = || (1..=question.devices).filter(|devices| question.devices.is_multiple_of(*devices)).collect();
-    Wanted {
-        top: arguments.top as usize,
+/// The request of all options, over the file of `--request`.
+fn plan_request(arguments: &PlanArguments) -> Result<PlanRequest, Failure> {
+    let PlanArguments { model, layout, question, results, .. } = arguments;
+    let counts = |counts: &Option<Counts>| counts.as_ref().map_or_else(Vec::new, |counts| counts.values().to_vec());
+    let mut request = request(model, layout, question, arguments.dtype)?;
+    set_devices(&mut request, counts(&arguments.gpus), counts(&arguments.nodes))?;
+    request = PlanRequest {
+        nvs: arguments.nvs.map(|devices| devices as usize),
+        top: arguments.top.map_or(PlanRequest::TOP, |top| top as usize),
         variants: results.variants,
-        front_over: results.pareto.then(|| several.map_or_else(divisors, <[usize]>::to_vec)),
-        tolerance: (!results.exotic).then_some(TOLERANCE),
-        explain: results.explain || results.html.is_some(),
-        brief: false,
+        pareto: results.pareto,
+        exotic: results.exotic,
+        tolerance: results.tolerance,
+        explain: results.explain,
+        ..request
+    };
+    match &arguments.request {
+        None => Ok(request),
+        Some(path) => Ok(request.over(&documents::plan_request(path)?)?),
     }
 }

@@ -1,0 +1,324 @@
+//! Planning question as plain data: what the command line, files, the server's bodies and Python's keywords all fill.
+
+mod assignments;
+mod budget;
+mod framework;
+mod resolve;
+mod scalar;
+mod source;
+
+use quadrille_cost::native::{Moments, NarrowFormat};
+use quadrille_spec::quantities::BatchSize;
+use quadrille_spec::{ElementType, Field, FieldValue, FlopsConvention, Imbalance, LayoutFile, Sparsity, SpecError};
+use serde::{Deserialize, Serialize};
+
+use super::budget::Currency;
+use super::question::Reserve;
+
+pub use assignments::Assignments;
+pub use framework::framework;
+pub use resolve::Resolved;
+pub use scalar::part_of;
+pub use source::{ClusterSource, ModelSource};
+
+/// Question that the planner answers: which layouts of a model on a number of devices are the fastest.
+///
+/// Every field but the model has a default. The names are those of the options of `quadrille plan`, with `_` in place of `-`; choices of a
+/// layout (`global_batch`, `seq_len`, `schedule`, ...) stand beside the other fields and are kept by the search. In files numbers
+/// may be written as text, too (`tokens = "15T"`, `global_batch = "4M"`).
+///
+/// ```
+/// use quadrille_plan::native::PlanRequest;
+///
+/// let request = PlanRequest::from_toml(
+///     "model = 'llama2-7b'\ncluster = 'dgx-h100'\ngpus = 16\nglobal_batch = 128\nmax = { pipe = 4 }",
+/// )?;
+/// assert_eq!(request, PlanRequest { max: "pipe=4".parse()?, ..PlanRequest::new("llama2-7b", "dgx-h100", 16, 128) });
+/// assert!(PlanRequest::from_toml("gpu = 16").is_err());
+/// # Ok::<(), quadrille_spec::SpecError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PlanRequest {
+    /// Version of this format: [`PlanRequest::VERSION`].
+    pub version: u32,
+    /// Model to train; GPT-3 175B if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<ModelSource>,
+    /// Fields of the model that replace its own, e.g. `layers = 4`.
+    #[serde(skip_serializing_if = "Assignments::is_empty")]
+    pub set: Assignments,
+    /// Cluster; Selene if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterSource>,
+    /// Number of devices, or several in ascending order, which `pareto` compares and `days` chooses from; 1,024, or as many as the
+    /// grid of `layout` has, if left out.
+    #[serde(with = "scalar::counts", skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<usize>,
+    /// Number of nodes (hosts) whose devices are all used, or several, in place of `gpus`.
+    #[serde(with = "scalar::counts", skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<usize>,
+    /// Devices of a fast domain, in place of the cluster's own number.
+    #[serde(with = "scalar::number", skip_serializing_if = "Option::is_none")]
+    pub nvs: Option<usize>,
+    /// Framework that trains: megatron, megatron-stored, fsdp or quadrille; megatron if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub framework: Option<String>,
+    /// Part of the matrices of blocks that is pruned, for this program's engine.
+    #[serde(with = "scalar::text", skip_serializing_if = "Option::is_none")]
+    pub sparsity: Option<Sparsity>,
+    /// Element type of the values, for this program's engine; f32 if left out.
+    #[serde(with = "scalar::text", skip_serializing_if = "Option::is_none")]
+    pub dtype: Option<ElementType>,
+    /// Format to which operands of products are cast: fp8, fp8-block, mxfp8 or nvfp4.
+    #[serde(with = "scalar::text", skip_serializing_if = "Option::is_none")]
+    pub products: Option<NarrowFormat>,
+    /// Element type of the optimizer's moments: f32, bf16 or fp8.
+    #[serde(with = "scalar::text", skip_serializing_if = "Option::is_none")]
+    pub moments: Option<Moments>,
+    /// Rows of experts on the fullest rank over their mean; of a measured run by number of ranks. 1 if left out.
+    #[serde(with = "scalar::imbalance", skip_serializing_if = "Option::is_none")]
+    pub imbalance: Option<Imbalance>,
+    /// True if layouts and types are searched that the framework lacks.
+    #[serde(skip_serializing_if = "is_false")]
+    pub any_layout: bool,
+    /// Layout whose choices the search keeps, as in a layout file; of its grid the number of ranks counts.
+    #[serde(skip_serializing_if = "is_empty")]
+    pub layout: LayoutFile,
+    /// Choices that the search keeps, e.g. `schedule = "1f1b"` or `x = 8`.
+    #[serde(skip_serializing_if = "Assignments::is_empty")]
+    pub fix: Assignments,
+    /// Upper bounds of sizes, e.g. `pipe = 16`.
+    #[serde(skip_serializing_if = "Assignments::is_empty")]
+    pub max: Assignments,
+    /// Lower bounds of sizes.
+    #[serde(skip_serializing_if = "Assignments::is_empty")]
+    pub min: Assignments,
+    /// Memory of each device that stays free: `10%`, `4GB`, or `runs:97%` for as much that 97% of published runs would fit.
+    #[serde(with = "scalar::text", skip_serializing_if = "Option::is_none")]
+    pub memory_reserve: Option<Reserve>,
+    /// Bound of the search's work: 1 for each bound and at least 64 for each price; unlimited if left out.
+    #[serde(with = "scalar::number", skip_serializing_if = "Option::is_none")]
+    pub search_limit: Option<u64>,
+    /// Tokens of the whole training.
+    #[serde(with = "scalar::amount", skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<f64>,
+    /// Price of a device for an hour, in `currency`.
+    #[serde(with = "scalar::number", skip_serializing_if = "Option::is_none")]
+    pub price_per_hour: Option<f64>,
+    /// Currency of prices, as three letters; USD if left out.
+    #[serde(with = "scalar::text", skip_serializing_if = "Option::is_none")]
+    pub currency: Option<Currency>,
+    /// Days within which the training ends; of several numbers of devices the smallest is planned that does it.
+    #[serde(with = "scalar::number", skip_serializing_if = "Option::is_none")]
+    pub days: Option<f64>,
+    /// True if failures of devices are counted, as often as in the training of Llama 3 405B unless `mtbf` is given.
+    #[serde(skip_serializing_if = "is_false")]
+    pub goodput: bool,
+    /// Device-hours between two failures of one device.
+    #[serde(with = "scalar::number", skip_serializing_if = "Option::is_none")]
+    pub mtbf: Option<f64>,
+    /// Bytes per second at which each device writes its states into a checkpoint.
+    #[serde(with = "scalar::number", skip_serializing_if = "Option::is_none")]
+    pub checkpoint_bandwidth: Option<f64>,
+    /// Seconds that a checkpoint takes, in place of `checkpoint_bandwidth`.
+    #[serde(with = "scalar::number", skip_serializing_if = "Option::is_none")]
+    pub checkpoint_seconds: Option<f64>,
+    /// Seconds from a failure until training continues.
+    #[serde(with = "scalar::number", skip_serializing_if = "Option::is_none")]
+    pub restart_seconds: Option<f64>,
+    /// Convention by which the FLOPs of TFLOP/s and MFU are counted: native, megatron or torchtitan.
+    #[serde(with = "scalar::text", skip_serializing_if = "Option::is_none")]
+    pub flops_convention: Option<FlopsConvention>,
+    /// Number of layouts in the report; 10 if left out.
+    #[serde(deserialize_with = "scalar::required", skip_serializing_if = "is_ten")]
+    pub top: usize,
+    /// True if variants of a layout are listed, which differ in neither sizes of axes nor the spreading of experts.
+    #[serde(skip_serializing_if = "is_false")]
+    pub variants: bool,
+    /// True if the front of devices, time and memory is searched, over `gpus` or over all divisors of their number.
+    #[serde(skip_serializing_if = "is_false")]
+    pub pareto: bool,
+    /// True if the fastest layout is recommended, however complex it is.
+    #[serde(skip_serializing_if = "is_false")]
+    pub exotic: bool,
+    /// Part of the fastest layout's time by which a recommended simpler one may be slower, e.g. `5%`.
+    #[serde(with = "scalar::part", skip_serializing_if = "Option::is_none")]
+    pub tolerance: Option<f64>,
+    /// True if the recommended layout is explained.
+    #[serde(skip_serializing_if = "is_false")]
+    pub explain: bool,
+    /// Choices of the layout, each with the name of its option: `global_batch`, `seq_len`, `schedule`, ...
+    #[serde(flatten, deserialize_with = "scalar::choices")]
+    pub choices: LayoutFile,
+}
+
+impl Default for PlanRequest {
+    fn default() -> Self {
+        Self {
+            version: Self::VERSION,
+            model: None,
+            set: Assignments::default(),
+            cluster: None,
+            gpus: Vec::new(),
+            nodes: Vec::new(),
+            nvs: None,
+            framework: None,
+            sparsity: None,
+            dtype: None,
+            products: None,
+            moments: None,
+            imbalance: None,
+            any_layout: false,
+            layout: LayoutFile::default(),
+            fix: Assignments::default(),
+            max: Assignments::default(),
+            min: Assignments::default(),
+            memory_reserve: None,
+            search_limit: None,
+            tokens: None,
+            price_per_hour: None,
+            currency: None,
+            days: None,
+            goodput: false,
+            mtbf: None,
+            checkpoint_bandwidth: None,
+            checkpoint_seconds: None,
+            restart_seconds: None,
+            flops_convention: None,
+            top: Self::TOP,
+            variants: false,
+            pareto: false,
+            exotic: false,
+            tolerance: None,
+            explain: false,
+            choices: LayoutFile::default(),
+        }
+    }
+}
+
+impl PlanRequest {
+    /// Version of the format.
+    pub const VERSION: u32 = 1;
+
+    /// Preset of the model where none is named.
+    pub const MODEL: &str = "gpt3-175b";
+
+    /// Preset of the cluster where none is named.
+    pub const CLUSTER: &str = "selene";
+
+    /// Number of layouts in a report where none is given.
+    pub const TOP: usize = 10;
+
+    /// The ten fastest layouts for Megatron-LM of a model on a number of devices of a cluster, for a number of sequences a step.
+    pub fn new(
+        model: impl Into<ModelSource>,
+        cluster: impl Into<ClusterSource>,
+        gpus: usize,
+        global_batch: usize,
+    ) -> Self {
+        Self {
+            model: Some(model.into()),
+            cluster: Some(cluster.into()),
+            gpus: vec![gpus],
+            choices: LayoutFile::default().with(Field::GlobalBatch, global_batch.into()),
+            ..Self::default()
+        }
+    }
+
+    /// This request with a choice of the layout, as the option of that name takes it: `("schedule", "1f1b")`.
+    ///
+    /// # Errors
+    /// No such option; text that is no value of it.
+    pub fn with(self, option: &str, value: &str) -> Result<Self, SpecError> {
+        let field = Field::ALL.into_iter().find(|field| field.key() == option);
+        let field = field.ok_or_else(|| SpecError::Unknown {
+            what: "choice of a layout",
+            name: option.to_owned(),
+            known: Field::KEYS.map(str::to_owned).to_vec(),
+        })?;
+        let choices = self.choices.with(field, field.parse(value)?);
+        Ok(Self { choices, ..self })
+    }
+
+    /// Reads a request from TOML.
+    ///
+    /// # Errors
+    /// Names the field, or the line, that is no part of a request.
+    pub fn from_toml(text: &str) -> Result<Self, SpecError> {
+        let read = toml::Deserializer::parse(text).map_err(|error| refused(text, &error))?;
+        serde_path_to_error::deserialize(read).map_err(|error| of_field(text, &error))
+    }
+
+    /// Reads a request from JSON.
+    ///
+    /// # Errors
+    /// Names the field, or the place, that is no part of a request.
+    pub fn from_json(text: &str) -> Result<Self, SpecError> {
+        let read = &mut serde_json::Deserializer::from_str(text);
+        let request = serde_path_to_error::deserialize(&mut *read).map_err(|error| of_field(text, &error))?;
+        read.end().map_err(|error| refused(text, &error))?;
+        Ok(request)
+    }
+
+    /// This request as JSON, without fields that have their default.
+    ///
+    /// # Errors
+    /// None that is known: every field is text, a number, a truth or a table of them.
+    pub fn to_json(&self) -> Result<String, SpecError> {
+        serde_json::to_string_pretty(self).map_err(|error| refused("", &error))
+    }
+
+    /// This request, whose fields replace those of `other` (a merge patch, RFC 7396; descriptions are replaced as a whole).
+    ///
+    /// # Errors
+    /// As [`Self::from_json`].
+    pub fn over(&self, other: &Self) -> Result<Self, SpecError> {
+        let value = |request: &Self| serde_json::to_value(request).map_err(|error| refused("", &error));
+        let mut merged = value(other)?;
+        scalar::merge(&mut merged, value(&Self { model: None, cluster: None, imbalance: None, ..self.clone() })?);
+        let merged = Self::from_json(&merged.to_string())?;
+        let Self { model, cluster, imbalance, .. } = self.clone();
+        Ok(Self {
+            model: model.or(merged.model),
+            cluster: cluster.or(merged.cluster),
+            imbalance: imbalance.or(merged.imbalance),
+            ..merged
+        })
+    }
+
+    /// Number of sequences or tokens of a step, if it is given.
+    pub fn batch(&self) -> Option<BatchSize> {
+        match self.choices.over(&self.layout).get(Field::GlobalBatch)? {
+            FieldValue::Size(sequences) => Some(BatchSize::Sequences(*sequences)),
+            FieldValue::Tokens(tokens) => Some(BatchSize::Tokens(*tokens)),
+            _ => None,
+        }
+    }
+}
+
+fn refused(text: &str, error: &dyn std::fmt::Display) -> SpecError {
+    let text: String = text.chars().take(40).collect();
+    SpecError::Syntax { what: "a plan request", text, reason: error.to_string().trim_end().to_owned() }
+}
+
+/// The error of a field, by its path.
+fn of_field<E: std::fmt::Display>(text: &str, error: &serde_path_to_error::Error<E>) -> SpecError {
+    let path = error.path().to_string();
+    match path.as_str() {
+        "." => refused(text, error.inner()),
+        _ => refused(text, &format!("{path}: {}", error.inner())),
+    }
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+fn is_ten(top: &usize) -> bool {
+    *top == PlanRequest::TOP
+}
+
+fn is_empty(file: &LayoutFile) -> bool {
+    *file == LayoutFile::default()
+}
