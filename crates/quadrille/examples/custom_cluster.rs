@@ -34,7 +34,7 @@ pub(crate) fn main() -> Result<(), Error> {
     let ours = Cluster::from_toml(OURS)?;
     let mut seconds = Vec::new();
     for (what, cluster) in [("dgx-a100", &known), ("a fifth of its network", &slower), ("ours", &ours)] {
-        let found = plan(&PlanRequest { top: 1, ..PlanRequest::new(&model, cluster, 64, 256) })?;
+        let found = plan(&PlanRequest { top: Some(1), ..PlanRequest::new(&model, cluster, 64, 256) })?;
         let best = &found.layouts[0];
         println!("{what:<24} {:.2} s a step by {}", best.seconds, best.layout.grid);
         seconds.push(best.seconds);

@@ -7,7 +7,7 @@ use quadrille::prelude::*;
 pub(crate) fn main() -> Result<(), Error> {
     let model = Model::preset("gpt3-175b")?;
     let cluster = Cluster::preset("selene")?;
-    let found = plan(&PlanRequest { top: 5, ..PlanRequest::new(&model, &cluster, 1024, 1536) })?;
+    let found = plan(&PlanRequest { top: Some(5), ..PlanRequest::new(&model, &cluster, 1024, 1536) })?;
     println!("{} of {} grids are legal; the fastest layouts:", found.counts.legal_grids, found.counts.grids);
     for PlannedLayout { layout, seconds, bytes, .. } in &found.layouts {
         let Layout { grid, schedule, chunks, microbatch, .. } = layout;

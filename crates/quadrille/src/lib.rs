@@ -14,13 +14,17 @@
 //! ```
 //! use quadrille::prelude::*;
 //!
-//! let (model, cluster) = (Model::preset("gpt2-124m")?, Cluster::preset("dgx-a100")?);
 //! // The fastest layouts of eight devices for 64 sequences a step, as this program's engine runs them.
-//! let wanted = PlanRequest { framework: Framework::QUADRILLE, ..PlanRequest::new(&model, &cluster, 8, 64) };
-//! let best = &plan(&wanted)?.layouts[0];
+//! let request = PlanRequest {
+//!     framework: Some("quadrille".to_owned()),
+//!     ..PlanRequest::new("gpt2-124m", "dgx-a100", 8, 64)
+//! };
+//! let best = &plan(&request)?.layouts[0];
 //! println!("{}: {:.3} s a step, {} bytes on the fullest device", best.layout.grid, best.seconds, best.bytes);
 //!
-//! // The same question in detail, of a layout of one's own.
+//! // The price of another layout, in detail.
+//! let model = Model::preset("gpt2-124m")?;
+//! let cluster = Cluster::preset("dgx-a100")?;
 //! let layout = Layout::new(&model, &LayoutRequest::new("x=2,data=4".parse()?, 64))?;
 //! let explained = explain(&model, &cluster, Framework::QUADRILLE, &layout)?;
 //! assert!(explained.price.seconds >= best.seconds);

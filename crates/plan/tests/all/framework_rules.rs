@@ -71,7 +71,7 @@ fn small(kv_heads: usize, mixture: bool) -> Model {
 
 fn question(model: &Model, cluster: &Cluster, framework: native::Framework) -> PlanRequest {
     let open = of(model, cluster, 8, framework);
-    PlanRequest { top: 1000, variants: true, memory_reserve: Some(Reserve::Bytes(0)), ..open }
+    PlanRequest { top: Some(1000), variants: true, memory_reserve: Some(Reserve::Bytes(0)), ..open }
 }
 
 /// A request for a framework in its own types or others.

@@ -111,7 +111,7 @@ fn devices_that_fill_no_nodes_are_as_many_of_each() {
         ("pcie-8x-l40s", 10, 5),
     ] {
         let cluster = Cluster::preset(name).unwrap();
-        let request = PlanRequest { top: 5, ..PlanRequest::new(&model, &cluster, devices, 8 * devices) };
+        let request = PlanRequest { top: Some(5), ..PlanRequest::new(&model, &cluster, devices, 8 * devices) };
         for planned in request.plan().unwrap().layouts {
             let layout = planned.layout;
             let seconds = planned.seconds;

@@ -79,7 +79,7 @@ prop_compose! {
         framework in of(select(vec!["megatron", "fsdp"])), dtype in of(select(vec![ElementType::F32, ElementType::Bf16])),
         sparsity in of(select(vec!["0.9", "0.05"])), products in of(select(vec!["fp8", "nvfp4"])), moments in of(select(vec!["bf16"])),
         reserve in of(reserve()),
-        flags in any::<[bool; 5]>(), top in 1_usize..100, tolerance in of(0.0..10.0), search_limit in of(any::<u64>()),
+        flags in any::<[bool; 5]>(), top in of(1_usize..100), tolerance in of(0.0..10.0), search_limit in of(any::<u64>()),
         convention in of(select(vec!["native", "megatron"])),
     ) -> PlanRequest {
         let [any_layout, variants, pareto, exotic, explain] = flags;

@@ -21,8 +21,7 @@ use quadrille_verify::{Reference, VerifyOptions, VerifyReport, verify_on_cpu};
 /// ```
 /// use quadrille::prelude::*;
 ///
-/// let (model, cluster) = (Model::preset("llama2-7b")?, Cluster::preset("dgx-h100")?);
-/// let found = plan(&PlanRequest { top: 3, ..PlanRequest::new(&model, &cluster, 16, 128) })?;
+/// let found = plan(&PlanRequest { top: Some(3), ..PlanRequest::new("llama2-7b", "dgx-h100", 16, 128) })?;
 /// println!("{} of {} grids are legal", found.counts.legal_grids, found.counts.grids);
 /// println!("{}", found.layouts[0].to_toml()?); // for `quadrille train --layout`
 /// # Ok::<(), Error>(())

@@ -112,7 +112,7 @@ fn costs_have_a_currency() {
     let cost = format!("{:.0}", number(plan, "cost"));
     let (thousands, rest) = cost.split_at(cost.len() - 3);
     assert!(text.contains(&format!(" {thousands},{rest} EUR")), "{cost} in {text}");
-    refused(&line("--gpus 8 --currency EUR"), &["--currency EUR", "give --price-per-hour"]);
+    refused(&line("--gpus 8 --currency EUR"), &["--currency = EUR", "give --price-per-hour"]);
     let priced = line("--gpus 8 --tokens 1e9 --price-per-hour 2");
     refused(&format!("{priced} --currency euro"), &["--currency = euro", "three capital letters", "EUR"]);
 }
@@ -148,9 +148,9 @@ fn plans_are_done_in_time_or_are_none() {
     );
     // Numbers are short however large they are.
     refused(&line("--gpus 8 --tokens 1e300 --days 1"), &["within 1 day: the fastest of 8 devices takes ", "e289 days"]);
-    refused(&line("--gpus 8 --days 30"), &["--days 30", "depends on its tokens", "--tokens"]);
-    refused(&line("--gpus 8 --tokens 1e9 --days 0"), &["--days 0", "positive"]);
-    refused(&line("--gpus 4,8"), &["several numbers of GPUs", "--pareto", "--days"]);
+    refused(&line("--gpus 8 --days 30"), &["--days = 30", "depends on its tokens", "--tokens"]);
+    refused(&line("--gpus 8 --tokens 1e9 --days 0"), &["--days = 0", "positive"]);
+    refused(&line("--gpus 4,8"), &["several numbers of devices", "--pareto", "--days"]);
     let sweep = format!("sweep --vary gpus=4,8 --model gpt2-124m --cluster {CLUSTER} --global-batch 32");
     let table = printed(&format!("{sweep} --tokens 1e12 --days {between}"));
     let rows: Vec<_> = table.lines().collect();
@@ -193,8 +193,8 @@ fn failures_cost_time_and_money() {
     {
         assert!(text.contains(words), "{words}: {text}");
     }
-    refused(&line("--gpus 8 --restart-seconds 60"), &["--restart-seconds 60", "--goodput or --mtbf"]);
-    refused(&line("--gpus 8 --mtbf 0"), &["--mtbf 0", "positive"]);
+    refused(&line("--gpus 8 --restart-seconds 60"), &["--restart-seconds = 60", "--goodput or --mtbf"]);
+    refused(&line("--gpus 8 --mtbf 0"), &["--mtbf = 0", "positive"]);
     refused(
         &line("--gpus 8 --goodput --checkpoint-seconds 3 --checkpoint-bandwidth 1e9"),
         &["--checkpoint-seconds 3", "--checkpoint-bandwidth", "leave one of them out"],

@@ -213,7 +213,10 @@ fn pruned_models_have_plans_of_their_own() {
     let output = run(std::path::Path::new("."), &line("--framework quadrille --sparsity 0.9 --top 1"));
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("0.9 of its blocks' matrices pruned"), "{text}");
-    refused(&line("--sparsity 0.9"), &["--sparsity 0.9", "megatron trains no pruned models", "--framework quadrille"]);
+    refused(
+        &line("--sparsity 0.9"),
+        &["--sparsity = 0.9", "megatron trains no pruned models", "--framework quadrille"],
+    );
     // No layout copies pruned keys: of two there are two ranks along x at most.
     let keys = format!(
         "{} --set kv_heads=2 --fix data=1,pipe=1,z=1,y=1,context=1",

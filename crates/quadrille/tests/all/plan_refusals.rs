@@ -35,7 +35,7 @@ fn bad_constraints_name_value_rule_and_remedy() {
     ] {
         refused(&line(flags), words);
     }
-    refused(&line("--gpus 2,4").replace("--gpus 8 ", ""), &["several numbers of GPUs", "--pareto"]);
+    refused(&line("--gpus 2,4").replace("--gpus 8 ", ""), &["several numbers of devices", "--pareto"]);
     refused("plan --cluster local", &["local", "how fast a device computes", "e.g. selene"]);
     refused("plan --cost axonn --fix x=2", &["--fix", "--cost native"]);
     refused("plan --cost axonn --gpus 8", &["--gpus", "--ranks"]);

@@ -37,7 +37,7 @@ impl PlanRequest {
         }
         let days = positive("`search.days`", self.days, "30")?;
         if let Some(days) = days.filter(|_| self.tokens.is_none()) {
-            let rule = "the length of a training follows from its tokens";
+            let rule = "the length of a training depends on its tokens";
             return Err(SpecError::invalid("`search.days`", days, rule, "give `search.tokens`, e.g. 300e9"));
         }
         Ok(Budget { currency: self.currency.unwrap_or_default(), days, failures: self.failures(is_offloaded)? })

@@ -131,8 +131,8 @@ pub struct PlanRequest {
     #[serde(with = "scalar::text", skip_serializing_if = "Option::is_none")]
     pub flops_convention: Option<FlopsConvention>,
     /// Number of layouts in the report; 10 if left out.
-    #[serde(deserialize_with = "scalar::required", skip_serializing_if = "is_ten")]
-    pub top: usize,
+    #[serde(with = "scalar::number", skip_serializing_if = "Option::is_none")]
+    pub top: Option<usize>,
     /// True if variants of a layout are listed, which differ in neither sizes of axes nor the spreading of experts.
     #[serde(skip_serializing_if = "is_false")]
     pub variants: bool,
@@ -186,7 +186,7 @@ impl Default for PlanRequest {
             checkpoint_seconds: None,
             restart_seconds: None,
             flops_convention: None,
-            top: Self::TOP,
+            top: None,
             variants: false,
             pareto: false,
             exotic: false,
@@ -313,10 +313,6 @@ fn of_field<E: std::fmt::Display>(text: &str, error: &serde_path_to_error::Error
 
 fn is_false(value: &bool) -> bool {
     !value
-}
-
-fn is_ten(top: &usize) -> bool {
-    *top == PlanRequest::TOP
 }
 
 fn is_empty(file: &LayoutFile) -> bool {

@@ -54,7 +54,7 @@ impl PlanRequest {
         let devices = question.devices;
         let divisors = || (1..=devices).filter(|count| devices.is_multiple_of(*count)).collect();
         let wanted = Wanted {
-            top: self.top,
+            top: self.top.unwrap_or(Self::TOP),
             variants: self.variants,
             front_over: self.pareto.then(|| several.unwrap_or_else(divisors)),
             tolerance: (!self.exotic).then(|| self.tolerance.unwrap_or(TOLERANCE)),

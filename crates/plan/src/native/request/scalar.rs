@@ -97,12 +97,6 @@ fn number_of<T: std::str::FromStr>(text: &str) -> Result<T, &'static str> {
     text.parse().map_err(|_| "it is no such number; give e.g. 64")
 }
 
-/// Reads a number that is always there.
-pub fn required<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
-    let Scalar(text) = Scalar::deserialize(deserializer)?;
-    number_of(&text).map_err(|error| D::Error::custom(format!("\"{text}\": {error}")))
-}
-
 /// Large numbers, which may be written with a letter: `15T`.
 pub mod amount {
     use quadrille_spec::quantities;

@@ -88,7 +88,7 @@ fn plan_request(arguments: &PlanArguments) -> Result<PlanRequest, Failure> {
     set_devices(&mut request, counts(&arguments.gpus), counts(&arguments.nodes))?;
     request = PlanRequest {
         nvs: arguments.nvs.map(|devices| devices as usize),
-        top: arguments.top.map_or(PlanRequest::TOP, |top| top as usize),
+        top: arguments.top.map(|top| top as usize),
         variants: results.variants,
         pareto: results.pareto,
         exotic: results.exotic,
