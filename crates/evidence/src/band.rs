@@ -6,7 +6,8 @@ use std::sync::LazyLock;
 
 use quadrille_cost::native::{Candidate, Framework};
 use quadrille_spec::{Axis, Cluster, Model};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::fit::{Crossed, Sample};
 use crate::kind::{Kind, MissingRuns};
@@ -188,7 +189,7 @@ const COLUMNS: [&str; 15] = [
 ];
 
 /// Between which measured times published runs lie that are like a planned one, over what was predicted of them.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Band {
     /// One run of ten took less than this times what was predicted.
     pub low: f64,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use quadrille_cost::native::Framework;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::evaluate::Entry;
@@ -13,7 +14,7 @@ use crate::evaluate::Entry;
 const TABLE: &str = include_str!("../data/oversized.csv");
 
 /// Runs of a device and a kind of framework.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Oversized {
     /// The device's name.
     pub device: String,

@@ -7,7 +7,7 @@ use quadrille_cost::native::Framework;
 use quadrille_engine::Hyper;
 use quadrille_pages::explain_page;
 use quadrille_plan::native::framework;
-use quadrille_report::explained::Explained;
+use quadrille_report::explained::{ExplainReport, Explained};
 use quadrille_report::lesson::Chosen;
 use quadrille_run::{FILES, KnownRun, LayoutDefaults, LayoutSpec, RunError, SaidLayout};
 use quadrille_spec::{Cluster, ElementType, Field, Layout, Model, Sparsity};
@@ -18,7 +18,7 @@ use crate::arguments::ModelArguments;
 use crate::bars;
 use crate::failure::Failure;
 use crate::layout_arguments::LayoutArguments;
-use crate::output::{print_json, print_text, write_file, written};
+use crate::output::{json_value, print_json, print_text, write_file, written};
 use crate::parse::whole;
 use crate::paths;
 use crate::plan::native::priced::{self, PriceArguments};
@@ -156,9 +156,12 @@ pub fn asked(arguments: &ExplainArguments, usual: &str) -> Result<Asked, Failure
 pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
     match (arguments.price.price, arguments.json) {
         (true, _) => priced::run(arguments),
-        (false, true) => print_json(&document(arguments)?),
+        (false, true) => print_json(&report(arguments)?),
         (false, false) => {
-            let text = |explained: &Explained| Ok(bars::counting(|progress| explained.text(progress))?);
+            let text = |explained: &Explained| {
+                let report = bars::counting(|progress| explained.for_text(progress))?;
+                Ok(report.text(explained.width)?)
+            };
             print_text(explained(arguments, terminal::output().width, false, text)?)?;
             written([&arguments.html, &arguments.machine.trace]);
             Ok(())
@@ -166,13 +169,13 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
     }
 }
 
-/// The same, or the price, as a document.
+/// The report, or that of the price, as a document.
 pub fn document(arguments: &ExplainArguments) -> Result<Value, Failure> {
-    if arguments.price.price {
-        priced::document(arguments)
-    } else {
-        explained(arguments, None, true, |explained| Ok(bars::counting(|progress| explained.document(progress))?))
-    }
+    if arguments.price.price { priced::document(arguments) } else { json_value(&report(arguments)?) }
+}
+
+fn report(arguments: &ExplainArguments) -> Result<ExplainReport, Failure> {
+    explained(arguments, None, true, |explained| Ok(bars::counting(|progress| explained.document(progress))?))
 }
 
 /// Tells what it is in so many columns, if they are limited, or as a document.
@@ -232,7 +235,7 @@ fn explained<T>(
         device_memory: cluster.device_memory.filter(|_| named),
         timeline: machine.is_asked(),
     };
-    let told = explained.told_ledgers(is_document);
+    let told = explained.reported_ledgers(is_document);
     if told > MOST_LEDGERS {
         let rule = format!("ledgers of all ranks are told of at most {MOST_LEDGERS}");
         return Err(Failure::usage(format!("{grid} has {told} ranks: {rule}; ask for one with --rank N")));
@@ -241,7 +244,7 @@ fn explained<T>(
     let simulation = simulates.then(|| machine.simulate(&program, &cluster, framework, events)).transpose()?;
     let explained = Explained { simulation: simulation.as_ref(), ..explained };
     if let Some(path) = &arguments.html {
-        write_file("--html", path, explain_page(&explained.page_document()).as_bytes())?;
+        write_file("--html", path, explain_page(&json_value(&explained.page())?).as_bytes())?;
     }
     tell(&explained)
 }

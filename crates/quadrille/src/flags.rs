@@ -5,7 +5,6 @@ use quadrille_plan::Skipped;
 use quadrille_run::Setting;
 use quadrille_spec::{Field, ModelFile, Named, SpecError, keys};
 use quadrille_study as study;
-use serde_json::Value;
 
 /// Choices that messages of libraries name by a key with a dot, between backticks, and what they are called here; besides
 /// them the fields of layouts and models, as `layout.per_node` and `model.seq_len`.
@@ -68,15 +67,6 @@ pub fn spelled(message: &str) -> String {
 /// The same of why grids are left out.
 pub fn spelled_reasons(skipped: Vec<Skipped>) -> Vec<Skipped> {
     skipped.into_iter().map(|skipped| Skipped { reason: spelled(&skipped.reason), ..skipped }).collect()
-}
-
-/// The same of the text that a document has at a place, if it has one there.
-pub fn spell_at(document: &mut Value, place: &str) {
-    if let Some(text) = document.pointer_mut(place)
-        && let Some(said) = text.as_str()
-    {
-        *text = spelled(said).into();
-    }
 }
 
 fn flag(key: &str) -> Option<String> {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use quadrille_report::{Role, Text, plain};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::terminal;
@@ -15,6 +16,11 @@ pub use quadrille_run::units::bytes;
 pub fn print_json(document: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(document).map_err(|error| Failure::Run(error.into()))?;
     print_exactly(&format!("{}\n", plain::json(&text)))
+}
+
+/// A report as a document.
+pub fn json_value(report: &impl Serialize) -> Result<Value, Failure> {
+    serde_json::to_value(report).map_err(|error| Failure::Run(error.into()))
 }
 
 /// Prints text for people to standard output: fitted to a terminal, in full to a pipe or a file.

@@ -6,7 +6,7 @@ use clap::Args;
 use quadrille_pages::sweep_page;
 use quadrille_plan::native::sweep::{Sweep, Variable};
 use quadrille_plan::native::{Cancel, Question};
-use quadrille_report::sweep as report;
+use quadrille_report::sweep::SweepReport;
 use quadrille_report::sweep_text;
 use quadrille_spec::Field;
 
@@ -14,7 +14,7 @@ use crate::arguments::ModelArguments;
 use crate::failure::Failure;
 use crate::layout_arguments::LayoutArguments;
 use crate::layout_flags::searched;
-use crate::output::{csv, print_text, write_file, written};
+use crate::output::{csv, json_value, print_text, write_file, written};
 use crate::parse::whole;
 use crate::plan::native::arguments::QuestionArguments;
 use crate::plan::native::request::{print_sources, request, set_devices};
@@ -61,14 +61,14 @@ const EXAMPLES: &str = "Examples:
 
 /// Searches all points and writes what was found.
 pub fn run(arguments: &SweepArguments) -> Result<(), Failure> {
-    let (sweep, rows) = swept(arguments, &Cancel::default())?;
+    let (sweep, report) = swept(arguments, &Cancel::default())?;
     if !sweep.variables().any(Variable::is_length) {
         arguments.layout.note_length(&arguments.model, sweep.question.seq_len)?;
     }
     match &arguments.out {
-        Some(path) => write_file("--out", path, csv(rows)?.as_bytes())?,
-        None if terminal::is_for_people() => print_text(sweep_text(&sweep)?.map(flags::spelled))?,
-        None => print_text(csv(rows)?)?,
+        Some(path) => write_file("--out", path, csv(report.rows()?)?.as_bytes())?,
+        None if terminal::is_for_people() => print_text(sweep_text(&report).map(flags::spelled))?,
+        None => print_text(csv(report.rows()?)?)?,
     }
     written([&arguments.out, &arguments.html]);
     Ok(())
@@ -76,10 +76,10 @@ pub fn run(arguments: &SweepArguments) -> Result<(), Failure> {
 
 /// Searches all points until that is cancelled, and draws what was found; the table, its header first.
 pub fn rows(arguments: &SweepArguments, cancel: &Cancel) -> Result<Vec<Vec<String>>, Failure> {
-    Ok(swept(arguments, cancel)?.1)
+    Ok(swept(arguments, cancel)?.1.rows()?)
 }
 
-fn swept(arguments: &SweepArguments, cancel: &Cancel) -> Result<(Sweep, Vec<Vec<String>>), Failure> {
+fn swept(arguments: &SweepArguments, cancel: &Cancel) -> Result<(Sweep, SweepReport), Failure> {
     let variables = arguments.vary.iter().map(|text| text.parse()).collect::<Result<Vec<Variable>, _>>()?;
     let (first, second) = match variables.as_slice() {
         [first] => (first, None),
@@ -90,15 +90,13 @@ fn swept(arguments: &SweepArguments, cancel: &Cancel) -> Result<(Sweep, Vec<Vec<
     paths::check_ready(&files, &arguments.model, &arguments.layout)?;
     let question = Question { cancel: cancel.clone(), ..fixed(arguments, &variables)? };
     let sweep = bars::counting(|watch| Sweep::watched(question, first.clone(), second.cloned(), watch))?;
-    let mut rows = report::rows(&sweep)?;
-    // Why there is no layout.
-    rows.iter_mut().filter_map(|row| row.last_mut()).for_each(|reason| *reason = flags::spelled(reason));
+    let mut report = SweepReport::new(&sweep)?;
+    let reasons = report.points.iter_mut().filter_map(|point| point.reason.as_mut());
+    reasons.for_each(|reason| *reason = flags::spelled(reason));
     if let Some(path) = &arguments.html {
-        let mut document = report::document(&sweep)?;
-        (0..sweep.points.len()).for_each(|at| flags::spell_at(&mut document, &format!("/points/{at}/reason")));
-        write_file("--html", path, sweep_page(&document).as_bytes())?;
+        write_file("--html", path, sweep_page(&json_value(&report)?).as_bytes())?;
     }
-    Ok((sweep, rows))
+    Ok((sweep, report))
 }
 
 /// The question without what varies. Numbers of GPUs that vary are known first, since the default batch follows from the largest,

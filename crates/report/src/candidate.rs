@@ -1,6 +1,6 @@
 //! Layouts that a search has found, in words.
 
-use quadrille_cost::native::{Candidate, Price};
+use quadrille_cost::native::Candidate;
 use quadrille_spec::{
     Activations, Axis, AxisSet, Dispatch, KeepWeights, Layout, Linear, Overlap, Recompute, Schedule, Zero,
 };
@@ -75,11 +75,6 @@ pub fn others(candidate: &Candidate) -> String {
     tell(mesh > 1 && candidate.dispatch == Dispatch::Duplicated, "tokens duplicated".to_owned());
     tell(candidate.overlap != Overlap::ALL, format!("overlap {}", candidate.overlap));
     if told.is_empty() { "-".to_owned() } else { told.join(", ") }
-}
-
-/// `12.3%` of a step.
-pub fn share(part: f64, price: &Price) -> String {
-    format!("{:.1}%", 100.0 * part / price.seconds)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The loss of a checkpoint.
 
 use quadrille_engine::EvaluateOutcome;
-use quadrille_run::{Evaluation, layout_json};
+use quadrille_run::{Evaluation, shown_layout};
 use serde_json::{Value, json};
 
 /// What an evaluation has found.
@@ -48,7 +48,7 @@ impl EvaluationReport<'_> {
             "checkpoint": checkpoint.path().to_string_lossy(),
             "step": checkpoint.about().step,
             "model": checkpoint.about().model,
-            "layout": layout_json(evaluation.forward().layout()),
+            "layout": shown_layout(evaluation.forward().layout()),
             "samples": self.kind(),
             "loss": found.loss,
             "perplexity": self.perplexity(),

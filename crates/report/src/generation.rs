@@ -1,7 +1,7 @@
 //! Texts that a checkpoint's model has continued.
 
 use quadrille_engine::{Finish, GenerateOutcome};
-use quadrille_run::{Generation, layout_json};
+use quadrille_run::{Generation, shown_layout};
 use serde_json::{Value, json};
 
 /// What a generation has written.
@@ -61,7 +61,7 @@ impl GenerationReport<'_> {
             "checkpoint": checkpoint.path().to_string_lossy(),
             "step": checkpoint.about().step,
             "model": checkpoint.about().model,
-            "layout": layout_json(&generation.programs().decode.layout),
+            "layout": shown_layout(&generation.programs().decode.layout),
             "sequences": (0..texts.len()).map(sequence).collect::<Vec<_>>(),
             "first_token_seconds": outcome.first_token_seconds,
             "seconds": outcome.seconds,

@@ -37,13 +37,13 @@
 //! ```
 
 pub mod bench;
+mod by_name;
 pub mod calibration;
 pub mod candidate;
 pub mod checkpoint;
 pub mod collectives;
 pub mod contents;
 pub mod conversion;
-mod crowds;
 mod csv;
 pub mod curve;
 mod error;
@@ -53,6 +53,7 @@ pub mod generation;
 pub mod import;
 pub mod ledger;
 pub mod lesson;
+mod loads;
 pub mod local;
 pub mod papers;
 pub mod plain;
@@ -69,10 +70,14 @@ mod sweep_text;
 mod table;
 mod text;
 pub mod verification;
+mod version;
 
+pub use by_name::ByName;
 pub use csv::csv;
 pub use error::ReportError;
+pub use loads::{LoadedWork, UnequalLoads};
 pub use style::{Role, Style};
 pub use sweep_text::sweep_text;
 pub use table::{Table, table};
 pub use text::Text;
+pub use version::ReportVersion;

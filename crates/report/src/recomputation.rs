@@ -5,7 +5,8 @@
 use quadrille_run::units::bytes;
 use quadrille_spec::{Axis, MemoryClass, Recompute};
 use quadrille_step::{StepError, StepProgram, predict_rank};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::{Text, table};
 
@@ -13,7 +14,7 @@ use crate::{Text, table};
 const MAX_PROGRAMS: usize = 12;
 
 /// The memory of a rank for every `k` that divides the blocks of a piece of layers, as a document.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Recomputation {
     /// The rank whose memory it is.
     rank: usize,
@@ -25,11 +26,13 @@ pub struct Recomputation {
     optimum: usize,
     /// The choice with the least activations, by the programs.
     least: String,
-    choices: Vec<Choice>,
+    /// Every choice.
+    choices: Vec<RecomputationChoice>,
 }
 
-#[derive(Debug, Serialize)]
-struct Choice {
+/// Memory with one choice of recomputation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RecomputationChoice {
     /// `full:k`, or what the layout has.
     recompute: String,
     /// `k`; none where not whole blocks are computed again.
@@ -63,11 +66,11 @@ impl Recomputation {
         let layers = program.model.layers();
         let mut choices = Vec::new();
         if own.is_none() {
-            choices.push(Choice::of(program, rank, true));
+            choices.push(RecomputationChoice::of(program, rank, true));
         }
         for every in candidates(layers, blocks, own) {
             let recomputed = program.with_recompute(Recompute::Full { every })?;
-            choices.push(Choice::of(&recomputed, rank, own == Some(every)));
+            choices.push(RecomputationChoice::of(&recomputed, rank, own == Some(every)));
         }
         let least = choices.iter().min_by_key(|choice| choice.activations_bytes);
         let least = least.map_or(String::new(), |choice| choice.recompute.clone());
@@ -100,7 +103,7 @@ impl Recomputation {
     }
 }
 
-impl Choice {
+impl RecomputationChoice {
     fn of(program: &StepProgram, rank: usize, chosen: bool) -> Self {
         let recompute = program.layout.recompute;
         let every = match recompute {

@@ -1,71 +1,129 @@
-//! A sweep as a document and as rows.
+//! The report of a sweep, and its rows.
 
 use quadrille_plan::native::Question;
 use quadrille_plan::native::sweep::{Point, Sweep, Variable};
-use quadrille_spec::SpecError;
-use serde_json::{Value, json};
+use quadrille_spec::{FlopsConvention, SpecError};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use crate::plan::{columns, entry, names, values_of};
+use crate::plan::{PricedLayout, columns, names, values_of};
+use crate::{ReportError, ReportVersion};
 
-/// What varies and what does not, and for every point the entry of `plan`, or why there is none.
+/// The best layout for every value of one number, or every pair of values of two.
 ///
-/// # Errors
-/// None for what a sweep has found.
-pub fn document(sweep: &Sweep) -> Result<Value, SpecError> {
-    let Question { model, cluster, framework, devices, global_batch, seq_len, tokens, flops_convention, .. } =
-        &sweep.question;
-    let variable = |variable: &Variable| {
-        json!({
-            "name": variable.to_string(),
-            "is_devices": variable.is_devices(),
-            "values": variable.values(),
+/// Times are in seconds, sizes in bytes, unless a field's name says otherwise.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SweepReport {
+    /// Version of the document.
+    pub version: ReportVersion,
+    /// Name of the model.
+    pub model: String,
+    /// Name of the cluster.
+    pub cluster: String,
+    /// Framework that trains.
+    pub framework: String,
+    /// Convention by which the FLOPs of TFLOP/s and MFU are counted.
+    pub flops_convention: FlopsConvention,
+    /// Number of devices, unless it varies.
+    pub gpus: usize,
+    /// Sequences in a step, unless they vary.
+    pub global_batch: usize,
+    /// Tokens in a sequence, unless they vary.
+    pub seq_len: usize,
+    /// Tokens of the whole training; null where they are not known.
+    pub tokens: Option<f64>,
+    /// The one or two numbers that vary.
+    pub variables: Vec<SweepVariable>,
+    /// A point for every value of the first number, or for every pair of values, of which those of the second vary fastest.
+    pub points: Vec<SweepPoint>,
+}
+
+/// A number that varies.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SweepVariable {
+    /// Its name on the command line.
+    pub name: String,
+    /// True if it is the number of devices, or of nodes.
+    pub is_devices: bool,
+    /// Its values, ascending.
+    pub values: Vec<f64>,
+}
+
+/// The best layout of a point.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SweepPoint {
+    /// Values of the numbers that vary.
+    pub values: Vec<f64>,
+    /// The best layout; null where there is none.
+    pub plan: Option<PricedLayout>,
+    /// True if a limit ended the search before it looked at everything.
+    pub stopped: bool,
+    /// Reason why there is no layout; null where there is one.
+    pub reason: Option<String>,
+}
+
+impl SweepReport {
+    /// Report of a sweep.
+    ///
+    /// # Errors
+    /// None for what a sweep has found.
+    pub fn new(sweep: &Sweep) -> Result<Self, SpecError> {
+        let Question { model, cluster, framework, devices, global_batch, seq_len, tokens, flops_convention, .. } =
+            &sweep.question;
+        let variables: Vec<_> = sweep.variables().map(SweepVariable::new).collect();
+        let points = sweep.points.iter().map(|point| SweepPoint::new(point, variables.len()));
+        Ok(Self {
+            version: ReportVersion::CURRENT,
+            model: model.name.clone(),
+            cluster: cluster.name.clone(),
+            framework: framework.name.to_owned(),
+            flops_convention: *flops_convention,
+            gpus: *devices,
+            global_batch: *global_batch,
+            seq_len: *seq_len,
+            tokens: *tokens,
+            points: points.collect::<Result<_, _>>()?,
+            variables,
         })
-    };
-    Ok(json!({
-        "model": model.name,
-        "cluster": cluster.name,
-        "framework": framework.name,
-        "flops_convention": flops_convention.to_string(),
-        "gpus": devices,
-        "global_batch": global_batch,
-        "seq_len": seq_len,
-        "tokens": tokens,
-        "variables": sweep.variables().map(variable).collect::<Vec<_>>(),
-        "points": sweep.points.iter().map(|found| point(sweep, found)).collect::<Result<Vec<_>, _>>()?,
-    }))
+    }
+
+    /// Header and rows of comma-separated values: for every point the numbers that vary, the fields of its layout, and the reason
+    /// why there is none.
+    ///
+    /// # Errors
+    /// A layout that is no object of JSON, which none is.
+    pub fn rows(&self) -> Result<Vec<Vec<String>>, ReportError> {
+        let columns = |point: &SweepPoint| point.plan.as_ref().map_or(Ok(Vec::new()), columns);
+        let priced = self.points.iter().map(columns).collect::<Result<Vec<_>, _>>()?;
+        let names = names(&priced);
+        let variables = self.variables.iter().map(|variable| format!("vary_{}", variable.name));
+        let header =
+            variables.chain(names.iter().cloned()).chain(["stopped".to_owned(), "reason".to_owned()]).collect();
+        let row = |(point, columns): (&SweepPoint, &Vec<(String, String)>)| {
+            let values = point.values.iter().map(ToString::to_string);
+            let reason = point.reason.clone().unwrap_or_default();
+            values.chain(values_of(&names, columns)).chain([point.stopped.to_string(), reason]).collect()
+        };
+        Ok(std::iter::once(header).chain(self.points.iter().zip(&priced).map(row)).collect())
+    }
 }
 
-fn point(sweep: &Sweep, point: &Point) -> Result<Value, SpecError> {
-    let Point { values, question, best, stopped } = point;
-    let plan = match best {
-        Ok(best) => Some(entry(question, &question.setting()?, best, &question.layout(best)?)?),
-        Err(_) => None,
-    };
-    let reason = best.as_ref().err().map(ToString::to_string);
-    let values = &values[..sweep.variables().count()];
-    Ok(json!({ "values": values, "plan": plan, "stopped": stopped, "reason": reason }))
+impl SweepVariable {
+    fn new(variable: &Variable) -> Self {
+        Self { name: variable.to_string(), is_devices: variable.is_devices(), values: variable.values().to_vec() }
+    }
 }
 
-/// For comma-separated values: a header and a row for every point, with the numbers that vary, the fields of a plan, and
-/// why there is none.
-///
-/// # Errors
-/// None for what a sweep has found.
-pub fn rows(sweep: &Sweep) -> Result<Vec<Vec<String>>, SpecError> {
-    let columns = |point: &Point| match &point.best {
-        Ok(best) => columns(&point.question, &point.question.setting()?, best),
-        Err(_) => Ok(Vec::new()),
-    };
-    let priced = sweep.points.iter().map(columns).collect::<Result<Vec<_>, SpecError>>()?;
-    let names = names(&priced);
-    let variables = sweep.variables().map(|variable| format!("vary_{variable}"));
-    let header = variables.chain(names.iter().cloned()).chain(["stopped".to_owned(), "reason".to_owned()]).collect();
-    let row = |(point, columns): (&Point, &Vec<(String, String)>)| {
-        let values = point.values.iter().take(sweep.variables().count()).map(ToString::to_string);
-        let reason = point.best.as_ref().err().map_or_else(String::new, ToString::to_string);
-        values.chain(values_of(&names, columns)).chain([point.stopped.to_string(), reason]).collect()
-    };
-    Ok(std::iter::once(header).chain(sweep.points.iter().zip(&priced).map(row)).collect())
+impl SweepPoint {
+    fn new(point: &Point, variables: usize) -> Result<Self, SpecError> {
+        let Point { values, question, best, stopped } = point;
+        let plan = match best {
+            Ok(best) => Some(PricedLayout::new(question, &question.setting()?, best, &question.layout(best)?)),
+            Err(_) => None,
+        };
+        let reason = best.as_ref().err().map(ToString::to_string);
+        Ok(Self { values: values[..variables].to_vec(), plan, stopped: *stopped, reason })
+    }
 }
 
 #[cfg(test)]
@@ -73,6 +131,7 @@ mod tests {
     use quadrille_cost::native::Framework;
     use quadrille_plan::native::Nothing;
     use quadrille_spec::{Cluster, Model};
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::{Style, sweep_text};
@@ -89,7 +148,7 @@ mod tests {
     fn documents_have_the_plan_of_every_point_or_why_there_is_none() {
         let mut sweep = sweep("nvs=4,8", Some("gpus=2,4"));
         sweep.points[1].best = Err(NOTHING);
-        let document = document(&sweep).unwrap();
+        let document = serde_json::to_value(SweepReport::new(&sweep).unwrap()).unwrap();
         assert_eq!(document["variables"][1], json!({ "name": "gpus", "is_devices": true, "values": [2.0, 4.0] }));
         let [first, second] = [0, 1].map(|at| &document["points"][at]);
         assert_eq!((&first["values"], &first["plan"]["devices"]), (&json!([4.0, 2.0]), &json!(2)));
@@ -101,11 +160,12 @@ mod tests {
     #[test]
     fn points_have_an_error_band_or_why_there_is_none() {
         let known = sweep("gpus=2,4", None);
-        let text = |sweep: &Sweep| sweep_text(sweep).unwrap().shown(Style::FULL);
+        let text = |sweep: &Sweep| sweep_text(&SweepReport::new(sweep).unwrap()).shown(Style::FULL);
         let told = text(&known);
         assert!(told.contains("error band: what 8 of 10") && !told.contains("no error band"), "{told}");
-        let band = &document(&known).unwrap()["points"][0]["plan"]["error_band"];
-        let ends = ["low", "high"].map(|end| format!("{:+.0}%", 100.0 * (band[end].as_f64().unwrap() - 1.0)));
+        let report = SweepReport::new(&known).unwrap();
+        let band = report.points[0].plan.as_ref().and_then(|plan| plan.error_band.as_ref()).unwrap();
+        let ends = [band.low, band.high].map(|end| format!("{:+.0}%", 100.0 * (end - 1.0)));
         assert!(told.contains(&ends.join(" to ")), "{ends:?}: {told}");
         // Memory four times as fast is that of another device.
         let fast = sweep("device.memory_bandwidth=2e12,8e12", None);
@@ -113,7 +173,7 @@ mod tests {
         let reason = "no error band of device.memory_bandwidth 8000000: no published runs of this kind";
         let reason = reason.replace("8000000", "8.00 T");
         assert!(told.contains(&reason), "{told}");
-        let rows = rows(&fast).unwrap();
+        let rows = SweepReport::new(&fast).unwrap().rows().unwrap();
         let at = rows[0].iter().position(|name| name == "error_band_low").unwrap();
         assert!(!rows[1][at].is_empty() && rows[2][at].is_empty(), "{rows:?}");
     }
@@ -122,7 +182,7 @@ mod tests {
     fn rows_have_the_plan_or_why_there_is_none() {
         let mut sweep = sweep("gpus=2,4", None);
         sweep.points[1].best = Err(NOTHING);
-        let rows = rows(&sweep).unwrap();
+        let rows = SweepReport::new(&sweep).unwrap().rows().unwrap();
         assert_eq!((rows.len(), rows[0][0].as_str(), rows[1][0].as_str()), (3, "vary_gpus", "2"));
         let last = |row: usize| rows[row].last().unwrap().as_str();
         assert_eq!((last(0), last(1), last(2)), ("reason", "", NOTHING.to_string().as_str()));

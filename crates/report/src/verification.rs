@@ -1,11 +1,10 @@
 //! Layouts that were held against the serial model.
 
 use quadrille_plan::Skipped;
-use quadrille_run::layout_json;
-use quadrille_spec::{Layout, Sparsity};
+use quadrille_run::shown_layout;
+use quadrille_spec::{Layout, LayoutFile, Sparsity};
 use quadrille_verify::{DecisionsReport, VerifyReport};
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::{Text, table};
 
@@ -37,7 +36,7 @@ struct Document<'a> {
 
 #[derive(Serialize)]
 struct Entry<'a> {
-    layout: Value,
+    layout: LayoutFile,
     #[serde(flatten)]
     report: &'a VerifyReport,
 }
@@ -50,7 +49,7 @@ impl<'a> VerificationReport<'a> {
 
     /// All of it, as `verify --json` prints it.
     pub fn document(&self) -> impl Serialize + use<'a> {
-        let entry = |verified: &'a Verified| Entry { layout: layout_json(&verified.layout), report: &verified.report };
+        let entry = |verified: &'a Verified| Entry { layout: shown_layout(&verified.layout), report: &verified.report };
         let grids = self.verified.iter().map(entry).collect();
         Document { sparsity: self.sparsity, grids, skipped: self.skipped }
     }

@@ -10,7 +10,7 @@ use signal_hook::consts::SIGTERM;
 
 use crate::folder::SUMMARY;
 use crate::tuned::Recorder;
-use crate::{ExpertLoads, Prepared, RunError, Signals, layout_json};
+use crate::{ExpertLoads, Prepared, RunError, Signals, shown_layout};
 
 /// Told what happens, in the first process where ranks are processes. [`ControlFlow::Break`] asks the run to end in good order, after this step or the next.
 pub type OnEvent<'a> = &'a mut (dyn FnMut(&RunEvent) -> ControlFlow<()> + Send);
@@ -139,7 +139,7 @@ impl Prepared {
         let steps: Vec<_> = left.iter().chain(&trained.records).collect();
         Ok(json!({
             "model": program.model,
-            "layout": layout_json(&program.layout),
+            "layout": shown_layout(&program.layout),
             "data": source.about(),
             "losses": steps.iter().map(|step| step.loss).collect::<Vec<_>>(),
             "floor": self.floor(),

@@ -98,7 +98,7 @@ pub use source::{DEMO_TOKENS, OnPreparation, Source, SourceOverview, describe_to
 pub use spec::{
     CheckpointSpec, CollectivesSpec, DataChanges, DataComparison, DataPath, DataSpec, HeldOut, LayoutSpec,
     OptimizerSpec, OutputSpec, RunChanges, RunSpec, StartSpec, StatesSpec, TuningSpec, ValidationSpec, Warmup,
-    layout_json, layout_of_json,
+    layout_of_json, shown_layout,
 };
 pub use tokenizer_rule::{TokenizerOrigin, TokenizerRule, recorded_special};
 pub use trace::{create_trace, write_trace};

@@ -17,7 +17,7 @@ use crate::source::OnPreparation;
 use crate::tuned::{Recorder, Tuning};
 use crate::{
     CheckpointSpec, DataComparison, HeldOut, Processes, RunChanges, RunError, RunSpec, Signals, Source, TuningSpec,
-    companions, layout_json, processes, resources, same_data, written_over,
+    companions, processes, resources, same_data, written_over,
 };
 
 /// Where a run happens, and who has asked for it.
@@ -151,9 +151,9 @@ impl Prepared {
         let threads = Some(self.options.threads);
         let floor = self.floor();
         let known = Known { steps, threads, floor, kept: self.program.kept.clone() };
-        let layout = layout_json(&self.program.layout);
-        let predicted = json!(predict(&self.program));
-        let description = Description::new(self.spec.clone(), command.to_vec(), layout, predicted, known);
+        let layout = &self.program.layout;
+        let description =
+            Description::new(self.spec.clone(), command.to_vec(), layout, &predict(&self.program), known)?;
         let mut records = folder.begin(&description, self.about.step)?;
         if self.spec.checkpoints.on_failure == OnSaveFailure::Continue {
             records.wait_for_space();

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use quadrille_cost::native::Learned;
 use quadrille_plan::native::{Answer, Cancel, ClusterSource, Nothing, PlanRequest, Question, Resolved, Wanted};
-use quadrille_report::plan::{asked_document, drawing};
+use quadrille_report::plan::{Drawing, PlanPage};
 use quadrille_run::layout_of_json;
 use quadrille_spec::Cluster;
 use serde::Deserialize;
@@ -66,7 +66,8 @@ impl DrawingRequest {
         if sizes != [question.devices, question.global_batch, question.seq_len] {
             return Err("layout: it has other devices, sequences or tokens than the request".to_owned());
         }
-        drawing(&question.setting().map_err(text)?, &layout, cancel).map_err(text)
+        let drawing = Drawing::new(&question.setting().map_err(text)?, &layout, cancel).map_err(text)?;
+        serde_json::to_value(drawing).map_err(text)
     }
 }
 
@@ -117,15 +118,9 @@ pub(crate) fn answer(request: &PlanRequest, round: Round, cancel: &Cancel, learn
     if !(answer.is_long() || answer.found.stopped) {
         answer.explain().map_err(text)?;
     }
-    let mut document = asked_document(&answer).map_err(text)?;
-    let refused = [("refusals", "example"), ("exports", "refused")];
-    for (entries, reason) in refused {
-        let entries = document[entries].as_array_mut().into_iter().flatten();
-        for reason in entries.filter_map(|entry| entry.get_mut(reason)) {
-            *reason = reason.as_str().map_or(Value::Null, |message| in_words(message).into());
-        }
-    }
-    Ok(document)
+    let mut page = PlanPage::new(&answer).map_err(text)?;
+    page.messages_mut().for_each(|message| *message = in_words(message));
+    serde_json::to_value(page).map_err(text)
 }
 
 fn text(error: impl Display) -> String {

@@ -1,5 +1,6 @@
 //! What a cluster file keeps of the measurements that its numbers were fitted to.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::device::{check_rate, check_seconds};
@@ -15,7 +16,7 @@ const MAX_SPREAD: f64 = 1e6;
 
 /// The `[calibration]` section of a cluster file: measured collectives and operations beside how they were measured.
 /// All ranks work at once in every measurement.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Calibration {
     /// Ranks that took part.
@@ -37,7 +38,7 @@ pub struct Calibration {
 }
 
 /// A collective of one size, while all groups like this one run it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MeasuredCollective {
     /// Which; `send` is a message one way, half of a ping-pong.
@@ -57,7 +58,7 @@ pub struct MeasuredCollective {
 }
 
 /// An operation of one shape on every rank.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MeasuredOperation {
     /// Which: `product nn`, `attention`, `residual`, `host-copy` to a device's memory and back.
@@ -76,7 +77,7 @@ pub struct MeasuredOperation {
 }
 
 /// What a rate counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum RateUnit {
     /// Arithmetic operations as the native model counts them.
     #[serde(rename = "FLOP/s")]

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{NormedOver, QueryKeyNorm, SpecError, by_name, named};
@@ -20,7 +21,7 @@ pub enum Activations {
 named!(Activations, "activation layout", { "scattered" => Scattered, "replicated" => Replicated });
 
 /// The type in which values are stored: weights, activations, their gradients, logits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ElementType {
     /// 32-bit floating point.
@@ -68,7 +69,7 @@ impl From<RealType> for ElementType {
 }
 
 /// A type that is computed in, and that checkpoints hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RealType {
     /// 32-bit floating point.
@@ -90,7 +91,7 @@ impl RealType {
 }
 
 /// The kind of a norm.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Norm {
     /// Mean and variance of a row; scale and shift.
@@ -112,7 +113,7 @@ impl Norm {
 }
 
 /// How attention knows positions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Positions {
     /// A trained table is added to the embedding.
@@ -126,7 +127,7 @@ pub enum Positions {
 named!(Positions, "positions", { "learned" => Learned, "rotary" => Rotary, "none" => None });
 
 /// How queries and keys are normed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum QkNorm {
     /// Not at all.
@@ -174,7 +175,7 @@ impl QkNorm {
 }
 
 /// Where norms of the residual stream stand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NormPlace {
     /// What attention and perceptron read is normed.
@@ -200,7 +201,7 @@ impl NormPlace {
 }
 
 /// What the perceptron reads and is added to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ResidualOrder {
     /// It reads the stream to which attention has been added.
@@ -212,7 +213,7 @@ pub enum ResidualOrder {
 named!(ResidualOrder, "order of attention and perceptron", { "sequential" => Sequential, "parallel" => Parallel });
 
 /// What a router makes of its logits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RouterScores {
     /// Parts of 1 over all experts.
@@ -224,7 +225,7 @@ pub enum RouterScores {
 named!(RouterScores, "router", { "softmax" => Softmax, "sigmoid" => Sigmoid });
 
 /// The tokens over which the loads of experts are balanced by a loss.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BalanceScope {
     /// Those of every sequence by themselves (DeepSeek-V3).
@@ -238,7 +239,7 @@ pub enum BalanceScope {
 named!(BalanceScope, "scope of the balance loss", { "sequence" => Sequence, "batch" => Batch, "none" => None });
 
 /// Who has the places of an expert that more tokens choose than it has places for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DropOrder {
     /// All first choices in the order of tokens, then all second ones.
@@ -262,7 +263,7 @@ pub enum Dispatch {
 named!(Dispatch, "dispatch to experts", { "dropped" => Dropped, "duplicated" => Duplicated });
 
 /// How rotary frequencies are scaled for sequences longer than a model was first trained with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RotaryRule {
     /// Not at all.
@@ -278,7 +279,7 @@ pub enum RotaryRule {
 named!(RotaryRule, "scaling of rotary positions", { "none" => None, "linear" => Linear, "llama3" => Llama3, "yarn" => Yarn });
 
 /// The function between the two layers of the perceptron.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Activation {
     /// GELU in its tanh form.

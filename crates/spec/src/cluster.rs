@@ -1,5 +1,6 @@
 //! A cluster: its devices and how fast they talk to each other.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::origins::numbers_of;
@@ -34,7 +35,7 @@ pub struct Cluster {
 }
 
 /// A network that joins devices (the innermost) or domains of the tier below: NVLink in a node, InfiniBand between nodes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Tier {
     /// What the network is called in reports.
@@ -81,7 +82,7 @@ pub struct Network {
 
 /// The peer-to-peer bandwidth that collectives reach inside a node when all outer groups of a two-level hierarchy
 /// run at once: the database of AxoNN's performance model (SC24, section V-B, case 1).
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GroupBandwidth {
     /// `G0`: devices between two neighbours of a group, the product of the sizes of the inner axes.

@@ -1,5 +1,6 @@
 //! A device: how fast it computes, what it remembers, and how efficiency depends on the shape of the work.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ElementType;
@@ -11,7 +12,7 @@ use crate::toml_text::{self, check_name};
 const MAX_MEMORY: u64 = 1 << 50;
 
 /// One accelerator as a cost model sees it. Files: [`Device::from_toml`]; every preset names where its numbers are from.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Device {
     /// What the device is called in reports.
@@ -59,7 +60,7 @@ pub struct Device {
 
 /// Peak rates of dense matrix products by type of the operands, in FLOP/s. Which of them a program reaches is its choice: see
 /// `quadrille_cost::native::Framework::peak`.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Peaks {
     /// bf16, sums in f32; `None`: the device has no such products.
@@ -102,7 +103,7 @@ impl Peaks {
 }
 
 /// The fraction of a peak that a piece of work reaches, as a function of its shape `m x n x k`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "snake_case", tag = "kind")]
 pub enum Efficiency {
     /// The same for every shape.
@@ -129,7 +130,7 @@ pub enum Efficiency {
 }
 
 /// A measured fraction of the peak.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MeasuredRate {
     /// Rows of the result.

@@ -1,5 +1,8 @@
 //! Conventions by which the FLOPs that a model needs are counted, so that a rate can be compared with a program's log.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::{Block, FeedForward, Model, named};
 
 /// A convention of counting a step's FLOPs. None counts recomputation.
@@ -13,7 +16,8 @@ use crate::{Block, FeedForward, Model, named};
 /// assert_eq!(counted, Some(57_914_449_920.0));
 /// # Ok::<(), quadrille_spec::SpecError>(())
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum FlopsConvention {
     /// This program's: products and attention, forward and backward, without causal discount.
     #[default]

@@ -1,15 +1,18 @@
 //! What a layout file says, or flags in its place.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Error, MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value};
 
 use crate::{
-    Axis, Dispatch, ElementType, Field, FieldValue, Layout, LayoutRequest, Linear, Model, Offload, Planned, Schedule,
-    SpecError, toml_text,
+    Axis, Dispatch, ElementType, Field, FieldValue, Kind, Layout, LayoutRequest, Linear, Model, Offload, Planned,
+    Schedule, SpecError, toml_text,
 };
 
 /// The fields of a layout that a file says. Each is written as on the command line, and may be left out; unknown fields
@@ -189,6 +192,33 @@ impl<'de> Deserialize<'de> for LayoutFile {
             }
         }
         deserializer.deserialize_map(Fields)
+    }
+}
+
+impl JsonSchema for LayoutFile {
+    fn schema_name() -> Cow<'static, str> {
+        "LayoutFile".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let fields = Field::ALL.into_iter().map(|field| {
+            let types: &[&str] = match field.kind() {
+                Kind::Size => &["integer"],
+                Kind::Length | Kind::Batch => &["integer", "string"],
+                Kind::Truth => &["boolean"],
+                Kind::Sizes => &["array"],
+                Kind::Name => &["string"],
+            };
+            (field.key().to_owned(), json_schema!({ "description": field.help().trim(), "type": types }).to_value())
+        });
+        let planned = generator.subschema_for::<Planned>().to_value();
+        let fields: Map<String, Value> = fields.chain([(Planned::KEY.to_owned(), planned)]).collect();
+        json_schema!({
+            "description": "Fields of a layout file.",
+            "type": "object",
+            "properties": fields,
+            "additionalProperties": false,
+        })
     }
 }
 

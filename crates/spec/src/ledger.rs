@@ -6,10 +6,11 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A kind of communication.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CollectiveKind {
     /// Every member ends with the reduction of all buffers.
@@ -59,7 +60,7 @@ impl CollectiveKind {
 }
 
 /// Communication of one kind, summed over calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Transfer {
     /// Number of calls.
     pub calls: u64,
@@ -83,7 +84,7 @@ impl AddAssign for Transfer {
 pub type AxesLedger = BTreeMap<String, BTreeMap<CollectiveKind, Transfer>>;
 
 /// The transfers of one layer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LayerLedger {
     /// `embedding`, `block 0`, ..., `head`, `step`.
     pub layer: String,
@@ -93,7 +94,7 @@ pub struct LayerLedger {
 
 /// FLOPs by kind of operation, from executed shapes; a product counts 2mkn, attention the keys of its window, or all, without causal
 /// discount. Element-wise work is listed apart: [`RankLedger::elements`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct FlopsLedger {
     /// Products of forward linear layers and the head.
     pub gemm_forward: u64,
@@ -119,7 +120,7 @@ impl FlopsLedger {
 }
 
 /// What a piece of memory holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MemoryClass {
     /// The rank's shards of the parameters.
@@ -175,13 +176,23 @@ pub struct MemoryLedger {
 }
 
 /// A memory ledger as people's formats show it.
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 struct Flat {
     #[serde(flatten)]
     peak_of: BTreeMap<MemoryClass, u64>,
     peak: u64,
     allocated: u64,
     now: BTreeMap<MemoryClass, u64>,
+}
+
+impl JsonSchema for MemoryLedger {
+    fn schema_name() -> Cow<'static, str> {
+        "MemoryLedger".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        Flat::json_schema(generator)
+    }
 }
 
 /// As formats that do not describe themselves carry it: they cannot flatten.
@@ -233,7 +244,7 @@ impl MemoryLedger {
 }
 
 /// What one rank sends, computes and holds in a step.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RankLedger {
     /// The rank's number.
     pub rank: usize,
@@ -250,7 +261,7 @@ pub struct RankLedger {
 }
 
 /// The ledgers of all ranks.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ledger {
     /// In order of rank.
     pub ranks: Vec<RankLedger>,

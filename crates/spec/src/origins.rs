@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toml::Value;
 
@@ -9,7 +10,7 @@ use crate::SpecError;
 use crate::nearest_name::did_you_mean;
 
 /// Where a number is from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
     /// Measured: on this very machine, or by those that the source names.
@@ -37,7 +38,7 @@ impl Origin {
 
 /// The origins of a table's numbers, by their names; that of a table (`products`) is that of all numbers in it
 /// (`products.ceiling`) which are not named themselves. What is not named is assumed.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Origins(BTreeMap<String, Origin>);
 

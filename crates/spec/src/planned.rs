@@ -1,10 +1,11 @@
 //! What a layout was planned for.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What a layout was planned for: what trains it, and the types of that one's numbers where they are not its usual ones. It is no part
 /// of the layout: whoever prices or explains the file again takes it where nothing else is said, and who trains leaves it aside.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Planned {
     /// The framework's name.

@@ -3,12 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{CollectiveKind, Formation, Grid, Layout, Nodes, SpecError, Tier, TwoLevel};
 
 /// How a collective is carried out. `G` members.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Algorithm {
     /// `G - 1` steps from neighbour to neighbour; broadcasts and reductions are pipelined chains. All-to-alls are pairwise
@@ -58,7 +59,7 @@ impl FromStr for Algorithm {
 }
 
 /// What was asked for: an algorithm, or the choice among them. Written by its name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub enum Collectives {
     /// The fastest known for each collective.

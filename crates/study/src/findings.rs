@@ -3,7 +3,7 @@
 use quadrille_data::Goldfish;
 use quadrille_report::curve::curve;
 use quadrille_report::{Text, table};
-use quadrille_run::layout_json;
+use quadrille_run::shown_layout;
 use quadrille_run::units::percent;
 use quadrille_spec::{Layout, Model};
 use serde_json::{Value, json};
@@ -174,7 +174,7 @@ impl Findings {
     pub fn document(&self) -> Value {
         json!({
             "model": self.model,
-            "layout": layout_json(&self.layout),
+            "layout": shown_layout(&self.layout),
             "data": self.data,
             "documents_per_bucket": self.conditions.documents_per_bucket,
             "epochs": self.conditions.epochs,

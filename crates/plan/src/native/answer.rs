@@ -4,6 +4,8 @@ use std::cmp::Reverse;
 use std::time::Instant;
 
 use quadrille_cost::native::PriceError;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::explain::{Sensitivity, sensitivities};
 use super::explanation::Explanation;
@@ -64,7 +66,7 @@ pub struct Answer<'a> {
 }
 
 /// What a rule refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RefusedBy {
     /// The rule in words.
     pub rule: String,

@@ -3,12 +3,11 @@
 //! Letters: a product gives [m, n], contracted over k.
 
 use quadrille_measure::gemm::{MeasuredProduct, Rates, StepProducts};
-use quadrille_run::layout_json;
+use quadrille_run::shown_layout;
 use quadrille_run::units::percent;
-use quadrille_spec::Model;
+use quadrille_spec::{LayoutFile, Model};
 use quadrille_step::{GemmStorage, Product, StepProgram};
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::summary::summary;
 use crate::{Text, table};
@@ -26,7 +25,7 @@ pub struct GemmReport<'a> {
 #[derive(Serialize)]
 struct Document<'a> {
     model: &'a Model,
-    layout: Value,
+    layout: LayoutFile,
     threads: usize,
     #[serde(flatten)]
     measured: &'a StepProducts,
@@ -36,7 +35,7 @@ impl GemmReport<'_> {
     /// All of it, as `bench gemm --json` prints it.
     pub fn document(&self) -> impl Serialize {
         let Self { program, threads, measured } = *self;
-        Document { model: &program.model, layout: layout_json(&program.layout), threads, measured }
+        Document { model: &program.model, layout: shown_layout(&program.layout), threads, measured }
     }
 
     /// Model and layout, then a table for people.

@@ -1,12 +1,11 @@
 //! Steps whose states come from below the device, beside the longer of computation and moves.
 
 use quadrille_measure::optimizer::{MeasuredOptimizer, OptimizerRow, SLACK};
-use quadrille_run::layout_json;
+use quadrille_run::shown_layout;
 use quadrille_run::units::{bytes, percent};
-use quadrille_spec::Model;
+use quadrille_spec::{LayoutFile, Model};
 use quadrille_step::StepProgram;
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::summary::summary;
 use crate::{Text, table};
@@ -24,7 +23,7 @@ pub struct OptimizerReport<'a> {
 #[derive(Serialize)]
 struct Document<'a> {
     model: &'a Model,
-    layout: Value,
+    layout: LayoutFile,
     states: &'a str,
     #[serde(flatten)]
     measured: &'a MeasuredOptimizer,
@@ -34,7 +33,7 @@ impl OptimizerReport<'_> {
     /// All of it, as `bench optimizer --json` prints it.
     pub fn document(&self) -> impl Serialize {
         let Self { program, place, measured } = self;
-        Document { model: &program.model, layout: layout_json(&program.layout), states: place, measured }
+        Document { model: &program.model, layout: shown_layout(&program.layout), states: place, measured }
     }
 
     /// Model and layout, the step with states on the device, and a row for each number of buckets.

@@ -1,12 +1,11 @@
 //! A whole optimizer step beside the rate of the matrix library.
 
 use quadrille_measure::step::{MeasuredStep, Scaling};
-use quadrille_run::layout_json;
+use quadrille_run::shown_layout;
 use quadrille_run::units::{bytes, percent};
-use quadrille_spec::Model;
+use quadrille_spec::{LayoutFile, Model};
 use quadrille_step::StepProgram;
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::summary::summary;
 use crate::{Text, ledger, table};
@@ -22,7 +21,7 @@ pub struct StepReport<'a> {
 #[derive(Serialize)]
 struct Document<'a> {
     model: &'a Model,
-    layout: Value,
+    layout: LayoutFile,
     #[serde(flatten)]
     measured: &'a MeasuredStep,
 }
@@ -31,7 +30,7 @@ impl StepReport<'_> {
     /// All of it, as `bench step --json` prints it.
     pub fn document(&self) -> impl Serialize {
         let Self { program, measured } = *self;
-        Document { model: &program.model, layout: layout_json(&program.layout), measured }
+        Document { model: &program.model, layout: shown_layout(&program.layout), measured }
     }
 
     /// Model and layout, the rates, and a table of what the step is spent on.

@@ -4,7 +4,8 @@ use quadrille_run::units::bytes;
 use quadrille_spec::MemoryClass;
 use quadrille_step::schedule::{Action, Step};
 use quadrille_step::{Moment, StageProgram};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::moves::pass_name;
 use crate::{Text, table};
@@ -15,7 +16,7 @@ const PASSES: usize = 256;
 const NAMES: usize = 32;
 
 /// What a rank holds over a step.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Memory {
     /// The most at any time: the peak of the ledger.
     pub peak_bytes: u64,
@@ -30,10 +31,10 @@ pub struct Memory {
 }
 
 /// Values of one name.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Named {
     /// What they are counted as: `activations`.
-    pub class: &'static str,
+    pub class: String,
     /// Their name without numbers of blocks: `qkv`.
     pub name: String,
     /// How many, of all blocks and microbatches in flight.
@@ -43,7 +44,7 @@ pub struct Named {
 }
 
 /// The most that is held in a pass.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Full {
     /// `forward of microbatch 0`, or `update`.
     pub pass: String,
@@ -81,7 +82,12 @@ impl Memory {
             let name = held.value.map_or("optimizer states".to_owned(), |value| stage.value(value).short_name());
             match named.iter_mut().find(|known| known.class == held.class.name() && known.name == name) {
                 Some(known) => (known.count, known.bytes) = (known.count + held.copies, known.bytes + held.bytes),
-                None => named.push(Named { class: held.class.name(), name, count: held.copies, bytes: held.bytes }),
+                None => named.push(Named {
+                    class: held.class.name().to_owned(),
+                    name,
+                    count: held.copies,
+                    bytes: held.bytes,
+                }),
             }
         }
         named.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
@@ -113,7 +119,7 @@ impl Memory {
             .iter()
             .take(names)
             .map(|named| {
-                vec![named.name.clone(), class(named.class).to_owned(), named.count.to_string(), bytes(named.bytes)]
+                vec![named.name.clone(), class(&named.class).to_owned(), named.count.to_string(), bytes(named.bytes)]
             })
             .collect();
         let rest: u64 = self.others_bytes + self.living.iter().skip(names).map(|named| named.bytes).sum::<u64>();

@@ -6,12 +6,13 @@ use std::collections::HashMap;
 use quadrille_cost::simulation::{Event, Lane, Simulation};
 use quadrille_step::schedule::Action;
 use quadrille_step::{Collective, Operation, Section, StageProgram};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::moves::{Found, Place};
 
 /// Where the wait for something that was begun stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Waited {
     /// Nothing is computed meanwhile.
@@ -29,7 +30,7 @@ pub enum Waited {
 }
 
 /// What hides something that moves.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Hidden {
     /// Where the wait stands in the program.
     pub waited: Waited,

@@ -1,7 +1,8 @@
 //! The mesh: its axes of several ranks, who is whose neighbour along each, and what lies within a node.
 
 use quadrille_spec::{Axis, AxisSet, Layout};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::{Text, table};
 use quadrille_step::wrap::columns;
@@ -10,7 +11,7 @@ use quadrille_step::wrap::columns;
 const LISTED: usize = 64;
 
 /// The ranks of a layout, seen from one of them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Mesh {
     /// How many there are.
     pub ranks: usize,
@@ -23,16 +24,16 @@ pub struct Mesh {
 }
 
 /// An axis of several ranks.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MeshAxis {
     /// Its name.
-    pub axis: &'static str,
+    pub axis: String,
     /// Ranks along it.
     pub size: usize,
     /// From a rank to the next along it.
     pub stride: usize,
     /// What it splits.
-    pub splits: &'static str,
+    pub splits: String,
     /// The rank's place on it.
     pub coordinate: usize,
     /// The ranks along it with which the rank talks, itself among them; at most the first 64.
@@ -51,10 +52,10 @@ impl Mesh {
             let size = grid.size(axis);
             let coordinate = grid.coordinate(rank).on(axis);
             let seen = MeshAxis {
-                axis: axis.name(),
+                axis: axis.name().to_owned(),
                 size,
                 stride,
-                splits: splits(axis),
+                splits: splits(axis).to_owned(),
                 coordinate,
                 group: grid.members(rank, axis.only()).take(LISTED).collect(),
                 nodes: nodes(rank - coordinate * stride, stride, size, per_node),

@@ -15,7 +15,8 @@ use std::collections::BTreeMap;
 use quadrille_cost::simulation::Simulation;
 use quadrille_spec::Axis;
 use quadrille_step::{Group, Layer, StageProgram, StepProgram};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 pub use held::{Full, Memory, Named};
 pub use hidden::{Hidden, Waited};
@@ -101,7 +102,7 @@ impl Chosen {
 }
 
 /// What a layout does, seen from a rank and a layer.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Lesson {
     /// The rank.
     pub rank: usize,
@@ -128,14 +129,14 @@ pub struct Lesson {
 }
 
 /// An operation of a layer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Computed {
     /// In which pass.
-    pub pass: &'static str,
+    pub pass: String,
     /// Its number there, as [`Move::at`].
     pub at: usize,
     /// What it is: `gemm`.
-    pub operation: &'static str,
+    pub operation: String,
     /// What it gives, without numbers of blocks.
     pub value: String,
     /// Rows and columns of that on the rank.
@@ -219,9 +220,9 @@ fn computes(stage: &StageProgram, layer: Layer) -> Vec<Computed> {
                 let local = [value.local_rows, value.local_cols];
                 let sharding = value.sharding.seen_on(stage.grid());
                 all.push(Computed {
-                    pass,
+                    pass: pass.to_owned(),
                     at: index + 1,
-                    operation,
+                    operation: operation.to_owned(),
                     value: value.short_name(),
                     local,
                     sharding: sharding.to_string(),

@@ -8,16 +8,17 @@ use quadrille_step::{
     Collective, Layer, Members, Op, Operation, Reasons, Section, StageProgram, decision_of, kind, moved_to_host,
     transfer_of,
 };
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::hidden::Hidden;
 
 /// A collective, a message, or a copy to or from the host, of layers that do the same. Counts are those of one of the layers, in a
 /// whole step: times the number of layers they add up to the rank's ledger.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Move {
     /// In which pass.
-    pub pass: &'static str,
+    pub pass: String,
     /// The layers that do the same: `block 0`.
     pub layers: Vec<String>,
     /// The number of its operation in the pass of the chosen or the first of them; messages come first or last.
@@ -154,7 +155,7 @@ impl Looked<'_> {
             layer: op.layer,
             place: Place::Operation(index),
             told: Move {
-                pass: pass_name(self.pass),
+                pass: pass_name(self.pass).to_owned(),
                 layers: vec![op.layer.to_string()],
                 at: index + 1,
                 value,
@@ -186,7 +187,7 @@ impl Looked<'_> {
             layer: message.layer,
             place,
             told: Move {
-                pass: pass_name(self.pass),
+                pass: pass_name(self.pass).to_owned(),
                 layers: vec![message.layer.to_string()],
                 at: if is_sent { self.section.ops.len() + 1 } else { 0 },
                 value: value.short_name(),
@@ -213,7 +214,7 @@ fn decision(stage: &StageProgram, axes: AxisSet, transfer: Transfer, passes: u64
         layer: Layer::Step,
         place: Place::Decision,
         told: Move {
-            pass: "before each pass",
+            pass: "before each pass".to_owned(),
             layers: vec![Layer::Step.to_string()],
             at: 0,
             value: "the next pass".to_owned(),
@@ -247,11 +248,11 @@ fn lies(stage: &StageProgram, collective: &Collective) -> [String; 2] {
 }
 
 /// What makes two moves of one layer, or of two layers, the same.
-type Key = (&'static str, String, CollectiveKind, String, [String; 2], String);
+type Key = (String, String, CollectiveKind, String, [String; 2], String);
 
 fn key(told: &Move) -> Key {
     let Move { pass, value, kind, key, from, to, reason, .. } = told;
-    (pass, value.clone(), *kind, key.clone(), [from.clone(), to.clone()], reason.clone())
+    (pass.clone(), value.clone(), *kind, key.clone(), [from.clone(), to.clone()], reason.clone())
 }
 
 /// Moves of equal kind in a pass of a layer as one, and layers that do the same as one; in the order of the first of each. Where

@@ -50,10 +50,10 @@ impl Lesson {
 
 /// What layers move in each pass, and why.
 fn stories(layers: &str, moves: &[&Move], width: usize) -> Text {
-    let mut passes: Vec<&'static str> = Vec::new();
+    let mut passes: Vec<&str> = Vec::new();
     for told in moves {
-        if !passes.contains(&told.pass) {
-            passes.push(told.pass);
+        if !passes.contains(&told.pass.as_str()) {
+            passes.push(&told.pass);
         }
     }
     let mut text = Text::new();
@@ -71,7 +71,7 @@ fn stories(layers: &str, moves: &[&Move], width: usize) -> Text {
 /// Moves that are told together: of one kind over the same ranks in a pass, for one reason.
 fn alike<'a>(moves: &[&'a Move]) -> Vec<Vec<&'a Move>> {
     let mut all: Vec<Vec<&Move>> = Vec::new();
-    let key = |told: &Move| (told.pass, told.kind, told.key.clone(), told.reason.clone());
+    let key = |told: &Move| (told.pass.clone(), told.kind, told.key.clone(), told.reason.clone());
     for told in moves {
         match all.iter_mut().find(|same| key(same[0]) == key(told)) {
             Some(same) => same.push(told),

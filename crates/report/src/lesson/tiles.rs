@@ -4,14 +4,15 @@ use std::ops::Range;
 
 use quadrille_spec::{Axis, AxisSet};
 use quadrille_step::{Layer, Parameter, StageProgram};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::mesh::{listed, same};
 use crate::{Style, Table, Text, table};
 use quadrille_step::wrap::columns;
 
 /// A matrix and a rank's tile of it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tile {
     /// The name, without the number of the block: `qkv.weight`.
     pub name: String,

@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use quadrille_cost::simulation::{PassSpan, Simulation};
 use quadrille_spec::Layout;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::moves::pass_name;
 
@@ -13,10 +14,10 @@ use super::moves::pass_name;
 const COLUMNS: [&str; 6] = ["stage", "pass", "chunk", "microbatch", "start_s", "end_s"];
 
 /// A drawn pass: stage, which pass, chunk, microbatch, and from when to when.
-pub type Drawn = (usize, &'static str, usize, usize, f64, f64);
+pub type Drawn = (usize, String, usize, usize, f64, f64);
 
 /// A simulated step.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Timeline {
     /// Seconds from a step's end to the next one's.
     pub step_s: f64,
@@ -29,7 +30,7 @@ pub struct Timeline {
     /// Microbatches.
     pub microbatches: usize,
     /// What the entries of a pass are.
-    pub columns: [&'static str; 6],
+    pub columns: [String; 6],
     /// The passes within `shown`, by stage in order of time; the update has no chunk and no microbatch but 0.
     pub passes: Vec<Drawn>,
     /// Seconds that the passes are from: all, or begin, middle and end.
@@ -64,7 +65,7 @@ impl Timeline {
             stages: simulation.stages.len(),
             chunks,
             microbatches,
-            columns: COLUMNS,
+            columns: COLUMNS.map(str::to_owned),
             left_out: simulation.passes.len() - passes.len(),
             passes,
             shown,
@@ -87,7 +88,7 @@ fn drawn(span: &PassSpan) -> Drawn {
     let (chunk, microbatch) = span.action.map_or((0, 0), |action| (action.chunk, action.microbatch));
     (
         span.stage,
-        pass_name(span.action.map(|action| action.pass)),
+        pass_name(span.action.map(|action| action.pass)).to_owned(),
         chunk,
         microbatch,
         round(span.start_s),

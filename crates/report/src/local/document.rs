@@ -2,7 +2,7 @@
 
 use quadrille_measure::local::{Comparison, Row};
 use quadrille_plan::local::{Predicted, WARM_UP_STEPS};
-use quadrille_run::layout_json;
+use quadrille_run::shown_layout;
 use quadrille_spec::Axis;
 use serde_json::{Map, Value, json};
 
@@ -41,7 +41,7 @@ fn entry(row: &Row) -> Value {
     let mut entry: Map<String, Value> = fields(row).into_iter().collect();
     entry.insert("measured_seconds_each".to_owned(), json!(row.measured.each));
     entry.insert("ledger_equal".to_owned(), json!(row.ledger_equal));
-    entry.insert("layout".to_owned(), layout_json(&row.layout));
+    entry.insert("layout".to_owned(), json!(shown_layout(&row.layout)));
     Value::Object(entry)
 }
 

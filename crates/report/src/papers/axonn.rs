@@ -1,9 +1,9 @@
 //! What a search by AxoNN's communication model has found: for people and as a document.
 
 use quadrille_papers::axonn::{Candidate, Plan};
-use quadrille_run::layout_json;
+use quadrille_run::shown_layout;
 use quadrille_run::units::bytes;
-use quadrille_spec::{Axis, SpecError};
+use quadrille_spec::{Axis, Field, FieldValue, SpecError};
 use serde_json::{Map, Value, json};
 
 use crate::{Text, table};
@@ -86,9 +86,8 @@ fn entry(candidate: &Candidate, dtype: &str) -> Value {
             (axis.name().to_owned(), json!({ "time_s": cost.seconds, "bytes": cost.bytes }))
         })
         .collect();
-    let mut layout = layout_json(layout);
     // Layouts that run know fewer types.
-    layout["dtype"] = json!(dtype);
+    let layout = shown_layout(layout).with(Field::Dtype, FieldValue::Name(dtype.to_owned()));
     json!({
         "layout": layout,
         "time_s": price.seconds(),

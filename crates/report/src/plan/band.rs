@@ -3,26 +3,17 @@
 use quadrille_cost::native::Candidate;
 use quadrille_evidence::{Band, Known, Likeness, MissingRuns};
 use quadrille_plan::native::Question;
-use serde_json::{Value, json};
 
-/// Columns of tables for a band.
-pub(super) const COLUMNS: [&str; 4] = ["error_band_low", "error_band_middle", "error_band_high", "error_band_reason"];
+use super::PricedLayout;
 
 /// The band of a layout.
 ///
 /// # Errors
 /// Too few published runs of its kind.
-pub(crate) fn band(question: &Question, candidate: &Candidate) -> Result<Band, MissingRuns> {
+pub(super) fn band(question: &Question, candidate: &Candidate) -> Result<Band, MissingRuns> {
     let Question { model, cluster, framework, seq_len, .. } = question;
     let planned = Likeness::of(model, cluster, framework, candidate, *seq_len);
     Band::around(&planned, framework, Known::all())
-}
-
-/// Fields of a document: the band, null where there is none, and why there is none, null where there is one.
-pub(super) fn fields(question: &Question, candidate: &Candidate) -> [(&'static str, Value); 2] {
-    let band = band(question, candidate);
-    let reason = band.as_ref().err().map(ToString::to_string);
-    [("error_band", json!(band.ok())), ("error_band_reason", json!(reason))]
 }
 
 /// Ends of a band, as a difference from what is predicted: `-11% to +1%`.
@@ -34,11 +25,11 @@ fn signed(ratio: f64) -> String {
     format!("{:+.0}%", 100.0 * (ratio - 1.0))
 }
 
-/// The band, or why there is none, for people.
-pub(super) fn band_text(question: &Question, candidate: &Candidate) -> String {
-    let band = match band(question, candidate) {
-        Ok(band) => band,
-        Err(missing) => return format!("its time has no error band: {missing}\n"),
+/// The band of a layout, or the reason why there is none, for people.
+pub(super) fn band_text(layout: &PricedLayout) -> String {
+    let Some(band) = &layout.error_band else {
+        let missing = layout.error_band_reason.as_deref().unwrap_or_default();
+        return format!("its time has no error band: {missing}\n");
     };
     let sources = match band.sources.as_slice() {
         [first, second, others @ ..] if !others.is_empty() => {
@@ -50,7 +41,7 @@ pub(super) fn band_text(question: &Question, candidate: &Candidate) -> String {
         "its time is uncertain by {} (half of runs: {} or less):\n\
          of the {} published runs most like it, 8 of 10 took so much less or more than\n\
          was predicted of them from the runs of other sources ({sources})\n",
-        ends(&band),
+        ends(band),
         signed(band.middle),
         band.runs,
     );

@@ -1,37 +1,29 @@
-//! What the native search has found: tables, a document, why the best is as fast as it is.
+//! Plans and prices: their reports, and text, rows and pages of these.
 
 mod advised;
 mod assumed;
 mod band;
 mod budget;
-mod document;
 mod explanation;
+mod headline;
 mod page;
 mod priced;
-mod rates;
+mod priced_layout;
+mod report;
+mod rows;
+mod tables;
 mod text;
 
-use quadrille_cost::native::Price;
-
-pub(crate) use band::{band, ends};
-pub use document::{columns, document, entry, rows};
-pub(crate) use document::{names, values_of};
-pub use explanation::{explanation_document, explanation_text};
-pub use page::{asked_document, drawing, page_document};
-pub use priced::PricedReport;
-pub(crate) use rates::counted;
+pub use assumed::AssumedShare;
+pub(crate) use band::ends;
+pub use explanation::{BindingPart, ChoiceGain, HardwareGain, PriceExplanation, RunnerUp};
+pub(crate) use headline::counted;
+pub use headline::{FullestRank, Headline};
+pub use page::{Drawing, FrameworkOptions, PlanPage};
+pub use priced::PriceReport;
+pub use priced_layout::{CommunicationParts, GoodputReport, LayoutWords, MemoryParts, PricedLayout, StepParts};
+pub use report::{AdvisedLayout, FailureAssumptions, ImbalanceReport, PlanReport, SearchCounts, SearchSettings};
+pub use rows::rows;
+pub(crate) use rows::{columns, names, values_of};
+pub(crate) use tables::{COLUMNS, SPARE, cells};
 pub use text::text;
-pub(crate) use text::{COLUMNS, SPARE, cells};
-
-/// Bytes with a name, by class.
-fn memory(price: &Price) -> [(&'static str, u64); 6] {
-    let memory = &price.memory;
-    [
-        ("parameters", memory.parameters),
-        ("gradients", memory.gradients),
-        ("optimizer", memory.optimizer),
-        ("activations", memory.activations),
-        ("buffers", memory.buffers),
-        ("framework", memory.framework),
-    ]
-}

@@ -1,6 +1,6 @@
 //! What a run's folder holds, as one document.
 
-use quadrille_run::layout_json;
+use quadrille_run::shown_layout;
 use serde_json::{Value, json};
 
 use super::read::{Run, Stored};
@@ -15,7 +15,7 @@ impl Run {
             "path": self.path.to_string_lossy(),
             "command": self.command,
             "model": self.program.model,
-            "layout": layout_json(&self.program.layout),
+            "layout": shown_layout(&self.program.layout),
             "threads": self.threads,
             "last": self.last,
             "floor": self.floor,

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use quadrille_spec::{Layout, Model, ModelFile};
+use quadrille_spec::{Layout, Ledger, Model, ModelFile};
 use quadrille_step::KeptCounts;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, to_value};
 
 use super::DESCRIPTION;
 use crate::refusal::{Refusal, Setting};
-use crate::{RunError, RunSpec, documents, layout_of_json};
+use crate::{RunError, RunSpec, documents, layout_of_json, shown_layout};
 
 /// Counts changes of `run.json`.
 const VERSION: u32 = 2;
@@ -53,10 +53,21 @@ pub struct Known {
 }
 
 impl Description {
-    /// Of a run that `spec` decides, whose program has these ledgers.
-    pub fn new(spec: RunSpec, command: Vec<String>, layout: Value, predicted: Value, known: Known) -> Self {
-        let model = serde_json::json!(spec.model);
-        Self { version: VERSION, command, spec: Some(Box::new(spec)), model, layout, predicted, known }
+    /// Description of a run that `spec` decides, whose program has this layout and these ledgers.
+    ///
+    /// # Errors
+    /// None that is known: all of it is plain data.
+    pub fn new(
+        spec: RunSpec,
+        command: Vec<String>,
+        layout: &Layout,
+        predicted: &Ledger,
+        known: Known,
+    ) -> Result<Self, RunError> {
+        let model = to_value(&spec.model).map_err(RunError::Document)?;
+        let layout = to_value(shown_layout(layout)).map_err(RunError::Document)?;
+        let predicted = to_value(predicted).map_err(RunError::Document)?;
+        Ok(Self { version: VERSION, command, spec: Some(Box::new(spec)), model, layout, predicted, known })
     }
 
     /// What the run of a folder is.

@@ -2,7 +2,7 @@
 
 use quadrille_spec::{ElementType, Field, Layout, LayoutFile, Linear, Model, Offload, Schedule, SpecError};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// A layout, and what becomes of it when a part of it is changed.
 #[derive(Debug, Clone, PartialEq)]
@@ -85,15 +85,15 @@ impl LayoutText {
     }
 }
 
-/// A layout as documents show it: all of its fields, panels, groups and buckets where there are some.
-pub fn layout_json(layout: &Layout) -> Value {
+/// Fields of a layout in reports: all of them; panels, groups and buckets where there are some.
+pub fn shown_layout(layout: &Layout) -> LayoutFile {
     let shown = Field::ALL.into_iter().filter(|field| match field {
         Field::SummaPanels => layout.linear == Linear::Summa,
         Field::MicrobatchGroup => layout.schedule == Schedule::Interleaved,
         Field::Offload | Field::Bucket | Field::OptimizerOverlap => layout.offload != Offload::None,
         _ => true,
     });
-    shown.map(|field| (field.key(), json!(field.of(layout)))).collect()
+    shown.fold(LayoutFile::default(), |file, field| file.with(field, field.of(layout)))
 }
 
 /// What a document shows of a layout, as a layout file says it: types only where they are not the usual ones.
@@ -116,8 +116,13 @@ pub fn layout_of_json(document: Value) -> Result<LayoutFile, serde_json::Error> 
 #[cfg(test)]
 mod tests {
     use quadrille_spec::LayoutRequest;
+    use serde_json::json;
 
     use super::*;
+
+    fn shown_json(layout: &Layout) -> Value {
+        serde_json::to_value(shown_layout(layout)).unwrap()
+    }
 
     #[test]
     fn what_documents_show_is_read_as_files_say_it() {
@@ -130,12 +135,12 @@ mod tests {
         ] {
             let request = LayoutRequest { dtype, gradients, ..LayoutRequest::new("x=2,pipe=2".parse().unwrap(), 4) };
             let layout = Layout::new(&model, &request).unwrap();
-            let read = layout_of_json(layout_json(&layout)).unwrap();
+            let read = layout_of_json(shown_json(&layout)).unwrap();
             assert_eq!(read.validate(&model).unwrap(), layout);
             // As files are read, but for types that a file says where they are not the usual ones.
-            let shown: LayoutFile = serde_json::from_value(layout_json(&layout)).unwrap();
+            let shown: LayoutFile = serde_json::from_value(shown_json(&layout)).unwrap();
             assert_eq!(shown.validate(&model).unwrap(), layout);
-            let mut earlier = layout_json(&layout);
+            let mut earlier = shown_json(&layout);
             earlier["microbatch_group"] = json!(2);
             assert_eq!(layout_of_json(earlier).unwrap().validate(&model).unwrap(), layout);
             let file = LayoutFile::of(&layout);

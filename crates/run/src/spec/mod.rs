@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use changes::{DataChanges, DataComparison, RunChanges};
 pub use data::{DataPath, DataSpec, HeldOut};
-pub use layout::{LayoutSpec, layout_json, layout_of_json};
+pub use layout::{LayoutSpec, layout_of_json, shown_layout};
 pub use optimizer::{OptimizerSpec, Warmup};
 
 use crate::refusal::{Refusal, Setting};

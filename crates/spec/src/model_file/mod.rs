@@ -8,6 +8,7 @@ mod table;
 mod tests;
 mod told;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::block::{cap, factor};
@@ -36,7 +37,7 @@ const MAX_SEQ_LEN: usize = 1 << 24;
 const MAX_PATCH_VALUES: usize = 1 << 20;
 
 /// The fields of a model file. Only sizes without a usual value are required.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModelFile {
     /// What the model is called in reports.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ModelFile;
@@ -40,7 +41,7 @@ fn of_blocks() -> impl Iterator<Item = &'static str> {
 
 /// What some blocks have instead of what the file says of all: `at` lists them, or `from` is the first and `every` the
 /// distance to the next ones (left out: it is the only one). Of several tables for one block the last counts.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BlockTable {
     /// The blocks, by number from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,7 +58,7 @@ pub struct BlockTable {
 }
 
 /// A value of a field.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "a field of some blocks is a number, text in quotes, true or false")]
 pub(super) enum Scalar {
     Flag(bool),

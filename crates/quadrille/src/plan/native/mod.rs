@@ -7,11 +7,11 @@ pub mod request;
 use quadrille_cost::native::Learned;
 use quadrille_pages::plan_page;
 use quadrille_plan::native::{Answer, Cancel, PlanRequest, Resolved};
-use quadrille_report::plan::{self as report, page_document, rows, text};
+use quadrille_report::plan::{PlanPage, PlanReport, rows, text};
 use serde_json::Value;
 
 use crate::failure::Failure;
-use crate::output::{csv, print_json, print_text, write_file, written};
+use crate::output::{csv, json_value, print_json, print_text, write_file, written};
 use crate::plan::arguments::PlanArguments;
 use crate::plan::native::request::{print_sources, request, set_devices};
 use crate::quantities::Counts;
@@ -19,34 +19,30 @@ use crate::{bars, documents, flags, paths};
 
 /// Searches and prints what was found.
 pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
+    let report = report(arguments, &Cancel::default())?;
     if arguments.json {
-        print_json(&document(arguments, &Cancel::default())?)
-    } else {
-        let PlanArguments { model, layout, results, csv, .. } = arguments;
-        print_text(answered(arguments, &Cancel::default(), |answer| {
-            layout.note_length(model, answer.question.seq_len)?;
-            Ok(text(answer)?.map(flags::spelled))
-        })?)?;
-        written([&results.out, csv, &results.html]);
-        Ok(())
+        return print_json(&spelled(report));
     }
+    let PlanArguments { model, layout, results, csv, .. } = arguments;
+    layout.note_length(model, report.seq_len)?;
+    print_text(text(&report).map(flags::spelled))?;
+    written([&results.out, csv, &results.html]);
+    Ok(())
 }
 
-/// Searches until that is cancelled; all that was found.
+/// Searches until that is cancelled; the report as a document.
 pub fn document(arguments: &PlanArguments, cancel: &Cancel) -> Result<Value, Failure> {
-    answered(arguments, cancel, |answer| {
-        let mut document = report::document(answer)?;
-        spell(&mut document);
-        Ok(document)
-    })
+    json_value(&spelled(report(arguments, cancel)?))
 }
 
-/// Searches, writes the files that were asked for, and tells what was found.
-fn answered<T>(
-    arguments: &PlanArguments,
-    cancel: &Cancel,
-    tell: impl FnOnce(&Answer) -> Result<T, Failure>,
-) -> Result<T, Failure> {
+/// The report with flags in place of the keys that its messages name.
+fn spelled(mut report: PlanReport) -> PlanReport {
+    report.messages_mut().for_each(|message| *message = flags::spelled(message));
+    report
+}
+
+/// Searches, and writes the files that were asked for.
+fn report(arguments: &PlanArguments, cancel: &Cancel) -> Result<PlanReport, Failure> {
     let results = &arguments.results;
     let files = paths::asked([("--csv", &arguments.csv), ("--out", &results.out), ("--html", &results.html)]);
     let request = plan_request(arguments)?;
@@ -59,25 +55,18 @@ fn answered<T>(
     if let Some(path) = &results.out {
         write_file("--out", path, question.layout_file(&answer.advised)?.as_bytes())?;
     }
-    if let Some(path) = &arguments.csv {
-        write_file("--csv", path, csv(rows(&answer)?)?.as_bytes())?;
-    }
     if let Some(path) = &results.html {
-        let mut shown = page_document(&answer)?;
-        spell(&mut shown);
-        write_file("--html", path, plan_page(&shown).as_bytes())?;
-        // Of that page alone unless it was asked for.
+        let mut page = PlanPage::with_drawings(&answer)?;
+        page.messages_mut().for_each(|message| *message = flags::spelled(message));
+        write_file("--html", path, plan_page(&json_value(&page)?).as_bytes())?;
+        // The page has an explanation in any case.
         answer.explanation = answer.explanation.take().filter(|_| results.explain);
     }
-    tell(&answer)
-}
-
-/// Messages of a document with flags in place of the keys that they name.
-fn spell(document: &mut Value) {
-    for (part, message) in [("refusals", "example"), ("exports", "refused")] {
-        let number = document[part].as_array().map_or(0, Vec::len);
-        (0..number).for_each(|at| flags::spell_at(document, &format!("/{part}/{at}/{message}")));
+    let report = PlanReport::new(&answer)?;
+    if let Some(path) = &arguments.csv {
+        write_file("--csv", path, csv(rows(&report)?)?.as_bytes())?;
     }
+    Ok(report)
 }
 
 /// The request of all options, over the file of `--request`.

@@ -3,7 +3,7 @@
 use clap::Args;
 use quadrille_cost::native::Framework;
 use quadrille_plan::native::{Question, Reserve};
-use quadrille_report::plan::PricedReport;
+use quadrille_report::plan::PriceReport;
 use quadrille_run::imbalance;
 use quadrille_spec::{FlopsConvention, Imbalance};
 use serde_json::Value;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::explain::{self, Asked, ExplainArguments};
 use crate::failure::Failure;
 use crate::numbers::NumberArguments;
-use crate::output::{print_json, print_text};
+use crate::output::{json_value, print_json, print_text};
 use crate::quantities::reserve;
 
 /// What else `explain` tells, without a price. A flag that only requires --price would be taken beside them.
@@ -49,25 +49,21 @@ pub struct PriceArguments {
 
 /// Prices, explains and prints.
 pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
+    let (report, seq_len) = report(arguments)?;
     if arguments.json {
-        print_json(&document(arguments)?)
-    } else {
-        print_text(priced(arguments, |report| {
-            arguments.layout.note_length(&arguments.model, report.question.seq_len)?;
-            Ok(report.text()?)
-        })?)
+        return print_json(&report);
     }
+    arguments.layout.note_length(&arguments.model, seq_len)?;
+    print_text(report.text())
 }
 
-/// The layout's price and why.
+/// The report as a document.
 pub fn document(arguments: &ExplainArguments) -> Result<Value, Failure> {
-    priced(arguments, |report| Ok(report.document()?))
+    json_value(&report(arguments)?.0)
 }
 
-fn priced<T>(
-    arguments: &ExplainArguments,
-    tell: impl FnOnce(&PricedReport) -> Result<T, Failure>,
-) -> Result<T, Failure> {
+/// The layout's price and the reasons for it, and the tokens of its sequences.
+fn report(arguments: &ExplainArguments) -> Result<(PriceReport, usize), Failure> {
     let Asked { model, layout, cluster, framework, kept, .. } = explain::asked(arguments, Framework::MEGATRON.name)?;
     if !kept.is_empty() {
         return Err(Failure::usage(
@@ -84,5 +80,5 @@ fn priced<T>(
         question.check_runs(&layout)?;
     }
     let explanation = question.explain(&layout)?;
-    tell(&PricedReport { question: &question, layout: &layout, explanation: &explanation })
+    Ok((PriceReport::new(&question, &layout, &explanation)?, question.seq_len))
 }
