@@ -7,7 +7,7 @@ use quadrille_spec::{Algorithm, Choice, Ledger, LedgerDifference, RankLedger, Ro
 use quadrille_step::{Loads, StepProgram, Verdict};
 use serde::{Deserialize, Serialize};
 
-use crate::borrow::Borrower;
+use crate::state::borrower::Borrower;
 use crate::{Backend, BatchSource, EngineError, Predictions, RankEngine, Weights};
 
 /// How a job without training is run.
@@ -115,17 +115,18 @@ impl<'a, B: Backend> RankEngine<'a, B> {
         see: &mut dyn FnMut(RankLedger, Loads) -> Result<(), EngineError>,
     ) -> Result<Evaluation, EngineError> {
         // Another evaluation's batches have the same numbers.
-        (self.step, self.samples_of) = (0, None);
-        let of_batch = self.program.layout.global_batch;
+        self.interpreter.step.number = 0;
+        self.interpreter.step.samples.of = None;
+        let of_batch = self.interpreter.rank.program.layout.global_batch;
         let steps = samples.div_ceil(of_batch as u64);
         let mut sum = 0.0;
         let mut targets = 0;
         for step in 0..steps {
             let left = samples - step * of_batch as u64;
-            self.sequences = usize::try_from(left).map_or(of_batch, |left| left.min(of_batch));
+            self.interpreter.step.sequences = usize::try_from(left).map_or(of_batch, |left| left.min(of_batch));
             self.run_program(batch)?;
-            sum += self.totals.loss;
-            targets += self.totals.targets;
+            sum += self.interpreter.step.totals.loss;
+            targets += self.interpreter.step.totals.targets;
             see(self.take_ledger(), self.take_loads())?;
         }
         match targets {

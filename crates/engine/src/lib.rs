@@ -2,7 +2,7 @@
 //!
 //! The path of a training step: [`train()`] starts the ranks; each builds a [`RankEngine`] and calls
 //! [`RankEngine::step`], which runs the program's pass section once per microbatch and then its update section,
-//! one function per operation kind (`execute/`). Values live in `slots`, taken and given back where the program's
+//! one function per operation kind (`interpreter/`). Values live in storages, taken and given back where the program's
 //! lifetimes say.
 //!
 //! ```
@@ -25,97 +25,61 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod agreement;
-mod algorithms;
-mod allocate;
 mod backend;
-mod borrow;
-mod carried;
-mod choices;
-mod copies;
-mod device;
-mod divergence;
+mod communicators;
 mod error;
 mod evaluate;
-mod execute;
-mod fusion;
 mod generate;
-mod hyper;
-mod initial;
-mod kept;
-mod ledger;
-mod loss_scale;
-mod masks;
-mod not_finite;
+mod interpreter;
 mod observe;
-mod on_cpu;
 mod optimizer;
-mod options;
 mod pipeline;
-mod predictions;
-mod queues;
-mod random_batch;
-mod rank;
-mod rank_run;
-mod readings;
-mod records;
-mod routed;
-mod rows;
-mod samples;
-mod saving;
-mod section;
-mod shard;
-mod slots;
+mod rank_engine;
+mod rank_program;
 mod state;
-mod state_times;
-mod states;
-mod streamed;
-mod tier;
-mod trace;
-mod train;
-mod tuning;
-mod weights;
+mod training;
 mod work;
 
-pub use algorithms::{Algorithms, ProductAlgorithm};
+pub use backend::algorithms::{Algorithms, ProductAlgorithm};
+pub use backend::device::{Device, Processor, Yardstick};
+pub use backend::on_cpu::{
+    evaluate_on_cpu, generate_on_cpu, observe_on_cpu, time_states_on_cpu, train_on_cpu, workbench_on_cpu,
+};
 pub use backend::{
     AttentionKernels, AttentionMask, Backend, Cpu, ElementMask, ExpertKernels, Gamma, Kind, LayerKernels,
     ParameterUpdate, Positions, RankMemory, Statistics, Totals, Update, UpdateRule, View, ViewMut,
 };
-pub use choices::Chosen;
-pub use device::{Device, Processor, Yardstick};
-pub use divergence::{DivergencePolicy, MOST_SKIPPED, OnDivergence, WINDOW};
 pub use error::EngineError;
 pub use evaluate::{EvaluateOutcome, Evaluation, Evaluator, ForwardOptions, evaluate};
-pub use execute::transpose;
 pub use generate::{
     Finish, GenerateOptions, GenerateOutcome, GeneratedSequence, GenerationPrograms, Logits, Sampling, generate,
     logits, logits_program,
 };
-pub use hyper::{Hyper, schedule};
-pub use initial::InitialValues;
-pub use loss_scale::LossScale;
-pub use masks::Masks;
-pub use observe::{ObserveOptions, Observed, ObservedStep, observe};
-pub use on_cpu::{
-    evaluate_on_cpu, generate_on_cpu, observe_on_cpu, time_states_on_cpu, train_on_cpu, workbench_on_cpu,
-};
-pub use options::{Start, TrainOptions, Validation};
-pub use predictions::Predictions;
-pub use random_batch::{fill_randomly, random_batch, random_full_batch};
-pub use rank::{Pace, RankEngine, StepOutcome};
-pub use records::{DeviceUse, GraphUse, RankReport, RankStep, RunEvent, StepRecord, TrainOutcome, WAITING};
-pub use routed::{Routed, loads_by_block};
-pub use rows::Rows;
-pub use samples::{BatchSource, OwnSamples, Samples};
-pub use saving::{OnSaveFailure, Saving};
-pub use shard::{Held, Run, Shard, assemble};
-pub use state::{OwnTile, Restore, tensor_shapes, writers};
-pub use state_times::{StateTimes, time_states};
-pub use trace::{RankTrace, TracedOperation, TracedTransfer};
-pub use train::train;
-pub use tuning::MatmulChoices;
-pub use weights::Weights;
+pub use interpreter::matmul_choices::MatmulChoices;
+pub use interpreter::transpose;
+pub use observe::choices::Chosen;
+pub use observe::observed_run::{ObserveOptions, Observed, ObservedStep, observe};
+pub use observe::predictions::Predictions;
+pub use observe::routed::{Routed, loads_by_block};
+pub use observe::state_times::{StateTimes, time_states};
+pub use observe::trace::{RankTrace, TracedOperation, TracedTransfer};
+pub use optimizer::hyper::{Hyper, schedule};
+pub use optimizer::loss_scale::LossScale;
+pub use pipeline::Pace;
+pub use rank_engine::{RankEngine, StepOutcome};
+pub use state::checkpoint_tiles::{OwnTile, Restore, tensor_shapes, writers};
+pub use state::initial::InitialValues;
+pub use state::masks::Masks;
+pub use state::random_batch::{fill_randomly, random_batch, random_full_batch};
+pub use state::rows::Rows;
+pub use state::samples::{BatchSource, OwnSamples, Samples};
+pub use state::shard::{Held, Run, Shard, assemble};
+pub use state::weights::Weights;
+pub use training::divergence::{DivergencePolicy, MOST_SKIPPED, OnDivergence, WINDOW};
+pub use training::options::{Start, TrainOptions, Validation};
+pub use training::records::{DeviceUse, GraphUse, RankReport, RankStep, RunEvent, StepRecord, TrainOutcome, WAITING};
+pub use training::saving::{OnSaveFailure, Saving};
+pub use training::train::train;
 pub use work::{Prepared, Sweep, Work, Workbench, exchange, second_elements, workbench};
 
 /// What ranks compute in: `f32`, `f64`.

@@ -2,7 +2,7 @@
 
 use quadrille_spec::Dropout;
 
-use crate::rows::Rows;
+use crate::state::rows::Rows;
 
 /// The positions of local rows in their sequences.
 #[derive(Debug, Clone, Copy)]

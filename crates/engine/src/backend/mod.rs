@@ -1,6 +1,6 @@
 //! What a rank computes with: its memory and its kernels.
 //!
-//! The interpreter (`execute/`) is the same for every device. [`Cpu`] runs the kernels of `quadrille_tensor` on the
+//! The interpreter (`interpreter/`) is the same for every device. [`Cpu`] runs the kernels of `quadrille_tensor` on the
 //! rank's own threads; types are static, so that nothing lies between the interpreter and them.
 //!
 //! Elements have one of two types: values and weights that in which they are stored, sums, vectors, masters and moments that
@@ -10,8 +10,10 @@
 #[macro_use]
 mod elements;
 
+pub(crate) mod algorithms;
 mod attention_kernels;
 mod cpu;
+pub(crate) mod device;
 mod expert_kernels;
 mod indices;
 mod kinds;
@@ -19,6 +21,7 @@ mod layer_kernels;
 mod loads;
 mod memory;
 mod norms;
+pub(crate) mod on_cpu;
 mod rank_memory;
 mod totals;
 mod view;

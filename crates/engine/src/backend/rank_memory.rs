@@ -8,7 +8,7 @@ use quadrille_step::Scalar;
 use quadrille_tensor::Pool;
 
 use super::{Done, Kind, Totals, UpdateRule, View, ViewMut};
-use crate::samples::OwnSamples;
+use crate::state::samples::OwnSamples;
 use crate::{DeviceUse, EngineError, GraphUse, Real, Values};
 
 /// A rank's memory on a device, what passes between it and the host, and the totals of a step.

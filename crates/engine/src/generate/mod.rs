@@ -18,8 +18,8 @@ use quadrille_step::{StepProgram, cached_attention_flops, predict_rank_routed};
 use serde::{Deserialize, Serialize};
 
 use crate::backend::{Positions, View};
-use crate::borrow::Borrower;
-use crate::rows::Rows;
+use crate::state::borrower::Borrower;
+use crate::state::rows::Rows;
 use crate::{Backend, EngineError, ForwardOptions, RankEngine, Weights};
 use batch::Batch;
 
@@ -61,8 +61,9 @@ pub(crate) struct Pass {
 impl<B: Backend> RankEngine<'_, B> {
     /// Runs a pass; `capacity` positions are in the cache.
     pub(crate) fn run_pass(&mut self, pass: &Pass, capacity: usize) -> Result<(), EngineError> {
-        let tokens = self.program.layout.seq_len;
-        self.pass = PassPositions { starts: pass.starts.clone(), newest: pass.newest.clone(), capacity };
+        let tokens = self.interpreter.rank.program.layout.seq_len;
+        self.interpreter.step.pass =
+            PassPositions { starts: pass.starts.clone(), newest: pass.newest.clone(), capacity };
         self.run_program(&|_, first, samples| {
             let (inputs, targets) = samples.tokens()?;
             inputs.copy_from_slice(&pass.tokens[first * tokens..][..inputs.len()]);
@@ -74,15 +75,15 @@ impl<B: Backend> RankEngine<'_, B> {
     /// Lets `see` look at the logits of the wanted positions of a sequence `[positions, vocabulary]`, padding of the
     /// vocabulary left in.
     pub(crate) fn logits_of(&self, sequence: usize, see: &mut dyn FnMut(&[B::Real])) -> Result<(), EngineError> {
-        let program = self.program;
+        let program = self.interpreter.rank.program;
         let Some(value) = program.logits else {
             see(&[]);
             return Ok(());
         };
-        let all = self.read(value)?;
+        let all = self.interpreter.read(value)?;
         let per_sequence = all.elements() / program.layout.global_batch;
         let row = logits_place(&program.layout, sequence);
-        self.backend.download(all.part(row * per_sequence..(row + 1) * per_sequence), see)
+        self.interpreter.backend.download(all.part(row * per_sequence..(row + 1) * per_sequence), see)
     }
 }
 

@@ -6,7 +6,7 @@ use super::operands::{Operand, Repeated, is_narrow};
 use super::{Prepared, Sweep};
 use crate::EngineError;
 use crate::backend::{Backend, Kind, UpdateRule};
-use crate::samples::OwnSamples;
+use crate::state::samples::OwnSamples;
 
 type Done = Result<(), EngineError>;
 type Ready<'b> = Result<Box<dyn Prepared + 'b>, EngineError>;

@@ -8,7 +8,7 @@ use quadrille_tensor::{RouterLosses, RouterRule, RouterShape, SpreadShape, Token
 use super::Cpu;
 use crate::backend::memory::{Numbers, NumbersMut};
 use crate::backend::{Done, ExpertKernels};
-use crate::samples::OwnSamples;
+use crate::state::samples::OwnSamples;
 
 for_each_element! {
 #[rustfmt::skip]

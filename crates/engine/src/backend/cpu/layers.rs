@@ -16,7 +16,7 @@ use crate::backend::totals::counted;
 use crate::backend::{
     Done, ElementMask, Gamma, LayerKernels, Positions, Statistics, Swept, Totals, Update, View, ViewMut,
 };
-use crate::samples::OwnSamples;
+use crate::state::samples::OwnSamples;
 
 for_each_element! {
 #[rustfmt::skip]

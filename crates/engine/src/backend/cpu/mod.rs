@@ -18,7 +18,7 @@ use super::loads::Loads;
 use super::memory::{Bytes, Numbers, NumbersMut};
 use super::{Done, Kind, RankMemory, Totals, Update, UpdateRule};
 use crate::EngineError;
-use crate::samples::OwnSamples;
+use crate::state::samples::OwnSamples;
 
 /// Kernels and everyone else mean the same targets.
 const _: () = assert!(kernels::IGNORED == IGNORED);
