@@ -50,7 +50,7 @@ impl Checkpoint {
     /// and that all files are there and as long as they should be. Their content is checked when it is read.
     ///
     /// # Errors
-    /// What is no checkpoint, of a later version or damaged; the file is named.
+    /// A path that is no checkpoint, one of another version or a damaged one; the file is named.
     pub fn open(path: &Path) -> Result<Self, CheckpointError> {
         let file = path.join(manifest::NAME);
         let manifest = Manifest::parse(&file, &read_manifest(path, &file)?)?;

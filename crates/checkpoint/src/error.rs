@@ -36,12 +36,12 @@ pub enum CheckpointError {
         reason: String,
     },
 
-    /// A checkpoint of a later format.
+    /// A checkpoint of another version of the format.
     #[error(
-        "{} is of version {found} of the format, and this program reads versions 1 to {}; use a newer program", path.display(),
-        crate::manifest::VERSION
+        "{} is of version {found} of the format, and this program reads version {}; use the program that wrote it",
+        path.display(), crate::manifest::VERSION
     )]
-    Newer {
+    OtherVersion {
         /// The manifest.
         path: PathBuf,
         /// The version that it is of.

@@ -17,10 +17,8 @@ use crate::{About, CheckpointError, Quantity, TensorShape, coverage};
 
 /// The file's name.
 pub(crate) const NAME: &str = "manifest.json";
-/// The latest version that is written and read: that of checkpoints with pruned tensors.
+/// Version of the format that is written and read.
 pub(crate) const VERSION: u64 = 2;
-/// That of checkpoints without.
-const WHOLE: u64 = 1;
 /// Number of quantities.
 pub(crate) const QUANTITIES: usize = Quantity::ALL.len();
 /// More than ten million tiles.
@@ -135,10 +133,8 @@ impl Manifest {
         let files: Vec<String> = self.files.iter().map(|file| self.file_text(file)).collect::<Result<_, _>>()?;
         let tensors = tensors.join(",\n");
         let files = files.join(",\n");
-        let mut tiles = self.files.iter().flat_map(|file| &file.tiles);
-        let version = if tiles.any(|tile| tile.quantity == Quantity::Kept) { VERSION } else { WHOLE };
         let body = format!(
-            "{{\n\"format\": \"{FORMAT}\",\n\"version\": {version},\n\"about\": {about},\n\
+            "{{\n\"format\": \"{FORMAT}\",\n\"version\": {VERSION},\n\"about\": {about},\n\
              \"tensors\": [\n{tensors}\n],\n\"files\": [\n{files}\n],\n"
         );
         let end = end(checksum(body.as_bytes()));
@@ -232,7 +228,7 @@ fn end(checksum: u64) -> String {
     format!("\"checksum\": \"{checksum:016x}\"\n}}\n")
 }
 
-/// Tells what is no manifest, or one of another version, from a damaged one.
+/// Distinguishes a file that is no manifest, or one of another version, from a damaged one.
 fn check_kind(path: &Path, bytes: &[u8]) -> Result<(), CheckpointError> {
     let foreign =
         || CheckpointError::Foreign { path: path.to_path_buf(), reason: format!("it is no manifest of {FORMAT}") };
@@ -250,9 +246,8 @@ fn check_kind(path: &Path, bytes: &[u8]) -> Result<(), CheckpointError> {
     match version {
         None if bytes.starts_with(begin.as_bytes()) => Err(CheckpointError::damaged(path, "its version is no number")),
         None => Err(foreign()),
-        Some(found) if found > VERSION => Err(CheckpointError::Newer { path: path.to_path_buf(), found }),
-        Some(WHOLE | VERSION) => Ok(()),
-        Some(found) => Err(CheckpointError::damaged(path, format!("there is no version {found} of the format"))),
+        Some(VERSION) => Ok(()),
+        Some(found) => Err(CheckpointError::OtherVersion { path: path.to_path_buf(), found }),
     }
 }
 

@@ -159,7 +159,7 @@ unsafe fn perform(mover: &dyn Mover, postings: &[Posting], p: usize) -> usize {
     };
     let stream = postings.iter().map(Posting::bytes).sum::<usize>() >= STREAM_BYTES;
     let mut stored = 0;
-    // SAFETY (all arms): offsets and lengths lie within the buffers by the rules of `Call::broken_rule`.
+    // SAFETY: in all arms offsets and lengths lie within the buffers by the rules of `Call::broken_rule`.
     unsafe {
         match own.call.operation {
             CollectiveKind::AllReduce => {

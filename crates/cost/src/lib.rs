@@ -8,14 +8,23 @@
 //! use quadrille_cost::native::{Framework, Problem};
 //! use quadrille_spec::{Cluster, Layout, LayoutRequest, Model};
 //!
-//! let (model, cluster) = (Model::preset("gpt2-124m")?, Cluster::preset("dgx-a100")?);
+//! let model = Model::preset("gpt2-124m")?;
+//! let cluster = Cluster::preset("dgx-a100")?;
 //! let problem = Problem::new(&model, &cluster, Framework::QUADRILLE, 16, model.seq_len)?;
 //! let price = |grid: &str| problem.price_layout(&Layout::new(&model, &LayoutRequest::new(grid.parse()?, 16))?);
-//! let (whole, cut) = (price("data=8")?, price("x=4,data=2")?);
+//! let whole = price("data=8")?;
+//! let cut = price("x=4,data=2")?;
 //! assert!(whole.seconds < cut.seconds, "a small model needs no tensor parallelism");
 //! assert!(whole.memory.total() > cut.memory.total());
 //! # Ok::<(), quadrille_cost::native::PriceError>(())
 //! ```
+
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+#![cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::print_stdout, clippy::print_stderr)
+)]
 
 mod explained;
 pub mod native;

@@ -45,11 +45,12 @@ pub(crate) fn copy_documents(
     for document in 0..source.documents()? {
         let all = stream.document(document)?;
         let content = stream.content(all.clone(), vocabulary.end)?;
-        let mark = match content.len() < all.len() {
-            true => Mark::Present,
-            false if append_end => Mark::Present,
-            false if document == 0 && matches!(source, TokenSource::LlmC(_)) => Mark::Continued,
-            false => Mark::Absent,
+        let mark = if append_end || content.len() < all.len() {
+            Mark::Present
+        } else if document == 0 && matches!(source, TokenSource::LlmC(_)) {
+            Mark::Continued
+        } else {
+            Mark::Absent
         };
         if content.len() == all.len() {
             *(if append_end { &mut ends.appended } else { &mut ends.missing }) += 1;

@@ -13,11 +13,14 @@
 //! let source = Arc::new(TokenSource::Demo(DemoCorpus::new(1, Tokenizer::Bytes, 10_000)));
 //! let shape = SampleShape { seq_len: 32, documents: Documents::Packed, vocab: 256 };
 //! let samples = Mixture::new(vec![(Windows::new(source, 0..10_000, shape)?, 1.0)], 7)?;
-//! let (mut tokens, mut targets) = ([0; 2 * 32], [0; 2 * 32]);
+//! let mut tokens = [0; 2 * 32];
+//! let mut targets = [0; 2 * 32];
 //! samples.fill(40, 32, &mut tokens, &mut targets)?; // samples 40 and 41 of the order that 7 keys
 //! assert_eq!(tokens[1..32], targets[..31]);
 //! # Ok::<(), quadrille_data::DataError>(())
 //! ```
+
+#![forbid(unsafe_code)]
 
 mod content;
 mod convert;

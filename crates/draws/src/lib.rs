@@ -1,6 +1,12 @@
 //! Random descriptions of blocks: what [`quadrille_spec::Classic`] does not say, in blocks that may differ. Tests of several
 //! crates draw them here; depends on `spec` alone.
 
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::print_stdout, clippy::print_stderr)
+)]
+
 mod mixtures;
 
 use proptest::option;

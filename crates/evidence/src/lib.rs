@@ -21,6 +21,13 @@
 //! [`fit`] fits the efficiencies of devices and networks on the rows, on all of them or without those of a source; a [`Band`] says
 //! how far runs like a planned one were from what was predicted of them.
 
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+#![cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::print_stdout, clippy::print_stderr)
+)]
+
 mod band;
 mod convention;
 mod error;

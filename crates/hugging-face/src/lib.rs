@@ -19,6 +19,9 @@
 //! configuration, [`Destination::write`] writes shard after shard, one tensor at a time. [`import`] and [`export`] do so
 //! with checkpoints.
 
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
 mod checkpoints;
 mod columns;
 mod companions;

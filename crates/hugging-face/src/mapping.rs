@@ -153,10 +153,12 @@ fn parts(model: &Model, names: &Names, naming: Naming, parameter: &ModelParamete
     let transposed = names.transposed && block.is_some() && part == "weight";
     let part = |(name, columns): (&str, Columns)| {
         let width = columns.count(model, cols);
-        let shape = match transposed {
-            _ if is_vector => vec![width],
-            true => vec![width, rows],
-            false => vec![rows, width],
+        let shape = if is_vector {
+            vec![width]
+        } else if transposed {
+            vec![width, rows]
+        } else {
+            vec![rows, width]
         };
         Part { name: format!("{before}{name}.{end}"), shape, transposed, columns, expert: 0 }
     };

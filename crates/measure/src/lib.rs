@@ -25,6 +25,9 @@
 //! [`MeasureError`]s, which know what is at fault ([`MeasureError::blame`]); a [`Refusal`] of what was asked for knows what it
 //! names, so that a command line can call that by its flags ([`Refusal::spelled`]).
 
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
 pub mod calibration;
 pub mod collectives;
 pub mod constants;

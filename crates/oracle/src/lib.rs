@@ -24,6 +24,12 @@
 //! assert!(after < before);
 //! ```
 
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::print_stdout, clippy::print_stderr)
+)]
+
 mod attention;
 mod block;
 mod capacity;

@@ -4,6 +4,13 @@
 //! kind beside it. It loads nothing, and its policy forbids that it does. Charts are those of Observable Plot, of which
 //! `assets/README.md` says the version.
 
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+#![cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::print_stdout, clippy::print_stderr)
+)]
+
 use serde_json::Value;
 
 const STYLE: &str = include_str!("../assets/style.css");

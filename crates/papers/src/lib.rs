@@ -17,7 +17,8 @@
 //! use quadrille_papers::axonn::plan;
 //! use quadrille_spec::{Activations, Axis, Cluster, LayoutRequest, Model};
 //!
-//! let (model, cluster) = (Model::preset("gpt-20b")?, Cluster::preset("perlmutter")?);
+//! let model = Model::preset("gpt-20b")?;
+//! let cluster = Cluster::preset("perlmutter")?;
 //! let activations = Activations::Replicated;
 //! let request = LayoutRequest { activations, ..LayoutRequest::new("x=1".parse()?, 512) };
 //! let found = plan(&model, &cluster, 32, &request, 2, 3)?;
@@ -26,6 +27,13 @@
 //! assert_eq!(found.ranked[0].layout.grid.size(Axis::Data), 32);
 //! # Ok::<(), quadrille_spec::SpecError>(())
 //! ```
+
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+#![cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::print_stdout, clippy::print_stderr)
+)]
 
 pub mod atp;
 pub mod axonn;

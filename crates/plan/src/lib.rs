@@ -11,7 +11,8 @@
 //! use quadrille_plan::best;
 //! use quadrille_spec::{Cluster, LayoutRequest, Model};
 //!
-//! let (model, cluster) = (Model::preset("gpt2-124m")?, Cluster::preset("dgx-a100")?);
+//! let model = Model::preset("gpt2-124m")?;
+//! let cluster = Cluster::preset("dgx-a100")?;
 //! // The grid of the request does not count but for the order of its axes.
 //! let request = LayoutRequest::new("x=1".parse()?, 16);
 //! let (layout, price) = best(&model, &cluster, 8, &request)?;
@@ -19,6 +20,13 @@
 //! assert!(Some(price.memory.total()) <= cluster.device_memory);
 //! # Ok::<(), quadrille_cost::native::PriceError>(())
 //! ```
+
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+#![cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::print_stdout, clippy::print_stderr)
+)]
 
 mod best;
 pub mod export;

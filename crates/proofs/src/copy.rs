@@ -16,9 +16,6 @@ const FILES: [&str; 8] = [
     "SECURITY.md",
 ];
 
-/// What the copy does not need. The list of mutants may not fit the copy's sources.
-const LEFT_OUT: [&str; 2] = ["crates/proofs/mutants", "crates/proofs/tests/mutant_list.rs"];
-
 /// The workspace that is tested.
 pub fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -59,9 +56,6 @@ fn files(root: &Path, folder: &Path, paths: &mut BTreeSet<PathBuf>) -> Result<()
     for entry in std::fs::read_dir(root.join(folder)).map_err(wrong)? {
         let entry = entry.map_err(wrong)?;
         let path = folder.join(entry.file_name());
-        if LEFT_OUT.iter().any(|left_out| path == Path::new(left_out)) {
-            continue;
-        }
         if entry.file_type().map_err(wrong)?.is_dir() {
             files(root, &path, paths)?;
         } else {

@@ -12,6 +12,8 @@
 //! | `optimizer_overlap` | updates that are begun before the norm is known change no bit, whatever becomes of them |
 //! | `overlap` | overlap passes, threads and repetition change no bit |
 //! | `controls` | a broken program does not pass |
+//! | `properties` | a layout with another property of the model or the optimizer does not pass |
+//! | `lifetimes` | storages that live too short or too long, and microbatches in another order, do not pass |
 //! | `counted` | a step that does less than was predicted is named |
 //! | `large_logits` | the softmax is taken from the largest logit of all ranks |
 //! | `loss_scale` | scaled losses change no bit, save small gradients and give way to large ones |
@@ -33,10 +35,10 @@
 //! | `hugging_face` | imported models compute what torch computes of them |
 //! | `start` | initial weights are the oracle's, and they and batches do not depend on the layout |
 //! | `own_copies` | schedule and dropout of the engine are the oracle's own |
-//! | `mutant_list` | the list of mutants fits the sources |
 //! | `long` | `equality` with more cases (feature `long`) |
-//! | `mutants` | tests notice faults of the product (feature `long`) |
 //! | `new_kind` | a row of the table of operations is printed, counted, priced, simulated, and must be executed (feature `long`) |
+
+#![forbid(unsafe_code)]
 
 mod case;
 mod control;
@@ -45,7 +47,6 @@ mod described;
 mod edit;
 mod family;
 mod mixture;
-mod mutants;
 mod run;
 mod seeded;
 mod serial;
@@ -60,10 +61,9 @@ pub use edit::{
     Place, edited, edited_at, edited_stage, is_collective, operations, pass_operations, replaced, with_update,
 };
 pub use mixture::expert_cases;
-pub use mutants::{Mutant, MutantList, VARIABLE as MUTANT_VARIABLE};
 pub use run::{
-    Outcome, SEED, Trajectory, bits, holds, holds_by, hyper, prove, prove_within, random_samples, trajectory,
-    trajectory_with, verified, verified_on,
+    Outcome, SEED, Trajectory, bits, holds, holds_by, hyper, prove, prove_against, prove_within, random_samples,
+    trajectory, trajectory_with, verified, verified_on,
 };
 pub use seeded::for_random;
 pub use serial::{drawn, forward_options};

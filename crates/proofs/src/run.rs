@@ -36,20 +36,38 @@ pub fn prove(program: &StepProgram, steps: u64) -> Result<VerifyReport, EngineEr
 /// # Errors
 /// A rank that failed.
 pub fn prove_within(program: &StepProgram, steps: u64, timeout: Duration) -> Result<VerifyReport, EngineError> {
-    verify_as(
-        program,
-        VerifyOptions {
-            steps,
-            seed: SEED,
-            sparsity: None,
-            hyper: hyper(Some(0.1)),
-            states: None,
-            threads: 1,
-            timeout,
-            collectives: Choice::Always(Algorithm::Native),
-            world: None,
-        },
-    )
+    verify_as(program, VerifyOptions { timeout, ..options(steps) })
+}
+
+/// Compares `program` with the serial model of another program, trained with other constants of the optimizer. Both have
+/// tensors of the same names and shapes.
+///
+/// # Errors
+/// A rank that failed.
+pub fn prove_against(
+    program: &StepProgram,
+    expected: &StepProgram,
+    constants: Hyper,
+    steps: u64,
+) -> Result<VerifyReport, EngineError> {
+    let options = options(steps);
+    let mut reference = Reference::new(expected, &VerifyOptions { hyper: constants, ..options.clone() });
+    verify_on_cpu(program, &options, &mut reference)
+}
+
+/// Options of [`prove`].
+fn options(steps: u64) -> VerifyOptions {
+    VerifyOptions {
+        steps,
+        seed: SEED,
+        sparsity: None,
+        hyper: hyper(Some(0.1)),
+        states: None,
+        threads: 1,
+        timeout: TIMEOUT,
+        collectives: Choice::Always(Algorithm::Native),
+        world: None,
+    }
 }
 
 /// Holds a random case against the serial model over two steps.

@@ -26,7 +26,7 @@ pub struct DataArguments {
     pub text_field: Option<String>,
     /// Format of files that do not show theirs: auto (JSON lines by name or first line, otherwise text; doubtful files are refused),
     /// text, json-lines, parquet, or raw-u16 or raw-u32 (token ids without a header, as nanoGPT writes them) [default: auto]
-    #[arg(long, alias = "text-format", value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT")]
     pub format: Option<InputFormat>,
     /// Learn the bytes of files that are no text, too: pictures, archives, checkpoints are refused else
     #[arg(long)]

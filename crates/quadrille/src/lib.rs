@@ -61,6 +61,9 @@
 //!
 //! [`command_line`] is the program: what it is asked in words, and its documents.
 
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
 pub mod command_line;
 
 mod arguments;

@@ -40,10 +40,11 @@ pub fn json(document: &str) -> Cow<'_, str> {
     }
     let mut escaped = String::with_capacity(document.len() + 16);
     for c in document.chars() {
-        match is_plain(c) {
-            true => escaped.push(c),
+        if is_plain(c) {
+            escaped.push(c);
+        } else {
             // All that is not plain has at most four digits. Writing to a string cannot fail.
-            false => drop(write!(escaped, "\\u{:04x}", u32::from(c))),
+            let _ = write!(escaped, "\\u{:04x}", u32::from(c));
         }
     }
     Cow::Owned(escaped)

@@ -56,7 +56,7 @@ impl KnownRun {
         let model = description.model().map_err(broken)?;
         let layout = description.layout(&model).map_err(broken)?;
         // What nobody has chosen, and the cluster, are said of the layout that decides the run.
-        let decided = description.spec.map(|spec| spec.layout).filter(|decided| decided.layout == layout);
+        let decided = Some(description.spec.layout).filter(|decided| decided.layout == layout);
         let kept = description.known.kept;
         let layout = decided.map_or_else(|| following(layout, &model), Ok)?;
         Ok(Self { model, layout, is_run: true, is_pruned: !kept.is_empty(), kept })
@@ -78,13 +78,15 @@ impl KnownRun {
     /// As [`SaidLayout::open`]; pruned weights, and a framework that trains none.
     pub fn open(&self, said: &SaidLayout, model: &Model, framework: &Framework) -> Result<OpenLayout, RunError> {
         let before = &self.layout;
-        let kept = match said.says_layout() || *model != self.model {
-            true if said.ranks.is_none() => before.made().with(Field::Grid, Field::Grid.of(&before.layout)),
-            true => before.made(),
-            false if said.cluster.is_some() && before.open.contains(&Field::PerNode) => {
-                before.all().without(Field::PerNode)
-            }
-            false => before.all(),
+        let changes = said.says_layout() || *model != self.model;
+        let kept = if changes && said.ranks.is_none() {
+            before.made().with(Field::Grid, Field::Grid.of(&before.layout))
+        } else if changes {
+            before.made()
+        } else if said.cluster.is_some() && before.open.contains(&Field::PerNode) {
+            before.all().without(Field::PerNode)
+        } else {
+            before.all()
         };
         let usual = LayoutDefaults::after(&before.layout);
         if framework.is_own() {

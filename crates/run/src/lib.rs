@@ -45,6 +45,9 @@
 //! [`Forward`]. They and other studies share what runs have: [`Source`] is what is read, [`TokenizerRule`] says by which
 //! tokenizer, [`resources`] whether the machine is large enough, [`Processes`] where ranks live.
 
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
 mod begin;
 mod companions;
 pub mod described;

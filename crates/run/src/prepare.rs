@@ -65,18 +65,11 @@ impl Prepared {
     /// The run in a folder, from its newest checkpoint on, as it was decided when it began or last went on, but for `changes`.
     ///
     /// # Errors
-    /// The first choice, file or folder that cannot be used; a folder that does not say what decides its run; data that are
-    /// not what the run has read, unless the changes name them.
+    /// The first choice, file or folder that cannot be used; data that are not what the run has read, unless the changes name
+    /// them.
     pub fn resume(folder: &Path, changes: RunChanges, host: &Host) -> Result<Self, RunError> {
-        let Some(spec) = Description::read(folder)?.spec else {
-            return Err(Refusal::new(format!(
-                "{}: its run.json has a command line and does not say what decides the run; go on with it once by the \
-                 command line",
-                folder.display()
-            ))
-            .into());
-        };
-        Self::resume_as(folder, *spec, changes, host)
+        let spec = *Description::read(folder)?.spec;
+        Self::resume_as(folder, spec, changes, host)
     }
 
     /// The same of a run that `before` has decided until now, whatever its folder says.

@@ -1,10 +1,7 @@
 //! Comparison of the data of a resumed run with those that it began with: another range or order of the same files may train on
 //! what was reserved for validation. The content of files decides, not their names and times.
 
-use std::path::Path;
-
 use quadrille_checkpoint::Checkpoint;
-use quadrille_data::TokenFile;
 use serde_json::Value;
 
 use crate::DataComparison;
@@ -71,11 +68,10 @@ fn files_of(then: &Value, now: &Value, list: &str) -> Option<String> {
 
 /// The first difference of one source.
 fn source(of: &str, then: &Value, now: &Value) -> Option<String> {
-    match (then["content"].as_str(), now["content"].as_str()) {
-        (Some(before), Some(after)) if before != after => Some(format!("{of}{}", other_file(then, now))),
-        (Some(_), Some(_)) => fields(of, &OF_A_SOURCE, then, now),
-        _ => fields(of, &OF_A_SOURCE, then, now).or_else(|| other_path(of, then, now)),
+    if then["content"] != now["content"] {
+        return Some(format!("{of}{}", other_file(then, now)));
     }
+    fields(of, &OF_A_SOURCE, then, now)
 }
 
 fn fields(of: &str, keys: &[&str], then: &Value, now: &Value) -> Option<String> {
@@ -106,19 +102,8 @@ fn other_file(then: &Value, now: &Value) -> String {
     }
 }
 
-/// The difference of a source whose files a checkpoint of an earlier version does not identify. The path that it holds is, for
-/// text, a token file in the cache, named by the times of the texts: there the tokens are compared.
-fn other_path(of: &str, then: &Value, now: &Value) -> Option<String> {
-    let before = then["path"].as_str()?;
-    let after = now["path"].as_str()?;
-    let is_same = Path::new(before).file_name() == Path::new(after).file_name()
-        || TokenFile::open(Path::new(before)).is_ok_and(|file| now["content"] == format!("{:032x}", file.content()));
-    (!is_same).then(|| format!("{of}path: {before:?} then, {after:?} now (another file, or a text that was changed)"))
-}
-
 #[cfg(test)]
 mod tests {
-    use quadrille_data::{Reading, Tokenizer, prepare};
     use serde_json::json;
 
     use super::*;
@@ -154,26 +139,6 @@ mod tests {
             "validation: 0.1 then, 0.2 now"
         );
         assert_eq!(difference(&Value::Null, &then), None);
-    }
-
-    /// A checkpoint of an earlier version names the tokens of a text after its time of change.
-    #[test]
-    fn tokens_in_the_cache_identify_text_of_earlier_versions() {
-        let folder = tempfile::tempdir().unwrap();
-        let tokens = |name: &str, text: &str| {
-            let path = folder.path().join(name);
-            std::fs::write(&path, text).unwrap();
-            let reading = Reading::new(Tokenizer::Bytes);
-            prepare(&[path], &reading, &folder.path().join("cache"), &mut |_, _| {}).unwrap()
-        };
-        let [before, other] = [tokens("a", "some words"), tokens("b", "more words")];
-        let then = json!({ "path": before.path(), "tokens": 11 });
-        let now =
-            |file: &TokenFile| json!({ "path": "new", "tokens": 11, "content": format!("{:032x}", file.content()) });
-        assert_eq!(source("", &then, &now(&before)), None);
-        assert!(source("", &then, &now(&other)).unwrap().contains("a text that was changed"));
-        let lost = json!({ "path": folder.path().join("absent.tokens"), "tokens": 11 });
-        assert!(source("", &lost, &now(&before)).unwrap().contains("absent.tokens"));
     }
 
     #[test]

@@ -4,6 +4,9 @@
 //! holds. A question is of at most [`LONGEST`] bytes, its search ends when its client goes, and while [`MOST_WAITING`] questions wait others are refused. Only requests to this machine by `localhost`
 //! or by an address are served (`host.rs`), so that no page of elsewhere can ask under a name of its own.
 
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
 mod answers;
 mod host;
 mod planning;

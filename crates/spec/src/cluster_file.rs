@@ -393,11 +393,8 @@ mod tests {
             let [first, .., last] = &cluster.tiers[..] else { panic!("{name} has fewer than two tiers") };
             assert_eq!((rate(first), rate(last)), (inner * 1e9, outer * 1e9), "{name}");
             assert!(last.devices.is_none(), "{name}");
-            let node = match name.ends_with("nvl72") {
-                // 18 compute trays of two superchips.
-                true => 4,
-                false => devices,
-            };
+            // 18 compute trays of two superchips.
+            let node = if name.ends_with("nvl72") { 4 } else { devices };
             assert_eq!((cluster.devices_per_node, cluster.node_devices()), (Some(node), Some(node)), "{name}");
             assert_eq!(cluster.network, Some(Network { devices_per_node: devices, bandwidth: outer * 1e9 }), "{name}");
             // The tier below the outermost is a node in AxoNN's model, too.

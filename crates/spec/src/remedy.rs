@@ -194,7 +194,8 @@ impl Values {
                 [below.take(TRIED).collect(), above.take(TRIED).collect()]
             }
             Self::Multiples(unit, most) => {
-                let (unit, most) = (unit.max(1), most / unit.max(1));
+                let unit = unit.max(1);
+                let most = most / unit;
                 let below = (1..=(present.saturating_sub(1) / unit).min(most)).rev();
                 let above = (present / unit).saturating_add(1)..=most;
                 let size = |times: usize| times * unit;

@@ -45,7 +45,8 @@ impl Group {
     fn chunks(&self, elements: usize, from: usize, count: usize) -> usize {
         // In 128 bits: elements times members may pass 2^64.
         let cut = |i: usize| (i as u128 * elements as u128 / self.members as u128) as usize;
-        let (from, end) = (from % self.members, from % self.members + count);
+        let from = from % self.members;
+        let end = from + count;
         match end.checked_sub(self.members) {
             None => cut(end) - cut(from),
             Some(wrapped) => elements - cut(from) + cut(wrapped),

@@ -31,6 +31,9 @@
 //! Nothing here prints, reads a command line or ends the process. Errors are [`StudyError`]s, which know what is at fault
 //! ([`StudyError::blame`]); a [`Refusal`] of what was asked for knows the choices that it names.
 
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
 mod corpus;
 mod error;
 mod findings;

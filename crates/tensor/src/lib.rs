@@ -10,6 +10,11 @@
 //! A kernel panics if a slice's length does not match the shape it is given: shapes come from
 //! a checked program, so a mismatch is a fault of the caller.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::print_stdout, clippy::print_stderr)
+)]
+
 mod activation;
 mod adamw;
 pub mod attention;

@@ -23,6 +23,13 @@
 //!
 //! What the serial model shares with what it judges, and what guards that, is listed in ARCHITECTURE.md.
 
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+#![cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::print_stdout, clippy::print_stderr)
+)]
+
 mod comparison;
 mod decisions;
 mod reference;

@@ -176,35 +176,50 @@ unsafe fn start(
         *handed += elements * parts;
         elements as c_int
     };
-    // SAFETY (all arms): the caller's; counts are those of the call, which `broken_rule` has admitted.
+    // In all arms: the caller's; counts are those of the call, which `broken_rule` has admitted.
     match at.call.operation {
-        CollectiveKind::AllReduce => library.start("MPI_Iallreduce", |request| unsafe {
-            ffi::MPI_Iallreduce(from, to, hand(lengths.0, 1), kind, op, group, request)
+        CollectiveKind::AllReduce => library.start("MPI_Iallreduce", |request| {
+            // SAFETY: as above.
+            unsafe { ffi::MPI_Iallreduce(from, to, hand(lengths.0, 1), kind, op, group, request) }
         }),
-        CollectiveKind::Reduce => library.start("MPI_Ireduce", |request| unsafe {
-            let (from, to) = if index == root { (from, to) } else { (input.cast(), null_mut()) };
-            ffi::MPI_Ireduce(from, to, hand(lengths.0, 1), kind, op, root as c_int, group, request)
+        CollectiveKind::Reduce => library.start("MPI_Ireduce", |request| {
+            // SAFETY: as above.
+            unsafe {
+                let (from, to) = if index == root { (from, to) } else { (input.cast(), null_mut()) };
+                ffi::MPI_Ireduce(from, to, hand(lengths.0, 1), kind, op, root as c_int, group, request)
+            }
         }),
-        CollectiveKind::ReduceScatter => library.start("MPI_Ireduce_scatter_block", |request| unsafe {
-            ffi::MPI_Ireduce_scatter_block(input.cast(), to, hand(lengths.1, size), kind, op, group, request)
+        CollectiveKind::ReduceScatter => library.start("MPI_Ireduce_scatter_block", |request| {
+            // SAFETY: as above.
+            unsafe { ffi::MPI_Ireduce_scatter_block(input.cast(), to, hand(lengths.1, size), kind, op, group, request) }
         }),
-        CollectiveKind::AllGather => library.start("MPI_Iallgather", |request| unsafe {
-            let each = hand(lengths.0, 1);
-            ffi::MPI_Iallgather(from, each, kind, to, each, kind, group, request)
+        CollectiveKind::AllGather => library.start("MPI_Iallgather", |request| {
+            // SAFETY: as above.
+            unsafe {
+                let each = hand(lengths.0, 1);
+                ffi::MPI_Iallgather(from, each, kind, to, each, kind, group, request)
+            }
         }),
-        CollectiveKind::Broadcast => library.start("MPI_Ibcast", |request| unsafe {
-            ffi::MPI_Ibcast(to, hand(lengths.0, 1), kind, root as c_int, group, request)
+        CollectiveKind::Broadcast => library.start("MPI_Ibcast", |request| {
+            // SAFETY: as above.
+            unsafe { ffi::MPI_Ibcast(to, hand(lengths.0, 1), kind, root as c_int, group, request) }
         }),
-        CollectiveKind::AllToAll => library.start("MPI_Ialltoall", |request| unsafe {
-            let each = hand(lengths.0 / size, size);
-            ffi::MPI_Ialltoall(input.cast(), each, kind, to, each, kind, group, request)
+        CollectiveKind::AllToAll => library.start("MPI_Ialltoall", |request| {
+            // SAFETY: as above.
+            unsafe {
+                let each = hand(lengths.0 / size, size);
+                ffi::MPI_Ialltoall(input.cast(), each, kind, to, each, kind, group, request)
+            }
         }),
         CollectiveKind::Barrier
         | CollectiveKind::Send
         | CollectiveKind::Receive
         | CollectiveKind::Fetch
         | CollectiveKind::Store => {
-            library.start("MPI_Ibarrier", |request| unsafe { ffi::MPI_Ibarrier(group, request) })
+            library.start("MPI_Ibarrier", |request| {
+                // SAFETY: as above.
+                unsafe { ffi::MPI_Ibarrier(group, request) }
+            })
         }
     }
 }

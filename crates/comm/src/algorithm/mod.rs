@@ -60,7 +60,8 @@ pub(crate) fn plan_chunks(call: &Call, chunks: Chunks<'_>, members: usize, index
             ring::reduce_scatter(&mut plan, &circle, part, Piece::output(0..call.output));
         }
         CollectiveKind::AllToAll => {
-            let (from, into) = (|to| Piece::input(range(&sent, to)), |from| Piece::output(range(&received, from)));
+            let from = |to| Piece::input(range(&sent, to));
+            let into = |from| Piece::output(range(&received, from));
             pairwise::all_to_all(&mut plan, &circle, from, into);
         }
         other => unreachable!("{} has no chunks", other.name()),

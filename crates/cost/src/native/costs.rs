@@ -206,10 +206,12 @@ impl NativeMachine<'_> {
 fn softmax(framework: &Framework, causal: bool, [tokens, _, _, heads, _]: [usize; 5]) -> Softmax {
     let together = if tokens > 128 { FUSED_HEADS } else { 2 * FUSED_HEADS };
     let fits = FUSED_TOKENS.contains(&tokens) && tokens.is_multiple_of(4) && heads.is_multiple_of(together);
-    match framework.eager.scores || !fits {
-        true => EAGER_SCORES,
-        false if causal => FUSED_CAUSAL_SCORES,
-        false => FUSED_SCORES,
+    if framework.eager.scores || !fits {
+        EAGER_SCORES
+    } else if causal {
+        FUSED_CAUSAL_SCORES
+    } else {
+        FUSED_SCORES
     }
 }
 

@@ -293,12 +293,11 @@ impl Driver for Gpu {
             return Ok(());
         }
         if product.shape.k == 0 {
+            if product.accumulate {
+                return Ok(());
+            }
             // SAFETY: C is there, as the caller promises.
-            return if product.accumulate {
-                Ok(())
-            } else {
-                unsafe { self.clear(on, product.c.at, product.c.bytes()) }
-            };
+            return unsafe { self.clear(on, product.c.at, product.c.bytes()) };
         }
         let workspace = self.workspace(on)?;
         // SAFETY: the caller's promise; the workspace is the stream's.

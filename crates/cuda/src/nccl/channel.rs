@@ -187,10 +187,12 @@ impl Carried {
         perform(&job, at, self.driver.as_ref(), stream, communicator, |functions, pair| {
             // SAFETY: the parcel's memory, of so many elements, is lent until the work is done.
             fine(unsafe {
-                match sends {
-                    _ if elements == 0 => 0,
-                    true => (functions.send)(address.cast(), elements, number, other, pair, handle),
-                    false => (functions.receive)(address.cast(), elements, number, other, pair, handle),
+                if elements == 0 {
+                    0
+                } else if sends {
+                    (functions.send)(address.cast(), elements, number, other, pair, handle)
+                } else {
+                    (functions.receive)(address.cast(), elements, number, other, pair, handle)
                 }
             })
         })?;

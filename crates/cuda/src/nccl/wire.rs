@@ -150,24 +150,29 @@ impl Carrier for Wire {
         self.perform(job, at, |functions, group| {
             let from = from.cast::<c_void>();
             let to = to.cast::<c_void>();
-            // SAFETY (all arms): buffers of the lengths that the call states, lent until the work is done, on the device of the
+            // In all arms: buffers of the lengths that the call states, lent until the work is done, on the device of the
             // communicator; `broken_rule` has admitted the lengths.
             fine(match at.call.operation {
-                CollectiveKind::AllReduce => unsafe {
-                    (functions.all_reduce)(from, to, hand(input, 1), number, how, group, stream)
-                },
-                CollectiveKind::Reduce => unsafe {
-                    (functions.reduce)(from, to, hand(input, 1), number, how, root, group, stream)
-                },
-                CollectiveKind::ReduceScatter => unsafe {
-                    (functions.reduce_scatter)(from, to, hand(output, size), number, how, group, stream)
-                },
-                CollectiveKind::AllGather => unsafe {
-                    (functions.all_gather)(from, to, hand(input, 1), number, group, stream)
-                },
-                CollectiveKind::Broadcast => unsafe {
-                    (functions.broadcast)(from, to, hand(input, 1), number, root, group, stream)
-                },
+                CollectiveKind::AllReduce => {
+                    // SAFETY: as above.
+                    unsafe { (functions.all_reduce)(from, to, hand(input, 1), number, how, group, stream) }
+                }
+                CollectiveKind::Reduce => {
+                    // SAFETY: as above.
+                    unsafe { (functions.reduce)(from, to, hand(input, 1), number, how, root, group, stream) }
+                }
+                CollectiveKind::ReduceScatter => {
+                    // SAFETY: as above.
+                    unsafe { (functions.reduce_scatter)(from, to, hand(output, size), number, how, group, stream) }
+                }
+                CollectiveKind::AllGather => {
+                    // SAFETY: as above.
+                    unsafe { (functions.all_gather)(from, to, hand(input, 1), number, group, stream) }
+                }
+                CollectiveKind::Broadcast => {
+                    // SAFETY: as above.
+                    unsafe { (functions.broadcast)(from, to, hand(input, 1), number, root, group, stream) }
+                }
                 CollectiveKind::AllToAll => {
                     let each = hand(input / size, size);
                     let place = |member: usize| member * each * kind.bytes();

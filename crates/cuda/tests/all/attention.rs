@@ -63,7 +63,10 @@ fn check<S: Value>(shape: AttentionShape, with_mask: bool) {
     attention_backward(&pool(), shape, &qkv, keys_values, &out, &lse, &dout, &mut dqkv, dropout());
     let mask = with_mask.then_some(&MASK);
     let got = in_every_seed(|device| {
-        let (queue, qkv, dout, dqkv) = (device.queue(), device.up(&qkv), device.up(&dout), device.up(&qkv));
+        let queue = device.queue();
+        let dqkv = device.up(&qkv);
+        let qkv = device.up(&qkv);
+        let dout = device.up(&dout);
         let keys_values = gathered.then(|| device.up(&kv));
         let dkv = gathered.then(|| device.poison::<S>(kv.len()));
         let out = device.poison::<S>(dout.len);

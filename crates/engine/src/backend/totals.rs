@@ -110,10 +110,12 @@ impl UpdateRule {
     /// What becomes of an attempt, from the totals of all ranks.
     pub fn verdict(&self, totals: Totals) -> Verdict {
         let update = self.update(totals);
-        match update.applied {
-            false => Verdict::Restored,
-            true if update == self.attempt(totals) => Verdict::Kept,
-            true => Verdict::Repeated,
+        if !update.applied {
+            Verdict::Restored
+        } else if update == self.attempt(totals) {
+            Verdict::Kept
+        } else {
+            Verdict::Repeated
         }
     }
 }

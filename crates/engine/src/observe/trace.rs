@@ -54,7 +54,8 @@ pub struct TracedTransfer {
 
 impl RankTrace {
     pub(crate) fn new(operations: Vec<OperationSpan>, communication: Vec<Span>) -> Self {
-        let (now, clock) = (Instant::now(), SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
+        let now = Instant::now();
+        let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let since_1970 = |at: Instant| clock.saturating_sub(now.saturating_duration_since(at));
         let operation = |span: OperationSpan| TracedOperation {
             name: span.name.into(),

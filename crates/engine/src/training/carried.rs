@@ -10,8 +10,7 @@ use crate::{Start, TrainOptions};
 /// Name of the number of applied updates in checkpoints.
 const UPDATES: &str = "updates";
 
-/// Updates that were applied up to a checkpoint. Checkpoints of earlier versions lack the number: their optimizer counted
-/// every step, and goes on as it would have.
+/// Updates that were applied up to a checkpoint: all steps if it lacks the number, as one that was not written by a run may.
 pub(crate) fn updates(checkpoint: &Checkpoint) -> u64 {
     let about = checkpoint.about();
     let number = about.run.get(UPDATES).and_then(Value::as_u64);

@@ -70,18 +70,14 @@ pub struct StepRecord {
     /// Whether the gradient was applied.
     pub applied: bool,
     /// Whether the update was begun before the gradient's norm was known, and done again since that was clipped.
-    #[serde(default)]
     pub repeated: bool,
     /// Whether the loss stands out from those before.
     pub spike: bool,
     /// By what gradients were multiplied until the update, if they were.
-    #[serde(default)]
     pub loss_scale: Option<u32>,
     /// Whether they were not finite for that reason: then the step was skipped and the next factor is smaller.
-    #[serde(default)]
     pub overflow: bool,
     /// What routers have lost and dropped, if the model has experts.
-    #[serde(default)]
     pub router: Option<Routed>,
 }
 

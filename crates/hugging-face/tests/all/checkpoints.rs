@@ -309,7 +309,9 @@ fn write<T: quadrille_checkpoint::Number>(
     let tensors = tensors(model, family, true);
     let mut at = 0;
     let mut tile = |tensor: &quadrille_hugging_face::Tensor| {
-        let (tensor, rows, cols) = (tensor.name.clone(), tensor.rows, tensor.cols);
+        let rows = tensor.rows;
+        let cols = tensor.cols;
+        let tensor = tensor.name.clone();
         let numbers: Vec<T> = (at..at + rows * cols).map(&number).collect();
         at += rows * cols;
         (Tile { tensor, quantity: Quantity::Value, row: 0, col: 0, rows, cols }, Cow::Owned(numbers))

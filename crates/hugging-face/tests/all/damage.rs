@@ -77,7 +77,8 @@ fn fields_that_ask_for_other_weights_are_named() {
 
 #[test]
 fn tensors_that_do_not_fit_are_named() {
-    let (llama, settings) = (raw(&fixture("llama")), config(&fixture("llama")));
+    let llama = raw(&fixture("llama"));
+    let settings = config(&fixture("llama"));
     let key = "model.layers.1.self_attn.k_proj.weight";
 
     let mut missing = llama.clone();
@@ -110,7 +111,8 @@ fn tensors_that_do_not_fit_are_named() {
 
 #[test]
 fn a_tied_head_that_is_another_is_refused() {
-    let (mut tied, settings) = (raw(&fixture("llama-tied")), config(&fixture("llama-tied")));
+    let mut tied = raw(&fixture("llama-tied"));
+    let settings = config(&fixture("llama-tied"));
     let table = tied["model.embed_tokens.weight"].clone();
     tied.insert("lm_head.weight".to_owned(), table.clone());
     assert_eq!(refusal(folder(&settings, &tied).path()), None);

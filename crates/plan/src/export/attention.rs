@@ -105,10 +105,11 @@ fn latent_fields(
 
 /// `m`, where scores are multiplied with `(0.1 m ln factor + 1)^2`.
 fn scale_of_columns(framework: &str, factor: f64, score_scale: f64) -> Result<f64, SpecError> {
-    let scale = match factor > 1.0 {
+    let scale = if factor > 1.0 {
         // Of what rounding leaves of it.
-        true => ((score_scale.sqrt() - 1.0) / (0.1 * factor.ln()) * 1e9).round() / 1e9,
-        false => 0.0,
+        ((score_scale.sqrt() - 1.0) / (0.1 * factor.ln()) * 1e9).round() / 1e9
+    } else {
+        0.0
     };
     let given = (0.1 * scale * factor.ln() + 1.0).powi(2);
     if scale >= 0.0 && (given / score_scale - 1.0).abs() < 1e-9 {

@@ -65,7 +65,8 @@ pub struct Question {
 ///
 /// ```
 /// # use quadrille_plan::native::Cancel;
-/// let (asked, searching) = (Cancel::default(), Cancel::default());
+/// let asked = Cancel::default();
+/// let searching = Cancel::default();
 /// let copy = searching.clone();
 /// copy.cancel();
 /// assert!(searching.is_cancelled() && !asked.is_cancelled());

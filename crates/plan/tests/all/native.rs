@@ -129,7 +129,8 @@ fn what_is_found_is_legal_and_placed_as_said() {
     let searches = [1, 2, 6].map(|devices| search(&model, &cluster, devices, 24));
     for search in searches.into_iter().flat_map(by_both) {
         // Where all grids are among the wanted, all layouts are priced, which takes minutes.
-        let (search, devices) = (Search { distinct: true, top: 5, ..search.clone() }, search.devices);
+        let devices = search.devices;
+        let search = Search { distinct: true, top: 5, ..search.clone() };
         let found = found(&search);
         let mut grids = HashSet::new();
         for ranked in found.ranked.iter().chain(&found.front) {

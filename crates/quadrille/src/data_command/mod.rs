@@ -47,7 +47,7 @@ pub struct InfoArguments {
     pub text_field: String,
     /// Format of files that do not show theirs: auto (JSON lines by name or first line, otherwise text; doubtful files are refused),
     /// text, json-lines, parquet, or raw-u16 or raw-u32 (token ids without a header, as nanoGPT writes them)
-    #[arg(long, alias = "text-format", value_name = "FORMAT", default_value = "auto")]
+    #[arg(long, value_name = "FORMAT", default_value = "auto")]
     pub format: InputFormat,
     /// Skip lines of JSON lines and rows of Parquet files that hold no text in the field, and report how many; without it the first
     /// is an error

@@ -54,7 +54,7 @@ pub struct PrepareArguments {
     pub text_field: String,
     /// Format of files that do not show theirs: auto (JSON lines by name or first line, otherwise text; doubtful files are refused),
     /// text, json-lines, parquet, or raw-u16 or raw-u32 (token ids without a header, as nanoGPT writes them)
-    #[arg(long, alias = "text-format", value_name = "FORMAT", default_value = "auto")]
+    #[arg(long, value_name = "FORMAT", default_value = "auto")]
     pub input_format: InputFormat,
     /// Take the bytes of files that are no text, too: pictures, archives, checkpoints are refused else
     #[arg(long)]

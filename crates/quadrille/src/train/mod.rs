@@ -1,7 +1,6 @@
 //! `quadrille train`: flags become what decides a run, and what happens is printed. The run itself is `quadrille_run`'s.
 
 pub mod arguments;
-mod first_version;
 mod flags;
 mod reporter;
 mod resumed;

@@ -6,7 +6,6 @@ use quadrille_checkpoint::Checkpoint;
 use quadrille_run::{Description, Host, Prepared, RunChanges, RunError, RunSpec, checkpoints};
 
 use super::arguments::TrainArguments;
-use super::first_version;
 use super::flags;
 use crate::failure::Failure;
 use crate::launch::Launch;
@@ -18,10 +17,7 @@ use crate::output::remark;
 /// A folder without a run; what the run cannot go on with.
 pub fn prepare(folder: &Path, arguments: &TrainArguments, launch: &Launch, host: Host) -> Result<Prepared, Failure> {
     let description = Description::read(folder)?;
-    let before = match &description.spec {
-        Some(spec) => RunSpec::clone(spec),
-        None => first_version::spec(folder, &description)?,
-    };
+    let before = *description.spec;
     let changes = changes(&model_of(&before, folder, arguments)?, arguments, launch)?;
     let warning = stretched(folder, &before, &changes)?;
     let command = history(description.command, &host.command);

@@ -272,8 +272,7 @@ fn doubtful_files_are_refused_with_the_flag_that_decides_it() {
         }
         json_in(path, &format!("data prepare {data} --tokenizer bytes --out as-text --input-format text"));
     }
-    // The flag's former name.
-    json_in(path, "data info fields.txt --text-format text");
+    json_in(path, "data info fields.txt --format text");
     let prepared = json_in(path, "data prepare fields.txt --text-field body --out body --tokenizer bytes");
     assert_eq!(prepared["documents"], 60);
     fs::write(path.join("marked.txt"), format!("\u{feff}{lines}")).unwrap();

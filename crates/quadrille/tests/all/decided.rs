@@ -1,12 +1,10 @@
-//! What decides a run is in its folder: a run that goes on asks no command line of the past and no defaults of today, and a
-//! folder of the first version, which has a command line alone, is gone on with as it was.
+//! What decides a run is in its folder: a run that goes on asks no command line of the past and no defaults of today.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::common;
 use crate::common::run;
 use crate::run_folders::{TINY, copy_run, losses, succeed};
 
@@ -109,41 +107,6 @@ fn what_nobody_has_chosen_follows_from_what_is_said_later() {
     assert!(output.status.code() == Some(2) && message.contains("does not match the run's grid"), "{message}");
 }
 
-fn first_version() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/first_version")
-}
-
-#[test]
-fn a_folder_of_the_first_version_goes_on_with_the_same_bits() {
-    let folder = tempfile::tempdir().unwrap();
-    let [whole, resumed, kept] = ["whole", "resumed", "kept"].map(|name| folder.path().join(name));
-    let of_first_version = description(&first_version());
-    assert_eq!((&of_first_version["version"], of_first_version.get("spec")), (&json!(1), None));
-    let words: Vec<&str> =
-        of_first_version["command"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
-    succeed(folder.path(), &format!("train {} --out whole", words.join(" ")));
-    // A checkpoint of this machine under the description of the first version.
-    copy_run(&whole, &resumed, 3);
-    describe(&resumed, &of_first_version);
-    succeed(folder.path(), "train --resume resumed");
-    assert_eq!(losses(&resumed), losses(&whole));
-    assert_eq!(last_tiles(&resumed, 6), last_tiles(&whole, 6));
-    // From now on it says what decides it, which is what a run of this program says.
-    let [now, begun] = [&resumed, &whole].map(|path| description(path));
-    assert_eq!((&now["version"], &now["spec"]), (&json!(2), &begun["spec"]));
-    let printed = common::json(&format!("train --resume {} --steps 7", resumed.display()));
-    assert_eq!(printed["steps"][0]["step"], 7);
-    // The folder as that program has left it; its machine may have rounded otherwise.
-    copy_run(&first_version(), &kept, 3);
-    succeed(folder.path(), "train --resume kept");
-    let kept = losses(&kept);
-    let whole = losses(&whole);
-    assert_eq!(kept.len(), 6);
-    for ((_, a), (_, b)) in kept.iter().zip(&whole) {
-        assert!((a - b).abs() <= 1e-11 * b, "{a} and {b}");
-    }
-}
-
 #[test]
 fn a_description_that_says_too_little_or_too_much_is_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -159,13 +122,12 @@ fn a_description_that_says_too_little_or_too_much_is_refused() {
         String::from_utf8(output.stderr).unwrap()
     };
     for (change, words) in [
+        ((|value| drop(value.as_object_mut().unwrap().remove("spec"))) as fn(&mut Value), "missing field `spec`"),
+        (|value| value["version"] = json!(3), "version 3 of a run's description, and this program reads version 2"),
+        (|value| value["version"] = json!(1), "version 1 of a run's description, and this program reads version 2"),
         (
-            (|value| drop(value.as_object_mut().unwrap().remove("spec"))) as fn(&mut Value),
-            "does not say what decides the run",
-        ),
-        (
-            |value| value["version"] = json!(3),
-            "version 3 of a run's description, and this program reads versions 1 and 2",
+            |value| value["spec"]["version"] = json!(1),
+            "version 1 of what decides a run, and this program reads version 2",
         ),
         (|value| value["spec"]["version"] = json!(3), "version 3 of what decides a run"),
         (|value| value["spec"]["more"] = json!(2), "unknown field `more`"),

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use serde_json::json as value;
+use serde_json::{Value, json as value};
 
 use crate::common::{json, run};
 
@@ -59,9 +59,9 @@ fn cases(wild: &str) -> Vec<(&'static str, String, &'static str)> {
         ("d.jsonl", value!({ wild: "x" }).to_string(), "train --set vocab=256 --data d.jsonl"),
         ("n.log", format!("# nThread 1 {wild}\n 8 2 float sum -1 {wild} 1 1 0\n"), NCCL),
         ("run/run.json", value!({ "version": wild }).to_string(), "report run"),
-        ("run/run.json", value!({ "version": 1, wild: 1 }).to_string(), "report run"),
-        ("run/run.json", described(&["--steps", "4", wild]), "train --resume run"),
-        ("run/run.json", described(&[&format!("--{wild}")]), "train --resume run"),
+        ("run/run.json", value!({ "version": 2, wild: 1 }).to_string(), "report run"),
+        ("run/run.json", described(value!({ "version": 2, wild: 1 })), "train --resume run"),
+        ("run/run.json", described(value!({ "version": 2, "model": { "name": wild, wild: 1 } })), "train --resume run"),
         ("run/manifest.json", value!({ wild: wild }).to_string(), "checkpoint info run"),
         ("run/manifest.json", wild.to_owned(), "eval --from run"),
     ]
@@ -69,9 +69,10 @@ fn cases(wild: &str) -> Vec<(&'static str, String, &'static str)> {
 
 const NCCL: &str = "calibrate --cluster selene --out o.toml --from-nccl-tests n.log";
 
-/// A run's description with this command line.
-fn described(command: &[&str]) -> String {
-    value!({ "version": 1, "command": command, "model": {}, "layout": {}, "predicted": {} }).to_string()
+/// A run's description with this specification.
+fn described(spec: Value) -> String {
+    value!({ "version": 2, "command": [], "spec": spec, "model": {}, "layout": {}, "predicted": {}, "known": {} })
+        .to_string()
 }
 
 #[test]

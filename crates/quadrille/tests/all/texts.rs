@@ -132,7 +132,8 @@ fn the_files_around_the_weights_outlive_training() {
                 "{from}: {file}"
             );
         }
-        let (config, before) = (read(&path.join(&to).join("config.json")), read(&fixture().join("config.json")));
+        let config = read(&path.join(&to).join("config.json"));
+        let before = read(&fixture().join("config.json"));
         assert!(before.as_object().unwrap().iter().all(|(field, value)| config[field] == *value), "{from}: {config}");
         assert_eq!((&config["rope_theta"], &config["rope_scaling"]["factor"]), (&json!(5000.0), &json!(8.0)));
     }

@@ -179,7 +179,8 @@ pub(super) fn simulated(found: &mut [Found], stage: &StageProgram, simulation: &
 
 /// The passes over all microbatches that it may be of; once none for the update.
 fn actions(stage: &StageProgram, found: &Found) -> Vec<Option<Action>> {
-    let (Some(pass), chunk) = (found.pass, found.chunk) else { return vec![None] };
+    let Some(pass) = found.pass else { return vec![None] };
+    let chunk = found.chunk;
     (0..stage.layout.microbatches()).map(|microbatch| Some(Action { pass, microbatch, chunk })).collect()
 }
 

@@ -105,10 +105,11 @@ impl Mesh {
 
 /// Nodes on which so many ranks lie that begin with `first` and are a stride apart.
 fn nodes(first: usize, stride: usize, size: usize, per_node: usize) -> usize {
-    match stride < per_node {
+    if stride < per_node {
         // No node between the first and the last is stepped over.
-        true => (first + (size - 1) * stride) / per_node - first / per_node + 1,
-        false => size,
+        (first + (size - 1) * stride) / per_node - first / per_node + 1
+    } else {
+        size
     }
 }
 

@@ -65,10 +65,8 @@ pub struct Summary {
     /// Seconds per operation kind on rank 0, over all steps but the first.
     breakdown_s: BTreeMap<String, f64>,
     /// The same of every rank.
-    #[serde(default)]
     breakdown_of_ranks_s: Vec<BTreeMap<String, f64>>,
     /// How often experts were chosen, by block that has some.
-    #[serde(default)]
     pub expert_loads: Vec<ExpertLoads>,
 }
 

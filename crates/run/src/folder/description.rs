@@ -11,10 +11,8 @@ use super::DESCRIPTION;
 use crate::refusal::{Refusal, Setting};
 use crate::{RunError, RunSpec, documents, layout_of_json, shown_layout};
 
-/// Counts changes of `run.json`.
+/// Version of `run.json` that is written and read.
 const VERSION: u32 = 2;
-/// The version before, of runs that only their command line decides.
-const WITHOUT_SPEC: u32 = 1;
 
 /// What `run.json` says.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -23,9 +21,8 @@ pub struct Description {
     version: u32,
     /// The words by which the run was asked for, without those that name its folder: for people.
     pub command: Vec<String>,
-    /// What decides the run. Files of the first version have none: their command line decides.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub spec: Option<Box<RunSpec>>,
+    /// Specification of the run.
+    pub spec: Box<RunSpec>,
     /// The model as a document.
     pub model: Value,
     /// The layout of the last part of the run as a document.
@@ -33,11 +30,10 @@ pub struct Description {
     /// The predicted ledgers of a step.
     pub predicted: Value,
     /// What else is known before the first step.
-    #[serde(default)]
     pub known: Known,
 }
 
-/// What is known of a run before its first step, beside what decides it. A run of an older program may not say it.
+/// What is known of a run before its first step, beside what decides it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Known {
@@ -67,13 +63,13 @@ impl Description {
         let model = to_value(&spec.model).map_err(RunError::Document)?;
         let layout = to_value(shown_layout(layout)).map_err(RunError::Document)?;
         let predicted = to_value(predicted).map_err(RunError::Document)?;
-        Ok(Self { version: VERSION, command, spec: Some(Box::new(spec)), model, layout, predicted, known })
+        Ok(Self { version: VERSION, command, spec: Box::new(spec), model, layout, predicted, known })
     }
 
     /// What the run of a folder is.
     ///
     /// # Errors
-    /// There is none; a file that is none of the known versions.
+    /// There is none; a file of another version.
     pub fn read(folder: &Path) -> Result<Self, RunError> {
         let file = folder.join(DESCRIPTION);
         let text = match documents::RUN.text(&file) {
@@ -115,17 +111,10 @@ impl Description {
     fn of_text(text: &str) -> Result<Self, String> {
         let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let version = value["version"].as_u64();
-        if version != Some(VERSION.into()) && version != Some(WITHOUT_SPEC.into()) {
-            return Err(format!(
-                "version {} of a run's description, and this program reads versions {WITHOUT_SPEC} and {VERSION}",
-                version.map_or("unknown".to_owned(), |version| version.to_string())
-            ));
+        if version != Some(VERSION.into()) {
+            let found = version.map_or("unknown".to_owned(), |version| version.to_string());
+            return Err(format!("version {found} of a run's description, and this program reads version {VERSION}"));
         }
-        let description: Self = serde_json::from_value(value).map_err(|error| error.to_string())?;
-        match (description.version, &description.spec) {
-            (VERSION, None) => Err("it does not say what decides the run, in the field `spec`".to_owned()),
-            (WITHOUT_SPEC, Some(_)) => Err(format!("version {WITHOUT_SPEC} has no field `spec`")),
-            _ => Ok(description),
-        }
+        serde_json::from_value(value).map_err(|error| error.to_string())
     }
 }

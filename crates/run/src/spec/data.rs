@@ -21,16 +21,12 @@ pub struct DataSpec {
     /// The field of JSON lines, or column of Parquet files, that holds the text.
     pub text_field: String,
     /// Format of files that do not show theirs.
-    #[serde(default, alias = "text_format")]
     pub format: InputFormat,
     /// Whether files that are no text are read all the same.
-    #[serde(default)]
     pub binary: bool,
     /// True if lines or rows without a text are skipped and counted; else they are errors.
-    #[serde(default)]
     pub skip_bad_lines: bool,
-    /// Special tokens of documents of text. Runs that do not record them have none.
-    #[serde(default = "no_special_tokens")]
+    /// Special tokens of documents of text.
     pub special: SpecialTokens,
     /// Whether a sample may hold parts of several documents.
     pub documents: Documents,
@@ -40,10 +36,6 @@ pub struct DataSpec {
     pub goldfish: Option<Goldfish>,
     /// The folder for tokenised text.
     pub cache: PathBuf,
-}
-
-fn no_special_tokens() -> SpecialTokens {
-    SpecialTokens::NONE
 }
 
 /// What is not learned from.

@@ -102,9 +102,6 @@ pub fn shown_layout(layout: &Layout) -> LayoutFile {
 /// A field that no layout has, or a value of another kind than its field's.
 pub fn layout_of_json(document: Value) -> Result<LayoutFile, serde_json::Error> {
     let shown: LayoutFile = serde_json::from_value(document)?;
-    // Those of earlier versions show groups also where no schedule has them, and files refuse them there.
-    let grouped = shown.get(Field::Schedule).is_some_and(|schedule| schedule.to_string() == "interleaved");
-    let shown = if grouped { shown } else { shown.without(Field::MicrobatchGroup) };
     let of_type = |field, usual: ElementType| shown.get(field).is_some_and(|it| it.to_string() == usual.to_string());
     let dtype = shown.get(Field::Dtype).map_or(Ok(ElementType::F32), |dtype| dtype.to_string().parse::<ElementType>());
     let usual_gradients = dtype.is_ok_and(|dtype| of_type(Field::Gradients, dtype.real().into()));

@@ -232,7 +232,8 @@ impl RunSpec {
 impl RunSpec {
     /// Refuses a factor that rounds, and one of gradients that need none.
     fn check_loss_scale(&self) -> Result<(), Refusal> {
-        let (Some(scale), dtype) = (self.loss_scale, self.layout.layout.dtype) else { return Ok(()) };
+        let Some(scale) = self.loss_scale else { return Ok(()) };
+        let dtype = self.layout.layout.dtype;
         let refusal = Refusal::of(Setting::LossScale);
         if dtype != ElementType::F16 {
             let refusal =

@@ -29,7 +29,7 @@ pub(super) struct SpecText {
     loss_scale: Option<LossScale>,
     collectives: CollectivesSpec,
     tuning: TuningSpec,
-    /// Programs that know of no files read what has none.
+    /// Left out where states lie in memory.
     #[serde(default, skip_serializing_if = "StatesSpec::is_memory")]
     states: StatesSpec,
     threads: Option<usize>,
@@ -72,7 +72,6 @@ impl TryFrom<SpecText> for RunSpec {
         let SpecText { divergence, loss_scale, collectives, tuning, states, threads, timeout, outputs, .. } = text;
         let model = model.validate().map_err(|error| format!("model: {error}"))?;
         let layout = layout.validate(&model).map_err(|error| format!("layout: {error}"))?;
-        let usual = LossScale::usual(layout.layout.dtype);
         Ok(Self {
             model,
             layout,
@@ -84,7 +83,7 @@ impl TryFrom<SpecText> for RunSpec {
             validation,
             checkpoints,
             divergence,
-            loss_scale: loss_scale.or(usual),
+            loss_scale,
             collectives,
             tuning,
             states,
@@ -95,13 +94,11 @@ impl TryFrom<SpecText> for RunSpec {
     }
 }
 
-/// Counts changes of the form. It is written first, so that a later form is refused by its version.
+/// Version of the form that is written and read. It is the first field, so that another form is refused by its version.
 #[derive(Debug, Clone, Copy)]
 struct Version;
 
 const VERSION: u32 = 2;
-/// The version before, which says nothing of the loss's scale: it is the usual one of the type.
-const WITHOUT_SCALE: u32 = 1;
 
 impl Serialize for Version {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -112,9 +109,9 @@ impl Serialize for Version {
 impl<'de> Deserialize<'de> for Version {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match u32::deserialize(deserializer)? {
-            WITHOUT_SCALE | VERSION => Ok(Self),
+            VERSION => Ok(Self),
             other => Err(D::Error::custom(format!(
-                "version {other} of what decides a run, and this program reads versions {WITHOUT_SCALE} and {VERSION}"
+                "version {other} of what decides a run, and this program reads version {VERSION}"
             ))),
         }
     }

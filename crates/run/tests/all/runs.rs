@@ -61,13 +61,6 @@ fn a_callback_sees_every_step_and_may_end_the_run_in_good_order() {
 }
 
 #[test]
-fn a_folder_that_only_a_command_line_decides_is_refused_in_code() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../quadrille/tests/data/first_version");
-    let error = refusal(Prepared::resume(&folder, RunChanges::default(), &Host::default()));
-    assert!(error.blame() == Blame::Input && error.to_string().contains("go on with it once by the command line"));
-}
-
-#[test]
 fn a_line_that_is_cut_off_is_told_and_a_broken_one_refused() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("run");

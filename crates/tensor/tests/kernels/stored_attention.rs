@@ -102,7 +102,8 @@ kernel! { Cached(pool, rows, cols) stored [
     store_keys_values(pool, shape, &[0, 0], first, cached);
     cached_attention(pool, shape, &[0, 0], first, cached, out);
     newest_rows(4 * shape.head_dim, 3, &[2, 1], out, newest);
-    let (shape, starts) = (cache(rows, cols, 1), [3, shape.capacity / 2]);
+    let starts = [3, shape.capacity / 2];
+    let shape = cache(rows, cols, 1);
     store_keys_values(pool, shape, &starts, later, cached);
     cached_attention(pool, shape, &starts, later, cached, next);
 } }

@@ -33,17 +33,16 @@ impl Bounds<'_> {
         // Where weight gradients are put off, the last but one stage puts most off beside the last.
         let putting_off = if c.schedule == Schedule::ZeroBubble { last.saturating_sub(1) } else { last };
         let mut largest = vec![0, last, putting_off];
-        match pieces.measured.is_mixed() {
-            false => largest.push(even.longer().start % stages),
+        if pieces.measured.is_mixed() {
             // Of several whose blocks are alike the first.
-            true => {
-                let differ =
-                    |a: usize, b: usize| !self.makeups.counts(even.range(a)).eq(self.makeups.counts(even.range(b)));
-                let chunks = |stage: usize| (0..c.chunks).map(move |chunk| chunk * stages + stage);
-                largest.extend(
-                    (1..stages).filter(|stage| *stage == 1 || chunks(*stage).any(|piece| differ(piece, piece - 1))),
-                );
-            }
+            let differ =
+                |a: usize, b: usize| !self.makeups.counts(even.range(a)).eq(self.makeups.counts(even.range(b)));
+            let chunks = |stage: usize| (0..c.chunks).map(move |chunk| chunk * stages + stage);
+            largest.extend(
+                (1..stages).filter(|stage| *stage == 1 || chunks(*stage).any(|piece| differ(piece, piece - 1))),
+            );
+        } else {
+            largest.push(even.longer().start % stages);
         }
         largest.sort_unstable();
         largest.dedup();
@@ -147,13 +146,14 @@ fn allocated(c: &Candidate, microbatches: usize, stage: usize, chunks: &[Segment
     for (chunk, segments) in chunks.iter().enumerate() {
         let copies = copies(c, microbatches, stage, chunk);
         let lives: f64 = segments.lives.iter().zip(copies).map(|(bytes, copies)| bytes * copies as f64).sum();
-        match is_alone {
-            true => {
-                kept += segments.lives[Life::Step as usize];
-                most = most.max(if unknown { segments.in_flight() } else { segments.most_alone });
+        if is_alone {
+            kept += segments.lives[Life::Step as usize];
+            most = most.max(if unknown { segments.in_flight() } else { segments.most_alone });
+        } else {
+            kept += lives;
+            if !unknown {
+                most = most.max(segments.most);
             }
-            _ if unknown => kept += lives,
-            false => (kept, most) = (kept + lives, most.max(segments.most)),
         }
     }
     kept + most

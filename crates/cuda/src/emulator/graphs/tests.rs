@@ -96,8 +96,10 @@ fn nobody_asks_for_more_while_a_graph_is_made() {
     assert_eq!(told(device.end_graph(stream)), unloaded, "there is no such graph");
     device.begin_graph(stream).unwrap();
     // Another thread goes on, but for this stream.
+    // SAFETY: nothing uses the memory yet.
+    let freed = |at| unsafe { device.free(at) };
     let (others, own) = std::thread::scope(|scope| {
-        let others = scope.spawn(|| device.allocate(8).and_then(|at| unsafe { device.free(at) })).join().unwrap();
+        let others = scope.spawn(|| device.allocate(8).and_then(freed)).join().unwrap();
         (others, scope.spawn(|| told(device.synchronize(stream))).join().unwrap())
     });
     assert!(others.is_ok() && own.contains("graph"), "{others:?} {own}");

@@ -16,7 +16,8 @@ use super::{InDays, Nothing, Question, Ranked};
 /// use quadrille_plan::native::{Question, Sweep};
 /// use quadrille_spec::{Cluster, Model};
 ///
-/// let (model, cluster) = (Model::preset("gpt2-124m")?, Cluster::preset("selene")?);
+/// let model = Model::preset("gpt2-124m")?;
+/// let cluster = Cluster::preset("selene")?;
 /// let question = Question::new(model, cluster, Framework::MEGATRON, 4, 32);
 /// let sweep = Sweep::new(question, "gpus=1,2,4".parse()?, None)?;
 /// let seconds = |at: usize| sweep.points[at].best.as_ref().ok().map(|best| best.price.seconds);

@@ -52,10 +52,12 @@ impl FromStr for Variable {
             name => Quantity::Hardware(name.to_owned()),
         };
         let is_whole = !matches!(quantity, Quantity::Hardware(_)) || name == "nvs";
-        let values = match is_whole {
-            true if quantity == Quantity::SeqLen => lengths("values to vary over", values)?,
-            true => whole_numbers("values to vary over", values)?.into_iter().map(|value| value as f64).collect(),
-            false => numbers("values to vary over", values)?,
+        let values = if quantity == Quantity::SeqLen {
+            lengths("values to vary over", values)?
+        } else if is_whole {
+            whole_numbers("values to vary over", values)?.into_iter().map(|value| value as f64).collect()
+        } else {
+            numbers("values to vary over", values)?
         };
         Ok(Self { quantity, name: name.to_owned(), values })
     }
