@@ -14,7 +14,7 @@ from quadrille.words import words
 
 # What a function says itself, or does not do: `--json` is always meant, tables are frames here.
 OTHERWISE = {
-    "plan": {"json", "cost", "strategy", "interconnect", "counts", "all_reduce"},
+    "plan": {"json"},
     "sweep": {"vary", "out"},
     "explain": {"json", "price"},
     "verify": {"json"},

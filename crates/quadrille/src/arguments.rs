@@ -13,17 +13,16 @@ use crate::calibrate::arguments::CalibrateArguments;
 use crate::checkpoint_command::arguments::CheckpointArguments;
 use crate::convert::ConvertArguments;
 use crate::data_command::DataCommandArguments;
-use crate::estimate::EstimateArguments;
 use crate::evaluate::EvalArguments;
 use crate::explain::ExplainArguments;
 use crate::export::ExportArguments;
 use crate::generate::GenerateArguments;
 use crate::memorize::arguments::MemorizeArguments;
+use crate::paper::PaperArguments;
 use crate::parse::{real, whole};
 use crate::plan::arguments::PlanArguments;
 use crate::prune::PruneArguments;
 use crate::report::ReportArguments;
-use crate::reproduce::ReproduceArguments;
 use crate::serve::ServeArguments;
 use crate::shell::{CompletionsArguments, ManArguments};
 use crate::sweep::SweepArguments;
@@ -51,8 +50,8 @@ const EXAMPLES: &str = "Examples:
   quadrille train --grid x=2,pipe=2 --recompute full       a pipeline of two stages whose blocks are computed again
   quadrille explain --grid x=2,y=2,z=2                     what are all these collectives?
   quadrille plan --model gpt-20b --ranks 32 --cluster perlmutter
-  quadrille plan --cost lbnl --strategy 2d --model gpt3-1t --gpus 16384 --cluster b200 --nvs 8
-  quadrille reproduce megatron                             the paper's tables beside our formulas
+  quadrille paper lbnl plan --strategy 2d --gpus 16384 --cluster b200 --nvs 8
+  quadrille paper megatron reproduce                       the paper's tables beside our formulas
   quadrille export --to megatron --model llama3-8b --grid x=4,data=2,pipe=2 --gpus-per-node 8
   quadrille convert --from-hf ~/models/gpt2 gpt2           a Hugging Face model as a checkpoint; --to-hf: back
   quadrille calibrate --out here.toml                      measure this machine for --cluster here.toml
@@ -84,10 +83,8 @@ pub enum Command {
     Sweep(SweepArguments),
     /// Plan in a browser: a page on this machine that answers every change.
     Serve(ServeArguments),
-    /// Price the configurations of a table.
-    Estimate(EstimateArguments),
-    /// Print the figures of the source works beside ours.
-    Reproduce(ReproduceArguments),
+    /// Plan by the models of published works, and print their figures beside ours.
+    Paper(PaperArguments),
     /// Write a layout as another framework's flags or configuration.
     Export(ExportArguments),
     /// Convert a Hugging Face model to a checkpoint, or a checkpoint to one.

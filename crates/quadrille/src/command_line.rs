@@ -1,5 +1,5 @@
 //! The command line of Quadrille: `train`, `eval`, `generate`, `memorize`, `verify`, `report`, `explain`, `plan`,
-//! `sweep`, `serve`, `estimate`, `reproduce`, `export`, `convert`, `calibrate`, `validate`, `data`, `bench`, `checkpoint`,
+//! `sweep`, `serve`, `paper`, `export`, `convert`, `calibrate`, `validate`, `data`, `bench`, `checkpoint`,
 //! `prune`, `completions`, `man`.
 //!
 //! [`main`] is the program. A package of another language asks in the same words and gets documents and messages in place of
@@ -26,9 +26,8 @@ use crate::arguments::{Arguments, Command};
 use crate::launch::{self, Launch};
 use crate::validate::Validate;
 use crate::{
-    bench, calibrate, checkpoint_command, convert, data_command, estimate, evaluate, explain, export, generate,
-    memorize, output, plan, prune, report, reproduce, serve, shell, sweep, terminal, train as training, validate,
-    verify,
+    bench, calibrate, checkpoint_command, convert, data_command, evaluate, explain, export, generate, memorize, output,
+    paper, plan, prune, report, serve, shell, sweep, terminal, train as training, validate, verify,
 };
 
 pub use crate::failure::{Failure, Stopped};
@@ -163,8 +162,7 @@ fn run(command: Command, launch: &Launch) -> Result<(), Failure> {
         Command::Plan(arguments) => plan::run(&arguments),
         Command::Sweep(arguments) => sweep::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
-        Command::Estimate(arguments) => estimate::run(&arguments),
-        Command::Reproduce(arguments) => reproduce::run(&arguments),
+        Command::Paper(arguments) => paper::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Convert(arguments) => convert::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments, launch),

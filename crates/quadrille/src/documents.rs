@@ -10,7 +10,7 @@ use crate::failure::Failure;
 
 /// `--interconnect`.
 pub const INTERCONNECT: Document = Document::new("an interconnect file", 1 << 20);
-/// Tables of `estimate` and `validate`.
+/// Tables of `paper lbnl estimate` and `validate`.
 pub const TABLE: Document = Document::new("a table", 1 << 28);
 /// `--prompt-file`.
 pub const PROMPT: Document = Document::new("a prompt", 1 << 26);

@@ -21,7 +21,7 @@ use crate::layout_arguments::LayoutArguments;
 use crate::output::{json_value, print_json, print_text, write_file, written};
 use crate::parse::whole;
 use crate::paths;
-use crate::plan::native::priced::{self, PriceArguments};
+use crate::plan::priced::{self, PriceArguments};
 use crate::terminal;
 use crate::timeline::MachineArguments;
 
@@ -210,7 +210,8 @@ fn explained<T>(
     });
     let read: Vec<_> = read.collect();
     paths::check(&files, &read.iter().map(|(name, path)| (*name, path.as_path())).collect::<Vec<_>>())?;
-    paths::check_ready(&files, &arguments.model, &arguments.layout)?;
+    let read: Vec<_> = paths::described(&arguments.model, &arguments.layout).collect();
+    paths::check_ready(&files, &read)?;
     // What hides collectives is told in a lesson, of a cluster that somebody named.
     let is_timeline = machine.is_asked() && !is_document;
     let lesson = arguments.html.is_some() || !(arguments.program || arguments.ledger || is_timeline);

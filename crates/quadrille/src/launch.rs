@@ -193,8 +193,7 @@ fn nature(command: &Command) -> (&'static str, bool) {
         Command::Plan(_) => ("plan", false),
         Command::Sweep(_) => ("sweep", false),
         Command::Serve(_) => ("serve", false),
-        Command::Estimate(_) => ("estimate", false),
-        Command::Reproduce(_) => ("reproduce", false),
+        Command::Paper(_) => ("paper", false),
         Command::Export(_) => ("export", false),
         Command::Convert(_) => ("convert", false),
         Command::Bench(arguments) => match arguments.bench {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, Args};
 use quadrille_run::{LayoutSpec, RunError, SaidLayout, StatesSpec};
-use quadrille_spec::{ElementType, Field, FieldValue, SpecError, sequences_of};
+use quadrille_spec::{ElementType, Field};
 
 use crate::arguments::ModelArguments;
 use crate::failure::Failure;
@@ -59,14 +59,6 @@ impl LayoutArguments {
         }
     }
 
-    /// The flags of layouts that were typed, but for `--cluster`.
-    pub fn typed(&self) -> Vec<String> {
-        let own =
-            [("--layout", self.layout.is_some()), ("--grid", self.grid.is_some()), ("--ranks", self.ranks.is_some())];
-        let own = own.into_iter().filter(|(_, typed)| *typed).map(|(flag, _)| flag.to_owned());
-        own.chain(self.flags.said.iter().map(|(field, _)| format!("--{}", field.name()))).collect()
-    }
-
     /// What came of holding the layout against a model, `usual` where none is named: why a file of another model's layout is
     /// refused begins with that.
     pub fn held<T>(&self, model: &ModelArguments, usual: &str, held: Result<T, RunError>) -> Result<T, Failure> {
@@ -94,24 +86,6 @@ impl LayoutArguments {
     /// Where offloaded states lie.
     pub fn states(&self) -> StatesSpec {
         self.flags.states.clone().unwrap_or_default()
-    }
-
-    /// Sequences of a step that were typed, or of which as many tokens were, in sequences of the typed length or of `seq_len`.
-    ///
-    /// # Errors
-    /// Tokens that are no whole sequences.
-    pub fn batch(&self, seq_len: usize) -> Result<Option<usize>, SpecError> {
-        match self.flags.said.get(Field::GlobalBatch) {
-            Some(FieldValue::Tokens(tokens)) => {
-                sequences_of(*tokens, self.size(Field::SeqLen).unwrap_or(seq_len)).map(Some)
-            }
-            _ => Ok(self.size(Field::GlobalBatch)),
-        }
-    }
-
-    /// The number that was typed of a field.
-    pub fn size(&self, field: Field) -> Option<usize> {
-        self.flags.said.size(field)
     }
 }
 

@@ -20,9 +20,4 @@ impl NumberArguments {
     pub fn said(&self) -> Numbers {
         Numbers { products: self.products, moments: self.moments, gradients: None }
     }
-
-    /// Which of these flags were typed.
-    pub fn typed(&self) -> [(&'static str, bool); 2] {
-        [("--products", self.products.is_some()), ("--moments", self.moments.is_some())]
-    }
 }

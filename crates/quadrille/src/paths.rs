@@ -43,13 +43,22 @@ pub fn asked<'a>(files: impl IntoIterator<Item = (&'static str, &'a Option<PathB
     files.into_iter().filter_map(|(flag, path)| Some((flag, path.as_deref()?))).collect()
 }
 
-/// The files that describe model, layout and cluster; presets name none that exists.
-pub fn described<'a>(model: &'a ModelArguments, layout: &'a LayoutArguments) -> impl Iterator<Item = Named<'a>> {
+/// The files that describe a model; presets name none that exists.
+pub fn of_model(model: &ModelArguments) -> impl Iterator<Item = Named<'_>> {
     let configuration = model.from_hf.iter().map(|path| ("--from-hf", path.as_path()));
-    let model = model.model.iter().map(|name| ("--model", Path::new(name))).chain(configuration);
-    let cluster = ("--cluster", Path::new(layout.cluster()));
-    let layout = layout.layout.iter().map(|path| ("--layout", path.as_path()));
-    model.chain(layout).chain([cluster]).filter(|(_, path)| path.is_file())
+    let named = model.model.iter().map(|name| ("--model", Path::new(name)));
+    named.chain(configuration).filter(|(_, path)| path.is_file())
+}
+
+/// The file that describes a cluster; presets name none that exists.
+pub fn of_cluster(name: &str) -> Option<Named<'_>> {
+    Some(("--cluster", Path::new(name))).filter(|(_, path)| path.is_file())
+}
+
+/// The files that describe model, layout and cluster.
+pub fn described<'a>(model: &'a ModelArguments, layout: &'a LayoutArguments) -> impl Iterator<Item = Named<'a>> {
+    let file = layout.layout.iter().map(|path| ("--layout", path.as_path())).filter(|(_, path)| path.is_file());
+    of_model(model).chain(file).chain(of_cluster(layout.cluster()))
 }
 
 /// Refuses to write over or into what describes model, layout and cluster, or two files into one.
@@ -57,9 +66,9 @@ pub fn check_described(written: &[Named], model: &ModelArguments, layout: &Layou
     check(written, &described(model, layout).collect::<Vec<_>>())
 }
 
-/// The same of files that a search fills, which may take long: they can be written, or nothing is begun.
-pub fn check_ready(written: &[Named], model: &ModelArguments, layout: &LayoutArguments) -> Result<(), Failure> {
-    check_described(written, model, layout)?;
+/// Checks before a search, which may take long, that the files it fills can be written, and over nothing that it reads.
+pub fn check_ready(written: &[Named], read: &[Named]) -> Result<(), Failure> {
+    check(written, read)?;
     written.iter().try_for_each(|(flag, path)| check_writable(flag, path))
 }
 

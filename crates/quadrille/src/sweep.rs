@@ -16,8 +16,8 @@ use crate::layout_arguments::LayoutArguments;
 use crate::layout_flags::searched;
 use crate::output::{csv, json_value, print_text, write_file, written};
 use crate::parse::whole;
-use crate::plan::native::arguments::QuestionArguments;
-use crate::plan::native::request::{print_sources, request, set_devices};
+use crate::plan::question::QuestionArguments;
+use crate::plan::request::{print_sources, request, set_devices};
 use crate::{bars, flags, paths, terminal};
 
 /// Searches the best layout, as `plan` does, for every value of one number, or every pair of values of two. A terminal gets a
@@ -87,7 +87,8 @@ fn swept(arguments: &SweepArguments, cancel: &Cancel) -> Result<(Sweep, SweepRep
         _ => return Err(Failure::usage("--vary: at most two numbers vary; fix the others")),
     };
     let files = paths::asked([("--out", &arguments.out), ("--html", &arguments.html)]);
-    paths::check_ready(&files, &arguments.model, &arguments.layout)?;
+    let read: Vec<_> = paths::described(&arguments.model, &arguments.layout).collect();
+    paths::check_ready(&files, &read)?;
     let question = Question { cancel: cancel.clone(), ..fixed(arguments, &variables)? };
     let sweep = bars::counting(|watch| Sweep::watched(question, first.clone(), second.cloned(), watch))?;
     let mut report = SweepReport::new(&sweep)?;

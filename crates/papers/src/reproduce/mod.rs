@@ -32,19 +32,27 @@ pub struct Part {
     points: fn() -> Result<Vec<Point>, SpecError>,
 }
 
-/// All parts, in alphabetical order. A new one is a line here and a file beside this one.
-pub const PARTS: [Part; 6] = [
-    Part { name: "atp", work: "Cheng et al. (ATP), 2023", points: atp::points },
-    Part {
-        name: "axonn",
-        work: "Singh et al. (AxoNN), SC 2024, and chapter 3 of Singh's dissertation, 2025",
-        points: axonn::points,
-    },
-    Part { name: "lbnl", work: "Subramanian et al. (LBNL), 2024", points: lbnl::points },
-    Part { name: "megatron", work: "Narayanan et al. (Megatron-LM PTD-P), SC 2021", points: megatron::points },
-    Part { name: "samo", work: "Singh's dissertation, 2025, chapter 4 (SAMO)", points: samo::points },
-    Part { name: "ted", work: "Singh's dissertation, 2025, chapter 7 (TED)", points: ted::points },
-];
+/// ATP.
+pub const ATP: Part = Part { name: "atp", work: "Cheng et al. (ATP), 2023", points: atp::points };
+/// AxoNN.
+pub const AXONN: Part = Part {
+    name: "axonn",
+    work: "Singh et al. (AxoNN), SC 2024, and chapter 3 of Singh's dissertation, 2025",
+    points: axonn::points,
+};
+/// LBNL's model.
+pub const LBNL: Part = Part { name: "lbnl", work: "Subramanian et al. (LBNL), 2024", points: lbnl::points };
+/// Megatron-LM.
+pub const MEGATRON: Part =
+    Part { name: "megatron", work: "Narayanan et al. (Megatron-LM PTD-P), SC 2021", points: megatron::points };
+/// SAMO.
+pub const SAMO: Part =
+    Part { name: "samo", work: "Singh's dissertation, 2025, chapter 4 (SAMO)", points: samo::points };
+/// TED.
+pub const TED: Part = Part { name: "ted", work: "Singh's dissertation, 2025, chapter 7 (TED)", points: ted::points };
+
+/// All parts, in alphabetical order. A new one is a constant above, a name here and a file beside this one.
+pub const PARTS: [Part; 6] = [ATP, AXONN, LBNL, MEGATRON, SAMO, TED];
 
 impl Part {
     /// Computes the part's points, in the order of the work's tables.

@@ -102,10 +102,9 @@ fn notes_of_ted_are_computed() {
 fn documents_list_every_part() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let lists = [
-        ("docs/src/reference/commands.md", "[WORK]  Which work"),
-        ("docs/src/reference/overview.md", "| `reproduce` |"),
-        ("docs/src/glossary.md", "whose models `plan --cost` and `reproduce` compute"),
-        ("CHANGELOG.md", "**`reproduce`**"),
+        ("docs/src/reference/overview.md", "| `paper` |"),
+        ("docs/src/glossary.md", "whose models `paper` computes"),
+        ("CHANGELOG.md", "**`paper`**"),
         ("ARCHITECTURE.md", "are the published models"),
     ];
     for (file, start) in lists {

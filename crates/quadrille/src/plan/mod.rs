@@ -1,72 +1,96 @@
-//! `quadrille plan`: what a search finds, ranked by a cost model.
+//! `quadrille plan`: every layout, ranked by the native model.
 
 pub mod arguments;
-pub mod atp;
-mod axonn;
-mod flags;
-pub mod lbnl;
-mod megatron;
-pub mod native;
+pub mod priced;
+pub mod question;
+pub mod request;
 
-use clap::ValueEnum;
-use quadrille_plan::native::Cancel;
+use quadrille_cost::native::Learned;
+use quadrille_pages::plan_page;
+use quadrille_plan::native::{Answer, Cancel, PlanRequest, Resolved};
+use quadrille_report::plan::{PlanPage, PlanReport, rows, text};
 use serde_json::Value;
 
-use self::arguments::{Cost, PlanArguments};
+use self::arguments::PlanArguments;
+use self::request::{print_sources, request, set_devices};
 use crate::failure::Failure;
+use crate::output::{csv, json_value, print_json, print_text, write_file, written};
+use crate::quantities::Counts;
+use crate::{bars, documents, flags, paths};
 
-/// Searches and prints the best.
+/// Searches and prints what was found.
 pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
-    refuse_foreign(arguments)?;
-    match arguments.cost {
-        Cost::Native => native::run(arguments),
-        Cost::Axonn => axonn::run(arguments),
-        Cost::Lbnl => lbnl::run(arguments),
-        Cost::Megatron => megatron::run(arguments),
-        Cost::Atp => atp::run(arguments),
+    let report = report(arguments, &Cancel::default())?;
+    if arguments.json {
+        return print_json(&spelled(report));
     }
+    let PlanArguments { model, layout, results, csv, .. } = arguments;
+    layout.note_length(model, report.seq_len)?;
+    print_text(text(&report).map(flags::spelled))?;
+    written([&results.out, csv, &results.html]);
+    Ok(())
 }
 
-/// What the native search finds until it is cancelled.
+/// Searches until that is cancelled; the report as a document.
 pub fn document(arguments: &PlanArguments, cancel: &Cancel) -> Result<Value, Failure> {
-    refuse_foreign(arguments)?;
-    match arguments.cost {
-        Cost::Native => native::document(arguments, cancel),
-        _ => Err(Failure::usage("--cost: documents are of what the native search finds; leave it out")),
-    }
+    json_value(&spelled(report(arguments, cancel)?))
 }
 
-/// Refuses flags that only other cost models have.
-fn refuse_foreign(arguments: &PlanArguments) -> Result<(), Failure> {
-    use Cost::{Atp, Axonn, Lbnl, Megatron, Native};
-    let PlanArguments { gpus, nodes, nvs, dtype, csv, question, results, lbnl, atp, .. } = arguments;
-    let shared: [(_, _, &[Cost], _); 6] = [
-        ("--gpus", gpus.is_some(), &[Native, Lbnl, Megatron, Atp], "give --ranks"),
-        ("--nodes", nodes.is_some(), &[Native], "say how many GPUs there are"),
-        (
-            "--nvs",
-            nvs.is_some(),
-            &[Native, Lbnl],
-            if arguments.cost == Atp { "leave it out" } else { "give --per-node" },
-        ),
-        ("--csv", csv.is_some(), &[Native, Lbnl, Megatron, Atp], "use --json"),
-        ("--dtype", dtype.is_some(), &[Native, Axonn, Lbnl, Megatron, Atp], "leave it out"),
-        ("--strategy", lbnl.strategy.is_some(), &[Lbnl], "leave it out"),
-    ];
-    let alone = |of: &'static [Cost]| move |(flag, typed)| (flag, typed, of, "leave it out");
-    let native = question.typed().into_iter().chain(results.typed()).map(alone(&[Native]));
-    let flags = shared.into_iter().chain(native).chain(atp.typed().into_iter().map(alone(&[Atp])));
-    let name = |cost: Cost| cost.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned());
-    match flags.into_iter().find(|(_, typed, costs, _)| *typed && !costs.contains(&arguments.cost)) {
-        None => Ok(()),
-        Some((flag, _, costs, remedy)) => {
-            let own = costs.iter().map(|cost| name(*cost)).collect::<Vec<_>>();
-            let cost = name(arguments.cost);
-            let all = own.join(", ");
-            let first = &own[0];
-            Err(Failure::usage(format!(
-                "{flag} is a flag of --cost {all}, and the cost model is {cost}; {remedy}, or use --cost {first}"
-            )))
-        }
+/// The report with flags in place of the keys that its messages name.
+fn spelled(mut report: PlanReport) -> PlanReport {
+    report.messages_mut().for_each(|message| *message = flags::spelled(message));
+    report
+}
+
+/// Searches, and writes the files that were asked for.
+fn report(arguments: &PlanArguments, cancel: &Cancel) -> Result<PlanReport, Failure> {
+    let results = &arguments.results;
+    let files = paths::asked([("--csv", &arguments.csv), ("--out", &results.out), ("--html", &results.html)]);
+    let request = plan_request(arguments)?;
+    let read: Vec<_> = paths::described(&arguments.model, &arguments.layout)
+        .chain(paths::asked([("--request", &arguments.request)]))
+        .collect();
+    paths::check_ready(&files, &read)?;
+    let Resolved { question, mut wanted } = request.resolve(cancel, &Learned::default())?;
+    print_sources(&arguments.model, &arguments.layout);
+    wanted.explain |= results.html.is_some();
+    let searched = || question.cancel.searched();
+    let mut answer = bars::watching("searching", searched, || Answer::new(&question, &wanted))?;
+    if let Some(path) = &results.out {
+        write_file("--out", path, question.layout_file(&answer.advised)?.as_bytes())?;
+    }
+    if let Some(path) = &results.html {
+        let mut page = PlanPage::with_drawings(&answer)?;
+        page.messages_mut().for_each(|message| *message = flags::spelled(message));
+        write_file("--html", path, plan_page(&json_value(&page)?).as_bytes())?;
+        // The page has an explanation in any case.
+        answer.explanation = answer.explanation.take().filter(|_| results.explain);
+    }
+    let report = PlanReport::new(&answer)?;
+    if let Some(path) = &arguments.csv {
+        write_file("--csv", path, csv(rows(&report)?)?.as_bytes())?;
+    }
+    Ok(report)
+}
+
+/// The request of all options, over the file of `--request`.
+fn plan_request(arguments: &PlanArguments) -> Result<PlanRequest, Failure> {
+    let PlanArguments { model, layout, question, results, .. } = arguments;
+    let counts = |counts: &Option<Counts>| counts.as_ref().map_or_else(Vec::new, |counts| counts.values().to_vec());
+    let mut request = request(model, layout, question, arguments.dtype)?;
+    set_devices(&mut request, counts(&arguments.gpus), counts(&arguments.nodes))?;
+    request = PlanRequest {
+        nvs: arguments.nvs.map(|devices| devices as usize),
+        top: arguments.top.map(|top| top as usize),
+        variants: results.variants,
+        pareto: results.pareto,
+        exotic: results.exotic,
+        tolerance: results.tolerance,
+        explain: results.explain,
+        ..request
+    };
+    match &arguments.request {
+        None => Ok(request),
+        Some(path) => Ok(request.over(&documents::plan_request(path)?)?),
     }
 }

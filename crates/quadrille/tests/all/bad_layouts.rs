@@ -114,7 +114,7 @@ fn contexts_and_linear_layers() {
     summa("--grid x=2,y=2 --summa-panels 0", &["summa-panels = 0", "x=2", "--summa-panels 2"]);
     summa("--grid x=2,y=2 --summa-panels 10", &["summa-panels=10", "hidden = 48", "--summa-panels 8 or 12"]);
     summa("--grid x=5", &["x=5", "heads = 12", "x=4 or 6"]);
-    refused("plan --cost axonn --linear summa", &["--linear summa", "AxoNN", "--linear pmm"]);
+    refused("paper axonn plan --linear summa", &["unexpected argument '--linear'"]);
     layout_refused("--grid x=2 --summa-panels 2", &["summa-panels = 2", "only SUMMA", "leaving --summa-panels out"]);
 }
 

@@ -52,7 +52,7 @@ fn failures_are_those_that_are_printed() {
         assert!(told.starts_with(&format!("error: {}", failure.message())), "{line}: {} {told}", failure.message());
         assert_eq!(Some(i32::from(failure.exit_code())), code, "{line}");
     }
-    for line in ["train --steps 1", "validate local", "plan --cost atp"] {
+    for line in ["train --steps 1", "validate local", "paper axonn plan", "paper all reproduce"] {
         assert!(matches!(document(&words(line)), Err(Failure::Usage(_))), "{line}");
     }
 }

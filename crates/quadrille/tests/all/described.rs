@@ -28,7 +28,7 @@ fn what_knows_classic_blocks_only_names_the_field() {
     for (field, value) in [("attention_cap", "4"), ("embedding_scale", "5.5"), ("logit_cap", "20")] {
         let set = format!("--set {field}={value}");
         for line in [
-            format!("plan --cost axonn --model gpt-tiny {set} --ranks 2 --global-batch 4"),
+            format!("paper axonn plan --model gpt-tiny {set} --gpus 2 --global-batch 4"),
             format!("export --to megatron --model gpt-tiny {set} --grid x=2"),
             format!("export --to torchtitan --model gpt-tiny {set} --grid x=2"),
         ] {

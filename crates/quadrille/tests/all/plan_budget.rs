@@ -36,7 +36,7 @@ fn nodes_are_full_of_devices() {
     assert_eq!((devices.clone().min(), devices.max(), &document["gpus"]), (Some(4), Some(8), &8.into()));
     refused(&line("--nodes 2 --gpus 8"), &["--gpus 8 and --nodes 2", "leave one of them out"]);
     refused(&line("--nodes 2 --ranks 8"), &["--nodes 2 and --ranks 8", "leave one of them out"]);
-    refused("plan --cost megatron --nodes 2", &["--nodes", "--cost native"]);
+    refused("paper megatron plan --nodes 2", &["unexpected argument '--nodes'"]);
     let one_tier = std::fs::read_to_string(CLUSTER).unwrap();
     let (device, _) = one_tier.split_once("[[tiers]]").unwrap();
     let endless =

@@ -53,7 +53,7 @@ fn batches_may_be_counted_in_tokens() {
     );
     refused(&format!("{price} --global-batch 4MB"), &["--global-batch", "4MB", "4M for 4 x 1024 x 1024 tokens"]);
     refused(&format!("{price} --seq-len 8kb"), &["--seq-len", "8kb", "8k for 8 x 1024"]);
-    refused("plan --cost megatron --gpus 512 --cluster selene --global-batch 1k", &["1024 tokens", "2048"]);
+    refused("paper megatron plan --gpus 512 --cluster selene --global-batch 1k", &["1024 tokens", "2048"]);
 }
 
 /// A device of a user's file that nobody has published runs of: no band in text, documents and tables, and why.

@@ -1,4 +1,4 @@
-//! What `quadrille plan --cost native` refuses: constraints, models, clusters, and what does not fit.
+//! What `quadrille plan` refuses: constraints, models, clusters, and what does not fit.
 
 use std::fs;
 
@@ -28,7 +28,7 @@ fn bad_constraints_name_value_rule_and_remedy() {
         ("--min pipe=16", &["pipe = at least 16", "divides the 8 devices"]),
         ("--order x,y,z,data", &["--order", "every order"]),
         ("--stage-blocks 6,6", &["--stage-blocks", "leave it out"]),
-        ("--strategy 1d", &["--strategy", "--cost lbnl"]),
+        ("--strategy 1d", &["unexpected argument '--strategy'"]),
         ("--dtype f32", &["--dtype", "--framework"]),
         ("--ranks 8", &["--gpus 8 and --ranks 8", "leave one"]),
         ("--csv layout.toml --out layout.toml", &["--out", "--csv", "another file"]),
@@ -37,8 +37,8 @@ fn bad_constraints_name_value_rule_and_remedy() {
     }
     refused(&line("--gpus 2,4").replace("--gpus 8 ", ""), &["several numbers of devices", "--pareto"]);
     refused("plan --cluster local", &["local", "how fast a device computes", "e.g. selene"]);
-    refused("plan --cost axonn --fix x=2", &["--fix", "--cost native"]);
-    refused("plan --cost axonn --gpus 8", &["--gpus", "--ranks"]);
+    refused("paper axonn plan --fix x=2", &["unexpected argument '--fix'"]);
+    refused("paper axonn plan --ranks 8", &["unexpected argument '--ranks'"]);
     // Twice that many pieces cannot be counted.
     refused(&line("--fix pipe=2,schedule=interleaved,chunks=9223372036854775808"), &["no legal layout", "piece"]);
 }

@@ -54,15 +54,15 @@ fn no_line_is_wider_than_a_terminal() {
     for line in [
         "plan --model gpt-20b --gpus 32 --cluster perlmutter --explain",
         "plan --model gpt2-124m --gpus 4..8 --pareto --tokens 1e9 --price-per-hour 2 --goodput --top 2",
-        "plan --cost lbnl --strategy 2d --model gpt3-1t --gpus 1024 --cluster b200 --nvs 8",
-        "plan --cost axonn --ranks 8",
-        "plan --cost atp --model gpt3-175b --interconnect ic2",
-        "plan --cost megatron --model gpt3-175b --gpus 1024 --global-batch 1536 --cluster selene",
+        "paper lbnl plan --strategy 2d --model gpt3-1t --gpus 1024 --cluster b200 --nvs 8",
+        "paper axonn plan --gpus 8",
+        "paper atp plan --model gpt3-175b --interconnect ic2",
+        "paper megatron plan --model gpt3-175b --gpus 1024 --global-batch 1536 --cluster selene",
         "sweep --model gpt2-124m --vary gpus=2..8",
         "verify --ranks 2 --all-grids",
         "validate published",
         "bench pipeline --steps 1 --pass-ms 1 --stages 2 --microbatches 2",
-        "reproduce megatron",
+        "paper megatron reproduce",
         "checkpoint info run",
         "checkpoint verify run --all",
         "eval --from run",
@@ -115,9 +115,9 @@ fn a_sweep_is_a_table_on_a_terminal_and_values_in_a_pipe() {
 fn a_priced_table_is_a_table_on_a_terminal_and_values_in_a_pipe() {
     let folder = tempfile::tempdir().unwrap();
     let best =
-        "plan --cost lbnl --strategy 2d --model gpt3-1t --cluster b200 --nvs 8 --gpus 1024 --csv best.csv --quiet";
+        "paper lbnl plan --strategy 2d --model gpt3-1t --cluster b200 --nvs 8 --gpus 1024 --csv best.csv --quiet";
     piped(folder.path(), best);
-    let line = "estimate --cost lbnl --csv best.csv";
+    let line = "paper lbnl estimate --csv best.csv";
     let values = piped(folder.path(), line);
     let table = shown(folder.path(), 100, &format!("{line} --color never"));
     assert!(values.starts_with("strategy,model,gpu,") && !values.contains("all rows"), "{values}");
@@ -127,7 +127,7 @@ fn a_priced_table_is_a_table_on_a_terminal_and_values_in_a_pipe() {
     let best = fs::read_to_string(folder.path().join("best.csv")).unwrap();
     let [header, row] = [0, 1].map(|at| best.lines().nth(at).unwrap());
     fs::write(folder.path().join("twice.csv"), format!("{header}\n{row}\n{row}\n")).unwrap();
-    let table = shown(folder.path(), 100, "estimate --cost lbnl --csv twice.csv --quiet --color never");
+    let table = shown(folder.path(), 100, "paper lbnl estimate --csv twice.csv --quiet --color never");
     assert_eq!(table.lines().filter(|line| line.trim() == "2d").count(), 2, "{table}");
 }
 

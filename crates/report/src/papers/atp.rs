@@ -17,7 +17,7 @@ pub struct AtpReport<'a> {
 }
 
 impl AtpReport<'_> {
-    /// All of it, as `plan --cost atp --json` prints it.
+    /// All of it, as `paper atp plan --json` prints it.
     pub fn document(&self) -> Value {
         let Self { search, found } = self;
         let Search { model, interconnect, batch, element_bytes, counts, all_reduce } = search;

@@ -21,7 +21,7 @@ pub struct AxonnReport<'a> {
 }
 
 impl AxonnReport<'_> {
-    /// All of it, as `plan --cost axonn --json` prints it; values on the wire are of the type `dtype`, which need not be one
+    /// All of it, as `paper axonn plan --json` prints it; values on the wire are of the type `dtype`, which need not be one
     /// that layouts run.
     pub fn document(&self, dtype: &str) -> Value {
         let Self { model, cluster, found, seconds } = self;

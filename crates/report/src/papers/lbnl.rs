@@ -37,7 +37,7 @@ pub struct LbnlReport<'a> {
 }
 
 impl LbnlReport<'_> {
-    /// All of it, as `plan --cost lbnl --json` prints it.
+    /// All of it, as `paper lbnl plan --json` prints it.
     pub fn document(&self) -> Value {
         let Self { model, search, found, seconds } = self;
         let system = search.system();

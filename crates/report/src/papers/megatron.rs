@@ -16,7 +16,7 @@ pub struct MegatronReport<'a> {
 }
 
 impl MegatronReport<'_> {
-    /// All of it, as `plan --cost megatron --json` prints it.
+    /// All of it, as `paper megatron plan --json` prints it.
     pub fn document(&self) -> Value {
         let Self { plan, cluster } = self;
         let Plan { model, machine, batch, advice, quantities } = plan;

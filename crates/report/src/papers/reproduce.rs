@@ -13,7 +13,7 @@ const CSV_COLUMNS: &str = "part,source,what,published,ours,unit,deviation_percen
 /// A part of what is reproduced, with its points.
 pub type Reproduced = (Part, Vec<Point>);
 
-/// All of it, as `reproduce --json` prints it; of a printed range the number nearest to ours.
+/// All of it, as `paper all reproduce --json` prints it; of a printed range the number nearest to ours.
 pub fn document(parts: &[Reproduced]) -> Value {
     json!({ "parts": parts.iter().map(part).collect::<Vec<_>>() })
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::assumed::{AssumedShare, assumed_text, origins};
 use super::band::band_text;
-use super::report::{COST, oversized};
+use super::report::oversized;
 use super::tables::{breakdown, ranking};
 use super::text::{differences_text, oversized_text};
 use super::{Headline, ImbalanceReport, PriceExplanation, PricedLayout};
@@ -26,8 +26,6 @@ pub struct PriceReport {
     pub model: String,
     /// Name of the cluster.
     pub cluster: String,
-    /// Cost model: `native`.
-    pub cost: String,
     /// Framework that trains.
     pub framework: String,
     /// Table `planned` of layout files: the framework, and the element types that were asked for.
@@ -76,7 +74,6 @@ impl PriceReport {
             version: ReportVersion::CURRENT,
             model: question.model.name.clone(),
             cluster: question.cluster.name.clone(),
-            cost: COST.to_owned(),
             framework: question.framework.name.to_owned(),
             planned: question.framework.planned(),
             sparsity: question.framework.sparsity.map(|sparsity| sparsity.part()),

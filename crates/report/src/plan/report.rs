@@ -14,9 +14,6 @@ use super::priced_layout::PricedLayout;
 use crate::ReportVersion;
 use crate::by_name::ByName;
 
-/// Cost model of a plan in documents.
-pub(super) const COST: &str = "native";
-
 /// The layouts that a search found, fastest first, and the one to run: what `plan --json` prints.
 ///
 /// Times are in seconds, sizes in bytes, unless a field's name says otherwise.
@@ -28,8 +25,6 @@ pub struct PlanReport {
     pub model: String,
     /// Name of the cluster.
     pub cluster: String,
-    /// Cost model: `native`.
-    pub cost: String,
     /// Framework that trains.
     pub framework: String,
     /// Table `planned` of layout files: the framework, and the element types that were asked for.
@@ -202,7 +197,6 @@ impl PlanReport {
             version: ReportVersion::CURRENT,
             model: question.model.name.clone(),
             cluster: question.cluster.name.clone(),
-            cost: COST.to_owned(),
             framework: question.framework.name.to_owned(),
             planned: question.framework.planned(),
             sparsity: question.framework.sparsity.map(|sparsity| sparsity.part()),

@@ -5,7 +5,7 @@ use quadrille_run::{Settings, described, imbalance};
 use quadrille_spec::{Cluster, ElementType, Field, Model, SpecError};
 use serde_json::Value;
 
-use super::arguments::QuestionArguments;
+use super::question::QuestionArguments;
 use crate::arguments::ModelArguments;
 use crate::failure::Failure;
 use crate::layout_arguments::LayoutArguments;

@@ -1,4 +1,4 @@
-//! `quadrille plan --cost atp`: meshes ranked on the paper's interconnects and on those of files.
+//! `quadrille paper atp plan`: meshes ranked on the paper's interconnects and on those of files.
 
 use std::fs;
 use std::path::Path;
@@ -31,7 +31,7 @@ fn seconds(document: &Value, d1: u64) -> f64 {
 #[test]
 fn people_read_a_table() {
     let folder = tempfile::tempdir().unwrap();
-    insta::assert_snapshot!(printed(folder.path(), "plan --cost atp --interconnect ic6 --model gpt2-124m --top 2"));
+    insta::assert_snapshot!(printed(folder.path(), "paper atp plan --interconnect ic6 --model gpt2-124m --top 2"));
 }
 
 /// Equation 2, 4 sequences of 2048 tokens in 96 layers of 12288: 14h/d1 elements over d2 and 4h/d2 over d1.
@@ -39,7 +39,7 @@ fn people_read_a_table() {
 fn both_counts_are_equation_2() {
     let elements = 4.0 * 2048.0 * 96.0 * 12_288.0 * 2.0;
     for (counts, over_d2) in [("", 14.0), ("--counts paper", 14.0), ("--counts exact", 12.0)] {
-        let document = json(&format!("plan --cost atp --interconnect ic3 --model gpt3-175b {counts}"));
+        let document = json(&format!("paper atp plan --interconnect ic3 --model gpt3-175b {counts}"));
         assert_eq!(document["counts"], counts.strip_prefix("--counts ").unwrap_or("paper"));
         for plan in document["plans"].as_array().unwrap() {
             let [first, second] = [0, 1].map(|at| &plan["dimensions"][at]);
@@ -65,7 +65,7 @@ fn both_counts_are_equation_2() {
 /// Section 5.3: 46 % less communication on DeviceMesh(2,4) than on DeviceMesh(8,1) of IC1; 45.5 by equation 2.
 #[test]
 fn measured_bandwidths_choose_the_published_mesh() {
-    let document = json("plan --cost atp --interconnect ic1 --model gpt3-175b");
+    let document = json("paper atp plan --interconnect ic1 --model gpt3-175b");
     assert_eq!(
         (&document["gpus"], &document["all_reduce"], &document["candidates"]),
         (&8.into(), &Value::Null, &2.into())
@@ -77,12 +77,11 @@ fn measured_bandwidths_choose_the_published_mesh() {
 
 #[test]
 fn time_follows_batch_type_and_bandwidth() {
-    let of = |more: &str| seconds(&json(&format!("plan --cost atp --interconnect ic2 --model gpt2-124m {more}")), 4);
+    let of = |more: &str| seconds(&json(&format!("paper atp plan --interconnect ic2 --model gpt2-124m {more}")), 4);
     let base = of("");
     for (more, times) in [("--global-batch 12", 3.0), ("--dtype f64", 4.0), ("--set seq_len=256", 0.25)] {
         assert!((of(more) / base / times - 1.0).abs() < 1e-12, "{more}");
     }
-    assert_eq!((of("--gpus 8"), of("--ranks 8 --gpus 8")), (base, base));
     // Of equation 4, 2 (d-1)/d of either dimension.
     let links = of("--all-reduce links");
     assert!(links < base && links > base / 2.0);
@@ -91,7 +90,7 @@ fn time_follows_batch_type_and_bandwidth() {
 #[test]
 fn interconnects_come_from_files() {
     let folder = folder_with("nodes.toml", NODES);
-    let line = "plan --cost atp --interconnect nodes.toml --model gpt2-124m --csv meshes.csv --json";
+    let line = "paper atp plan --interconnect nodes.toml --model gpt2-124m --csv meshes.csv --json";
     let document: Value = serde_json::from_str(&printed(folder.path(), line)).unwrap();
     assert_eq!(
         (&document["interconnect"], &document["source"], &document["gpus"]),
@@ -117,60 +116,63 @@ fn interconnects_come_from_files() {
 
 #[test]
 fn meshes_that_the_model_does_not_allow_are_named() {
-    let document = json("plan --cost atp --interconnect ic4 --model gpt2-124m");
+    let document = json("paper atp plan --interconnect ic4 --model gpt2-124m");
     assert_eq!((&document["candidates"], &document["feasible"]), (&5.into(), &3.into()));
     let rules: Vec<_> =
         document["refusals"].as_array().unwrap().iter().map(|refusal| refusal["rule"].as_str().unwrap()).collect();
     assert_eq!(rules.len(), 2);
     assert!(rules.iter().all(|rule| rule.contains("does not divide heads = 12")), "{rules:?}");
-    let top = json("plan --cost atp --interconnect ic4 --model gpt2-124m --top 1");
+    let top = json("paper atp plan --interconnect ic4 --model gpt2-124m --top 1");
     assert_eq!((&top["plans"][0], top["plans"].as_array().unwrap().len()), (&document["plans"][0], 1));
     assert_eq!(top["feasible"], 3);
 }
 
 #[test]
 fn what_cannot_be_planned() {
-    let ic2 = "plan --cost atp --interconnect ic2 --model gpt3-175b";
-    refused("plan --cost atp --model gpt3-175b", &["--cost atp needs --interconnect", "ic1", "TOML"]);
-    refused("plan --cost atp --interconnect ic7", &["unknown interconnect 'ic7'", "figure-7a", "ic6"]);
-    refused("plan --cost atp --interconnect no.toml", &["cannot read no.toml"]);
-    refused(&format!("{ic2} --gpus 16"), &["--gpus 16", "ic2 has 8 devices", "leave --gpus out"]);
-    refused(&format!("{ic2} --gpus 8 --ranks 4"), &["--gpus 8 and --ranks 4", "leave one of them out"]);
+    let ic2 = "paper atp plan --interconnect ic2 --model gpt3-175b";
+    refused("paper atp plan --model gpt3-175b", &["required arguments", "--interconnect <NAME|FILE>"]);
+    refused("paper atp plan --interconnect ic7", &["unknown interconnect 'ic7'", "figure-7a", "ic6"]);
+    refused("paper atp plan --interconnect no.toml", &["cannot read no.toml"]);
     refused(&format!("{ic2} --counts 14h"), &["--counts", "unknown counts '14h'", "paper, exact"]);
     refused(&format!("{ic2} --all-reduce ring"), &["--all-reduce", "rabenseifner, links"]);
     refused(&format!("{ic2} --global-batch 0"), &["--global-batch 0", "1 to 2^24"]);
-    refused(&format!("{ic2} --cluster selene"), &["--cluster", "--interconnect ic2"]);
     refused(
-        "plan --cost atp --interconnect ic1 --all-reduce links",
+        "paper atp plan --interconnect ic1 --all-reduce links",
         &["--all-reduce", "ic1 were measured", "leave it out"],
     );
-    refused("plan --cost atp --interconnect ic2 --model llama2-7b", &["activation = swiglu", "equation 2", "gelu"]);
+    refused("paper atp plan --interconnect ic2 --model llama2-7b", &["activation = swiglu", "equation 2", "gelu"]);
     let odd = "name = 'odd'\nlayers = 2\nhidden = 21\nheads = 7\nvocab = 64\nseq_len = 64\nffn = 63\n";
     refused_in(
         folder_with("odd.toml", odd).path(),
-        "plan --cost atp --interconnect ic3 --model odd.toml",
+        "paper atp plan --interconnect ic3 --model odd.toml",
         &["odd cannot be cut by any mesh of ic3", "does not divide"],
     );
-    for (flag, remedy) in [
-        ("--strategy 1d", "--cost lbnl"),
-        ("--nvs 8", "--cost native"),
-        ("--per-node 4", "--interconnect"),
-        ("--seq-len 128", "--set seq_len=N"),
-        ("--grid x=8", "leave it out"),
-        ("--zero 1", "ATP's model does not know it"),
+    // Options of other commands.
+    for option in [
+        "--gpus 8",
+        "--ranks 8",
+        "--cluster selene",
+        "--strategy 1d",
+        "--nvs 8",
+        "--per-node 4",
+        "--seq-len 128",
+        "--grid x=8",
+        "--zero 1",
     ] {
-        refused(&format!("{ic2} {flag}"), &[flag.split(' ').next().unwrap(), remedy]);
+        let (name, _) = option.split_once(' ').unwrap();
+        refused(&format!("{ic2} {option}"), &[&format!("unexpected argument '{name}'")]);
     }
-    for flag in ["--interconnect ic2", "--counts exact", "--all-reduce links"] {
-        for cost in ["axonn", "lbnl --strategy 1d --cluster b200 --gpus 8", "megatron --gpus 8 --global-batch 8"] {
-            refused(&format!("plan --cost {cost} {flag}"), &[flag.split(' ').next().unwrap(), "--cost atp"]);
+    for option in ["--interconnect ic2", "--counts exact", "--all-reduce links"] {
+        let (name, _) = option.split_once(' ').unwrap();
+        for other in ["axonn plan", "lbnl plan --strategy 1d --cluster b200 --gpus 8", "megatron plan --gpus 8"] {
+            refused(&format!("paper {other} {option}"), &[&format!("unexpected argument '{name}'")]);
         }
     }
 }
 
 #[test]
 fn interconnect_files_with_faults_name_layer_and_entry() {
-    let line = "plan --cost atp --model gpt2-124m --interconnect bad.toml";
+    let line = "paper atp plan --model gpt2-124m --interconnect bad.toml";
     for (from, to, words) in [
         ("group = [100e9, 100e9]", "group = [100e9, 1e9]", ["layers[1].group[1]", "fastest link"]),
         ("[[0.0, 10e9]", "[[1.0, 10e9]", ["layers[0].p2p[0][0]", "no link to itself"]),
@@ -182,6 +184,6 @@ fn interconnect_files_with_faults_name_layer_and_entry() {
         refused_in(folder_with("bad.toml", NODES.replacen(from, to, 1)).path(), line, &words);
     }
     let folder = folder_with("nodes.toml", NODES);
-    let onto = "plan --cost atp --model gpt2-124m --interconnect nodes.toml --csv nodes.toml";
+    let onto = "paper atp plan --model gpt2-124m --interconnect nodes.toml --csv nodes.toml";
     refused_in(folder.path(), onto, &["--csv", "--interconnect", "name another file"]);
 }

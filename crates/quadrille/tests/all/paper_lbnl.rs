@@ -1,4 +1,4 @@
-//! `quadrille estimate` and `quadrille plan --cost lbnl`: tables in and out, against the outputs of LBNL's own code, and
+//! `quadrille paper lbnl plan` and `estimate`: tables in and out, against the outputs of LBNL's own code, and
 //! what is refused.
 
 use std::fs;
@@ -31,7 +31,7 @@ fn printed(folder: &Path, line: &str) -> String {
 /// What `estimate` makes of a table.
 fn estimated(table: &str) -> String {
     let folder = folder_with("in.csv", table);
-    printed(folder.path(), "estimate --cost lbnl --csv in.csv")
+    printed(folder.path(), "paper lbnl estimate --csv in.csv")
 }
 
 #[track_caller]
@@ -54,7 +54,7 @@ fn assert_equal_tables(found: &str, expected: &str, texts: usize) {
 #[test]
 fn the_published_table_is_printed_again() {
     let path = published("tests/data/lbnl/reference_random.csv");
-    let found = printed(Path::new("."), &format!("estimate --cost lbnl --csv {}", path.display()));
+    let found = printed(Path::new("."), &format!("paper lbnl estimate --csv {}", path.display()));
     assert_equal_tables(&found, &fs::read_to_string(path).unwrap(), 14);
 }
 
@@ -84,7 +84,7 @@ fn batch_of_a_step() {
 #[test]
 fn what_is_planned_can_be_estimated() {
     let folder = tempfile::tempdir().unwrap();
-    let line = "plan --cost lbnl --strategy summa --model gpt3-1t --cluster h200 --nvs 8 --gpus 2048 --csv best.csv";
+    let line = "paper lbnl plan --strategy summa --model gpt3-1t --cluster h200 --nvs 8 --gpus 2048 --csv best.csv";
     printed(folder.path(), line);
     let best = fs::read_to_string(folder.path().join("best.csv")).unwrap();
     let all = fs::read_to_string(published("published/lbnl_top10.csv")).unwrap();
@@ -93,7 +93,7 @@ fn what_is_planned_can_be_estimated() {
     assert_eq!(expected.len(), 11);
     assert_equal_tables(&best, &expected.join("\n"), 17);
 
-    assert_eq!(printed(folder.path(), "estimate --cost lbnl --csv best.csv --out priced.csv"), "");
+    assert_eq!(printed(folder.path(), "paper lbnl estimate --csv best.csv --out priced.csv"), "");
     let priced = fs::read_to_string(folder.path().join("priced.csv")).unwrap();
     let best = cells(&best);
     let priced = cells(&priced);
@@ -106,7 +106,7 @@ fn what_is_planned_can_be_estimated() {
 
 #[test]
 fn people_read_a_table() {
-    let line = "plan --cost lbnl --strategy 1d --model gpt3-1t --cluster b200 --nvs 8 --gpus 1024 --top 3";
+    let line = "paper lbnl plan --strategy 1d --model gpt3-1t --cluster b200 --nvs 8 --gpus 1024 --top 3";
     let text = printed(Path::new("."), line);
     let (clock, rest): (Vec<_>, Vec<_>) = text.lines().partition(|line| line.contains("configurations/s"));
     assert!(clock.len() == 1 && clock[0].starts_with("326 of 2554 configurations fit into 192.0 GB (searched in "));
@@ -123,7 +123,7 @@ step       dp  tp1  tp2   pp  microbatch  panels  in domain  compute  memory  tp
 
 #[test]
 fn documents_say_what_was_searched() {
-    let line = "plan --cost lbnl --strategy 2d --model vit-era5 --cluster b200 --nvs 4 --gpus 16384 --top 5";
+    let line = "paper lbnl plan --strategy 2d --model vit-era5 --cluster b200 --nvs 4 --gpus 16384 --top 5";
     let document = json(line);
     for (field, value) in [("model", "vit-era5"), ("cluster", "B200"), ("cost", "lbnl"), ("strategy", "2d")] {
         assert_eq!(document[field], value);
@@ -147,14 +147,14 @@ fn documents_say_what_was_searched() {
     }
     assert!(plans.is_sorted_by(|a, b| a["time_s"].as_f64() < b["time_s"].as_f64()));
     // The fast domain of the system's own file.
-    let own = "plan --cost lbnl --strategy 1d --cluster h200 --gpus 1024";
+    let own = "paper lbnl plan --strategy 1d --cluster h200 --gpus 1024";
     assert_eq!(json(own)["nvs"], 64);
     assert_eq!(json(own)["model"], "gpt3-1t");
 }
 
 #[test]
 fn a_search_in_which_nothing_fits_says_what_would_be_needed() {
-    let line = "plan --cost lbnl --strategy 1d --model vit-era5 --cluster b200 --nvs 8 --gpus 4096";
+    let line = "paper lbnl plan --strategy 1d --model vit-era5 --cluster b200 --nvs 8 --gpus 4096";
     let text = printed(Path::new("."), line);
     assert!(text.contains("\n0 of 1567 configurations fit into 192.0 GB"), "{text}");
     assert!(text.ends_with("the smallest takes 196.8 GB; use more GPUs, or GPUs with more memory\n"), "{text}");
@@ -166,9 +166,9 @@ fn a_search_in_which_nothing_fits_says_what_would_be_needed() {
 #[test]
 fn tables_that_cannot_be_priced() {
     let refused_table = |table: &str, words: &[&str]| {
-        refused_in(folder_with("in.csv", table).path(), "estimate --cost lbnl --csv in.csv", words);
+        refused_in(folder_with("in.csv", table).path(), "paper lbnl estimate --csv in.csv", words);
         // A file that was asked for does not come into being either.
-        refused_in(folder_with("in.csv", table).path(), "estimate --cost lbnl --csv in.csv --out out.csv", words);
+        refused_in(folder_with("in.csv", table).path(), "paper lbnl estimate --csv in.csv --out out.csv", words);
     };
     let line = |from: &str, to: &str| format!("{HEADER}\n{LINE}\n{}\n", LINE.replacen(from, to, 1));
     for (table, words) in [
@@ -196,24 +196,24 @@ fn tables_that_cannot_be_priced() {
         refused_table(&table, &words);
     }
     let bytes = [HEADER.as_bytes(), b"\n", LINE.as_bytes(), b"\n\xff", LINE.as_bytes()].concat();
-    refused_in(folder_with("in.csv", bytes).path(), "estimate --cost lbnl --csv in.csv", &["line 3", "UTF-8"]);
+    refused_in(folder_with("in.csv", bytes).path(), "paper lbnl estimate --csv in.csv", &["line 3", "UTF-8"]);
 }
 
 #[test]
 fn files_that_cannot_be_used() {
-    refused("estimate --cost lbnl --csv missing.csv", &["cannot read missing.csv"]);
-    refused("estimate --cost lbnl --csv .", &["cannot read .", "directory"]);
-    refused("estimate --cost lbnl", &["--csv"]);
-    refused("estimate --csv in.csv", &["--cost"]);
-    refused("estimate --cost axonn --csv in.csv", &["axonn", "lbnl"]);
+    refused("paper lbnl estimate --csv missing.csv", &["cannot read missing.csv"]);
+    refused("paper lbnl estimate --csv .", &["cannot read .", "directory"]);
+    refused("paper lbnl estimate", &["--csv"]);
+    refused("estimate --csv in.csv", &["unrecognized subcommand 'estimate'"]);
+    refused("paper axonn estimate --csv in.csv", &["unrecognized subcommand 'estimate'"]);
     let folder = folder_with("in.csv", format!("{HEADER}\n{LINE}\n"));
     refused_in(
         folder.path(),
-        "estimate --cost lbnl --csv in.csv --out in.csv",
+        "paper lbnl estimate --csv in.csv --out in.csv",
         &["--out", "--csv", "name another file"],
     );
-    refused_in(folder.path(), "estimate --cost lbnl --csv in.csv --out no/out.csv", &["cannot write --out no/out.csv"]);
-    let plan = "plan --cost lbnl --strategy 1d --cluster b200 --gpus 64";
+    refused_in(folder.path(), "paper lbnl estimate --csv in.csv --out no/out.csv", &["cannot write --out no/out.csv"]);
+    let plan = "paper lbnl plan --strategy 1d --cluster b200 --gpus 64";
     refused(&format!("{plan} --csv no/best.csv"), &["cannot write --csv no/best.csv"]);
     let model = "name = 'mine'\nlayers = 4\nhidden = 512\nheads = 4\nvocab = 64\nseq_len = 512\n";
     let folder = folder_with("mine.toml", model);
@@ -222,40 +222,47 @@ fn files_that_cannot_be_used() {
 
 #[test]
 fn searches_that_cannot_be_made() {
-    let with = |more: &str| format!("plan --cost lbnl --strategy 2d --model gpt3-175b --cluster b200 --gpus 64 {more}");
-    refused("plan --cost lbnl --cluster b200 --gpus 64", &["--cost lbnl needs --strategy", "2d"]);
-    refused("plan --cost lbnl --cluster b200 --strategy 1d", &["--cost lbnl needs --gpus", "--gpus 1024"]);
-    refused("plan --cost lbnl --strategy 1d --gpus 64", &["--cluster local", "a100, h200, b200, b200-next"]);
-    refused("plan --cost lbnl --strategy 3d", &["--strategy", "unknown strategy '3d'"]);
-    for (flag, rule) in [("--gpus 0", "positive numbers"), ("--nvs 0", "it is a whole number from 1 to 16777216")] {
-        refused(&format!("plan --cost lbnl --strategy 1d --cluster b200 {flag}"), &[&flag[..5], rule]);
+    let with = |more: &str| format!("paper lbnl plan --strategy 2d --model gpt3-175b --cluster b200 --gpus 64 {more}");
+    refused("paper lbnl plan --cluster b200 --gpus 64", &["required arguments", "--strategy <NAME>"]);
+    refused("paper lbnl plan --cluster b200 --strategy 1d", &["required arguments", "--gpus <N>"]);
+    refused("paper lbnl plan --strategy 1d --gpus 64", &["required arguments", "--cluster <NAME>"]);
+    refused("paper lbnl plan --strategy 1d --gpus 64 --cluster local", &["'local'", "a100, h200, b200, b200-next"]);
+    refused("paper lbnl plan --strategy 3d", &["--strategy", "unknown strategy '3d'"]);
+    for (flag, rule) in [
+        ("--gpus 0", "it is a whole number from 1 to 16777216"),
+        ("--nvs 0", "it is a whole number from 1 to 16777216"),
+    ] {
+        refused(&format!("paper lbnl plan --strategy 1d --cluster b200 {flag}"), &[&flag[..5], rule]);
     }
     refused(&with("--nvs 5"), &["--nvs 5", "no configuration", "use --nvs 4 or 8"]);
     refused(&with("--nvs 8 --global-batch 0"), &["global_batch = 0", "at least 1"]);
-    refused(&with("--dtype f32"), &["--dtype", "two bytes"]);
+    refused(&with("--dtype f32"), &["unexpected argument '--dtype'"]);
     refused(&with("--model llama2-7b").replace(" --model gpt3-175b", ""), &["activation = swiglu", "GPT and ViT"]);
     refused(
-        "plan --cost lbnl --strategy 1d --model gpt3-175b --cluster b200 --gpus 8191 --nvs 8191",
+        "paper lbnl plan --strategy 1d --model gpt3-175b --cluster b200 --gpus 8191 --nvs 8191",
         &["--gpus 8191", "no configuration", "96 layers", "smaller factors"],
     );
-    // Flags of layouts that this model does not use, and its own with another model.
-    for (flag, remedy) in [
-        ("--ranks 8", "--gpus"),
-        ("--per-node 8", "--nvs"),
-        ("--seq-len 128", "--set seq_len=N"),
-        ("--linear summa", "--strategy"),
-        ("--grid x=8", "leave it out"),
-        ("--microbatch 1", "leave it out"),
-        ("--schedule gpipe", "leave it out"),
-        ("--zero 1", "leave it out"),
-        ("--recompute full", "leave it out"),
-        ("--overlap none", "leave it out"),
-        ("--order x,y,z,data", "leave it out"),
-        ("--layout layout.toml", "leave it out"),
+    // Options of other commands.
+    for option in [
+        "--ranks 8",
+        "--per-node 8",
+        "--seq-len 128",
+        "--linear summa",
+        "--grid x=8",
+        "--microbatch 1",
+        "--schedule gpipe",
+        "--zero 1",
+        "--recompute full",
+        "--overlap none",
+        "--order x,y,z,data",
+        "--layout layout.toml",
+        "--interconnect ic2",
     ] {
-        refused(&with(flag), &[flag.split(' ').next().unwrap(), remedy]);
+        let (name, _) = option.split_once(' ').unwrap();
+        refused(&with(option), &[&format!("unexpected argument '{name}'")]);
     }
-    for flag in ["--strategy 1d", "--gpus 8", "--nvs 8", "--csv best.csv"] {
-        refused(&format!("plan --cost axonn {flag}"), &[flag.split(' ').next().unwrap(), "lbnl", "axonn"]);
+    for option in ["--strategy 1d", "--nvs 8", "--csv best.csv"] {
+        let (name, _) = option.split_once(' ').unwrap();
+        refused(&format!("paper axonn plan {option}"), &[&format!("unexpected argument '{name}'")]);
     }
 }

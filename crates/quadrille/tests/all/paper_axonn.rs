@@ -1,4 +1,4 @@
-//! `quadrille plan --cost axonn`: counts of grids, the order of plans, and what prices scale with.
+//! `quadrille paper axonn plan`: counts of grids, the order of plans, and what prices scale with.
 
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ fn without_clock(mut document: Value) -> Value {
 fn all_grids_are_considered_and_the_best_come_first() {
     // 2^n over four axes: n+3 choose 3 grids.
     for (ranks, grids) in [(1, 1), (8, 20), (32, 56)] {
-        let document = json(&format!("plan --cost axonn --model gpt-demo --ranks {ranks} --top 100"));
+        let document = json(&format!("paper axonn plan --model gpt-demo --gpus {ranks} --top 100"));
         assert_eq!(document["candidates"], grids);
         let feasible = document["feasible"].as_u64().unwrap() as usize;
         assert!((1..=grids).contains(&feasible) && document["seconds"].as_f64().unwrap() >= 0.0);
@@ -42,7 +42,7 @@ fn all_grids_are_considered_and_the_best_come_first() {
 
 #[test]
 fn top_cuts_the_list_and_repeats_are_identical() {
-    let line = "plan --cost axonn --model gpt-20b --ranks 32 --cluster frontier";
+    let line = "paper axonn plan --model gpt-20b --gpus 32 --cluster frontier";
     let all = json(&format!("{line} --top 100"));
     let three = json(&format!("{line} --top 3"));
     assert_eq!(plans(&three)[..], plans(&all)[..3]);
@@ -53,18 +53,17 @@ fn top_cuts_the_list_and_repeats_are_identical() {
 #[test]
 fn rules_leave_grids_out() {
     // Three sequences: no data, no z, no scattered y of two.
-    let document = json("plan --cost axonn --model gpt-tiny --ranks 2 --global-batch 3");
+    let document = json("paper axonn plan --model gpt-tiny --gpus 2 --global-batch 3");
     assert_eq!((&document["candidates"], &document["feasible"]), (&4.into(), &1.into()));
     assert_eq!(plans(&document)[0]["layout"]["grid"], "x=2,y=1,z=1,data=1");
-    let replicated = json("plan --cost axonn --model gpt-tiny --ranks 2 --global-batch 3 --activations replicated");
+    let replicated = json("paper axonn plan --model gpt-tiny --gpus 2 --global-batch 3 --activations replicated");
     assert_eq!(replicated["feasible"], 2);
 }
 
 /// 20 billion parameters do not fit into the 40 GB of a device by data parallelism alone: ranked, but marked.
 #[test]
 fn plans_that_exceed_the_memory_of_a_device_are_marked() {
-    let of =
-        |cluster: &str| json(&format!("plan --cost axonn --model gpt-20b --ranks 32 --cluster {cluster} --top 100"));
+    let of = |cluster: &str| json(&format!("paper axonn plan --model gpt-20b --gpus 32 --cluster {cluster} --top 100"));
     let bounded = of("perlmutter");
     let unbounded = of("local");
     assert_eq!(bounded["feasible"], unbounded["feasible"]);
@@ -78,7 +77,7 @@ fn plans_that_exceed_the_memory_of_a_device_are_marked() {
 
 #[test]
 fn wider_elements_cost_in_proportion() {
-    let line = "plan --cost axonn --model gpt-10b --ranks 16 --cluster alps --top 100";
+    let line = "paper axonn plan --model gpt-10b --gpus 16 --cluster alps --top 100";
     let times = |dtype: &str| {
         let document = json(&format!("{line} --dtype {dtype}"));
         plans(&document).iter().map(seconds).collect::<Vec<_>>()
@@ -116,7 +115,7 @@ fn a_cluster_file_is_taken() {
              inter_node_bandwidth={bandwidth}\n"
         );
         std::fs::write(&file, text).unwrap();
-        let document = json(&format!("plan --cost axonn --model gpt-tiny --ranks 4 --cluster {}", file.display()));
+        let document = json(&format!("paper axonn plan --model gpt-tiny --gpus 4 --cluster {}", file.display()));
         assert_eq!(document["cluster"], "mine");
         seconds(&plans(&document)[0])
     };
@@ -128,7 +127,7 @@ fn a_cluster_file_is_taken() {
 #[test]
 fn people_read_a_table() {
     let folder = tempfile::tempdir().unwrap();
-    let output = run(folder.path(), "plan --cost axonn --model gpt-20b --ranks 32 --cluster perlmutter --top 4");
+    let output = run(folder.path(), "paper axonn plan --model gpt-20b --gpus 32 --cluster perlmutter --top 4");
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success() && output.stderr.is_empty());
     for part in ["gpt-20b on perlmutter", "of 56 grids", "time", "x=1,y=1,z=32,data=1"] {

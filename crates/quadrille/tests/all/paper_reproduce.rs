@@ -1,4 +1,4 @@
-//! `quadrille reproduce`: the printed table, its JSON and CSV.
+//! `quadrille paper WORK reproduce`: the printed table, its JSON and CSV.
 
 use serde_json::Value;
 
@@ -11,14 +11,14 @@ fn points(part: &Value) -> &Vec<Value> {
 #[test]
 fn megatron_as_text() {
     let folder = tempfile::tempdir().unwrap();
-    let output = run(folder.path(), "reproduce megatron");
+    let output = run(folder.path(), "paper megatron reproduce");
     assert!(output.status.success());
     insta::assert_snapshot!(String::from_utf8(output.stdout).unwrap());
 }
 
 #[test]
-fn all_works_are_reproduced_unless_one_is_named() {
-    let all = json("reproduce");
+fn all_works_are_reproduced_together_or_alone() {
+    let all = json("paper all reproduce");
     let parts = all["parts"].as_array().unwrap();
     let names: Vec<&str> = parts.iter().map(|part| part["part"].as_str().unwrap()).collect();
     assert!(
@@ -27,14 +27,13 @@ fn all_works_are_reproduced_unless_one_is_named() {
         "{names:?}"
     );
     for (part, name) in parts.iter().zip(names) {
-        assert_eq!(json(&format!("reproduce {name}"))["parts"][0], *part);
+        assert_eq!(json(&format!("paper {name} reproduce"))["parts"][0], *part);
     }
-    assert_eq!(json("reproduce all"), all);
 }
 
 #[test]
 fn documents_hold_together() {
-    for part in json("reproduce")["parts"].as_array().unwrap() {
+    for part in json("paper all reproduce")["parts"].as_array().unwrap() {
         let mut sum = 0.0;
         let mut most = 0.0_f64;
         let mut agreeing = 0;
@@ -64,7 +63,7 @@ fn documents_hold_together() {
 #[test]
 fn headlines_are_among_the_points() {
     let find = |part: &str, what: &str| {
-        let document = json(&format!("reproduce {part}"));
+        let document = json(&format!("paper {part} reproduce"));
         let mut points = points(&document["parts"][0]).iter();
         let point = points.find(|point| point["what"].as_str().unwrap().contains(what)).cloned();
         let point = point.unwrap_or_else(|| panic!("no point of '{what}'"));
@@ -86,12 +85,12 @@ fn headlines_are_among_the_points() {
 /// Rows fit into 120 columns, and no figure of ours is printed as nothing.
 #[test]
 fn rows_of_ted_are_short_and_have_digits() {
-    let output = run(tempfile::tempdir().unwrap().path(), "reproduce ted");
+    let output = run(tempfile::tempdir().unwrap().path(), "paper ted reproduce");
     assert!(output.status.success());
     let text = String::from_utf8(output.stdout).unwrap();
     let rows = text.lines().skip_while(|line| !line.starts_with("figure ")).take_while(|line| !line.is_empty());
     let rows: Vec<&str> = rows.collect();
-    assert!(rows.len() > points(&json("reproduce ted")["parts"][0]).len(), "{text}");
+    assert!(rows.len() > points(&json("paper ted reproduce")["parts"][0]).len(), "{text}");
     assert!(rows.iter().all(|row| row.chars().count() <= 120), "{text}");
     let tiles = rows.iter().find(|row| row.contains("spike with tiles, at most")).unwrap();
     assert!(tiles.contains(" 1000 ") && tiles.contains(" 7.2 ") && tiles.contains(" MB "), "{tiles}");
@@ -105,7 +104,7 @@ fn rows_of_ted_are_short_and_have_digits() {
 /// Every saved configuration is found in its place, and every curve is met; only what is said in words deviates.
 #[test]
 fn saved_outputs_of_lbnl_are_met() {
-    let document = json("reproduce lbnl");
+    let document = json("paper lbnl reproduce");
     let part = &document["parts"][0];
     let ends = |point: &&Value, field: &str, end: &str| point[field].as_str().unwrap().ends_with(end);
     let saved: Vec<&Value> = points(part).iter().filter(|point| ends(point, "source", "saved output")).collect();
@@ -116,7 +115,7 @@ fn saved_outputs_of_lbnl_are_met() {
     assert_eq!((saved.len(), places.len(), found), (149, 28, 2196.0));
     let days = saved.iter().find(|point| point["what"] == "2d vit_era5, 16384 B200 nvs 8: training").unwrap();
     assert_eq!((&days["published"], &days["unit"]), (&1.09.into(), &"days".into()));
-    let output = run(tempfile::tempdir().unwrap().path(), "reproduce lbnl");
+    let output = run(tempfile::tempdir().unwrap().path(), "paper lbnl reproduce");
     let text = String::from_utf8(output.stdout).unwrap();
     let line = text.lines().find(|line| line.starts_with("2d, gpt3_1T: speed-up")).unwrap();
     assert!(line.contains(" 5-10 ") && line.contains('%'), "{line}");
@@ -125,7 +124,7 @@ fn saved_outputs_of_lbnl_are_met() {
 #[test]
 fn csv_has_a_line_per_point() {
     let folder = tempfile::tempdir().unwrap();
-    let output = run(folder.path(), "reproduce atp --csv points.csv --json");
+    let output = run(folder.path(), "paper atp reproduce --csv points.csv --json");
     assert!(output.status.success());
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     let text = std::fs::read_to_string(folder.path().join("points.csv")).unwrap();
