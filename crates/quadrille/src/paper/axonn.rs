@@ -19,7 +19,7 @@ use crate::parse::whole;
 #[derive(Debug, Subcommand)]
 pub enum AxonnCommand {
     /// Rank all grids of x, y, z and data by the seconds of communication in a step, without its computation
-    Plan(AxonnPlanArguments),
+    Plan(Box<AxonnPlanArguments>),
     /// Print the figures of the paper and of the dissertation beside ours
     Reproduce(ReproduceArguments),
 }
