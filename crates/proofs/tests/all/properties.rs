@@ -6,7 +6,7 @@ use quadrille_proofs::{
     assert_caught, edited_at, edited_stage, hyper, llama, mixture_of, model, pass_operations, program_with, prove,
     prove_against,
 };
-use quadrille_spec::{Activation, Block, Experts, FeedForward, Model};
+use quadrille_spec::{Activation, Block, Experts, FeedForward, Model, RouterScores};
 use quadrille_step::{DropoutSite, Op, Operation, StepProgram, kind};
 
 /// Two microbatches on two ranks of x and of data.
@@ -42,9 +42,9 @@ fn rejects_another_property_of_the_model() {
         let report = prove(&program(model), 2).unwrap();
         assert!(report.ok, "{report:?}");
     }
-    let half_capacity = |experts: &mut Experts| {
+    let twice_the_capacity = |experts: &mut Experts| {
         if let Some(capacity) = &mut experts.capacity {
-            capacity.factor /= 2.0;
+            capacity.factor *= 2.0;
         }
     };
     let slow_rotation = |block: &mut Block| {
@@ -64,8 +64,12 @@ fn rejects_another_property_of_the_model() {
         ("embeddings as they are", &gpt, Model { embedding_scale: 1.0, ..gpt.clone() }),
         ("logits as they are", &gpt, Model { logit_cap: None, ..gpt.clone() }),
         ("another rotation", &llama, blocks(&llama, slow_rotation)),
-        ("half the capacity of experts", &mixture, experts(&mixture, half_capacity)),
-        ("one expert for a token", &mixture, experts(&mixture, |experts| experts.per_token = 1)),
+        ("twice the capacity of experts", &mixture, experts(&mixture, twice_the_capacity)),
+        (
+            "another function of scores",
+            &mixture,
+            experts(&mixture, |experts| experts.router.scores = RouterScores::Sigmoid),
+        ),
         ("weights of experts halved", &mixture, experts(&mixture, |experts| experts.router.scale *= 0.5)),
         ("half the balance loss", &mixture, experts(&mixture, |experts| experts.router.balance_loss *= 0.5)),
         ("half the z loss", &mixture, experts(&mixture, |experts| experts.router.z_loss *= 0.5)),
