@@ -35,9 +35,9 @@ pub(crate) fn main() -> Result<(), Error> {
     let mut seconds = Vec::new();
     for (what, cluster) in [("dgx-a100", &known), ("a fifth of its network", &slower), ("ours", &ours)] {
         let found = plan(&PlanRequest { top: Some(1), ..PlanRequest::new(&model, cluster, 64, 256) })?;
-        let best = &found.layouts[0];
-        println!("{what:<24} {:.2} s a step by {}", best.seconds, best.layout.grid);
-        seconds.push(best.seconds);
+        let best = &found.plans[0];
+        println!("{what:<24} {:.2} s a step by {}", best.time_s, best.notation);
+        seconds.push(best.time_s);
     }
     assert!(seconds.is_sorted(), "slower networks make no step faster");
     Ok(())

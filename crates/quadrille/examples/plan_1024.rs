@@ -5,16 +5,13 @@
 use quadrille::prelude::*;
 
 pub(crate) fn main() -> Result<(), Error> {
-    let model = Model::preset("gpt3-175b")?;
-    let cluster = Cluster::preset("selene")?;
-    let found = plan(&PlanRequest { top: Some(5), ..PlanRequest::new(&model, &cluster, 1024, 1536) })?;
-    println!("{} of {} grids are legal; the fastest layouts:", found.counts.legal_grids, found.counts.grids);
-    for PlannedLayout { layout, seconds, bytes, .. } in &found.layouts {
-        let Layout { grid, schedule, chunks, microbatch, .. } = layout;
-        let gigabytes = *bytes as f64 / 1e9;
-        println!("{grid}, {schedule} x{chunks}, microbatch {microbatch}: {seconds:.2} s a step, {gigabytes:.1} GB");
+    let report = plan(&PlanRequest { top: Some(5), ..PlanRequest::new("gpt3-175b", "selene", 1024, 1536) })?;
+    println!("{} of {} grids are legal; the fastest layouts:", report.counts.legal_grids, report.counts.grids);
+    for PricedLayout { notation, time_s, memory_bytes, mfu, .. } in &report.plans {
+        let gigabytes = *memory_bytes as f64 / 1e9;
+        println!("{notation}: {time_s:.2} s a step, {:.1}% MFU, {gigabytes:.1} GB", 100.0 * mfu);
     }
-    assert!(found.layouts.is_sorted_by(|a, b| a.seconds <= b.seconds));
-    println!("\nThe first as a file for `--layout`:\n{}", found.layouts[0].to_toml()?);
+    assert!(report.plans.is_sorted_by(|a, b| a.time_s <= b.time_s));
+    println!("\nThe first as a file for `--layout`:\n{}", report.layout_file(&report.plans[0])?);
     Ok(())
 }

@@ -19,15 +19,15 @@
 //!     framework: Some("quadrille".to_owned()),
 //!     ..PlanRequest::new("gpt2-124m", "dgx-a100", 8, 64)
 //! };
-//! let best = &plan(&request)?.layouts[0];
-//! println!("{}: {:.3} s a step, {} bytes on the fullest device", best.layout.grid, best.seconds, best.bytes);
+//! let best = &plan(&request)?.plans[0];
+//! println!("{}: {:.3} s a step, {} bytes on the fullest device", best.notation, best.time_s, best.memory_bytes);
 //!
 //! // The price of another layout, in detail.
 //! let model = Model::preset("gpt2-124m")?;
 //! let cluster = Cluster::preset("dgx-a100")?;
 //! let layout = Layout::new(&model, &LayoutRequest::new("x=2,data=4".parse()?, 64))?;
 //! let explained = explain(&model, &cluster, Framework::QUADRILLE, &layout)?;
-//! assert!(explained.price.seconds >= best.seconds);
+//! assert!(explained.price.seconds >= best.time_s);
 //! println!("rank 0 sends {} bytes a step\n{}", explained.bytes_sent(0), explained.timeline(100));
 //! # Ok::<(), Error>(())
 //! ```
@@ -107,7 +107,8 @@ mod verify;
 mod weights;
 
 pub use library::{
-    Error, Explanation, Plan, PlanRequest, PlannedLayout, explain, plan, prelude, report, resume, train, verify,
+    Error, Explanation, PlanReport, PlanRequest, PricedLayout, explain, plan, plan_until, prelude, report, resume,
+    train, verify,
 };
 
 pub use quadrille_checkpoint as checkpoint;

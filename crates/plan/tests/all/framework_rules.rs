@@ -10,6 +10,7 @@ use quadrille_spec::{
 };
 
 use crate::export::{TARGET, try_of};
+use crate::found::found;
 
 fn request(grid: &str, batch: usize, microbatch: usize) -> LayoutRequest {
     LayoutRequest { microbatch: Some(microbatch), ..LayoutRequest::new(grid.parse().unwrap(), batch) }
@@ -101,10 +102,9 @@ fn searches_find_layouts_that_frameworks_start() {
         for mixture in [false, true] {
             let model = small(2, mixture);
             let request = question(&model, &cluster, framework);
-            let found = request.with("per_node", "4").unwrap().plan().unwrap().layouts;
-            assert!(found.len() > 100, "{to}: {}", found.len());
-            for planned in &found {
-                let layout = &planned.layout;
+            let layouts = found(&request.with("per_node", "4").unwrap()).unwrap();
+            assert!(layouts.len() > 100, "{to}: {}", layouts.len());
+            for (layout, _) in &layouts {
                 let exported = export(to, &model, layout, &TARGET).unwrap_or_else(|error| panic!("{error}"));
                 let gaps = exported.cannot_express;
                 let others = gaps.iter().find(|gap| gap.starts_with("order = ") || gap.starts_with("experts-over = "));
@@ -125,8 +125,7 @@ fn searches_place_ranks_as_the_framework_does() {
     for (axis, size) in [("z", "2"), ("expert", "2"), ("data", "2"), ("x", "1")] {
         request.fix.push(axis, size);
     }
-    let found = request.plan().unwrap().layouts;
-    let layout = &found[0].layout;
+    let (layout, _) = &found(&request).unwrap()[0];
     let usual = LayoutRequest {
         per_node: Some(4),
         ..LayoutRequest::new(layout.grid.with_order(AxisOrder::usual_of("fsdp")), 8)
@@ -183,9 +182,9 @@ fn types_that_a_framework_lacks_are_refused() {
     ] {
         let cluster = Cluster::preset(cluster).unwrap();
         let request = of(&model, &cluster, 4, framework.on(&cluster).in_formats(numbers));
-        let message = request.plan().unwrap_err().to_string();
+        let message = found(&request).unwrap_err().to_string();
         assert!(message.contains(words), "{message}");
-        assert!(PlanRequest { any_layout: true, ..request }.plan().is_ok(), "{words}");
+        assert!(found(&PlanRequest { any_layout: true, ..request }).is_ok(), "{words}");
     }
 }
 
@@ -214,14 +213,14 @@ fn searches_name_the_rule_of_a_framework() {
     let cluster = Cluster::preset("selene").unwrap();
     let mut request = question(&model, &cluster, native::Framework::FSDP);
     request.fix.push("x", "8");
-    let message = request.plan().unwrap_err().to_string();
+    let message = found(&request).unwrap_err().to_string();
     assert!(message.contains("x = 8: torchtitan gives each of these ranks"), "{message}");
     // Shards of weights, which a microbatch of one sequence is too small for, are not to blame.
     let mut sharded = PlanRequest { gpus: vec![16], ..request.clone() }.with("global_batch", "64").unwrap();
     sharded.fix.push("z", "2");
-    let message = sharded.plan().unwrap_err().to_string();
+    let message = found(&sharded).unwrap_err().to_string();
     assert!(message.contains("x = 8: torchtitan gives each of these ranks"), "{message}");
-    assert!(PlanRequest { any_layout: true, ..request }.plan().is_ok());
+    assert!(found(&PlanRequest { any_layout: true, ..request }).is_ok());
 }
 
 proptest! {

@@ -10,6 +10,7 @@ mod export_fields;
 mod export_numbers;
 mod export_options;
 mod feasible;
+mod found;
 mod framework_rules;
 mod frameworks_page;
 mod learned;

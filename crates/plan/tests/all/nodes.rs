@@ -5,6 +5,8 @@ use quadrille_plan::export::{Framework, Precision, Target, export};
 use quadrille_plan::native::{PlanRequest, Question, Reserve, Setting, devices_of_nodes};
 use quadrille_spec::{Axis, Cluster, Grid, Imbalance, Layout, LayoutRequest, Model};
 
+use crate::found::found;
+
 /// Devices of a node, by the makers and the sites.
 const NODES: [(&str, usize); 14] = [
     ("perlmutter", 4),
@@ -112,17 +114,15 @@ fn devices_that_fill_no_nodes_are_as_many_of_each() {
     ] {
         let cluster = Cluster::preset(name).unwrap();
         let request = PlanRequest { top: Some(5), ..PlanRequest::new(&model, &cluster, devices, 8 * devices) };
-        for planned in request.plan().unwrap().layouts {
-            let layout = planned.layout;
-            let seconds = planned.seconds;
+        for (layout, price) in found(&request).unwrap() {
             let what = format!("{devices} of {name}: {}", layout.grid);
             assert!(devices.is_multiple_of(layout.per_node) && layout.per_node <= per_node, "{what}");
             let question =
                 Question::of(model.clone(), cluster.clone(), Trainer::MEGATRON, &layout, Reserve::Bytes(0)).unwrap();
             let priced = question.setting().unwrap().price(&layout).unwrap();
-            assert_eq!((priced.seconds, priced.memory.total()), (seconds, planned.bytes), "{what}");
+            assert_eq!((priced.seconds, priced.memory.total()), (price.seconds, price.memory.total()), "{what}");
         }
-        let best = request.plan().unwrap().layouts.remove(0).layout;
+        let (best, _) = found(&request).unwrap().remove(0);
         assert_eq!(best.per_node, per_node, "{devices} of {name}: {}", best.grid);
     }
 }

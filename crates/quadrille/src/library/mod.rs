@@ -7,31 +7,43 @@ use std::path::Path;
 
 pub use error::Error;
 pub use quadrille_cost::Explanation;
-use quadrille_cost::native::Framework;
+use quadrille_cost::native::{Framework, Learned};
 use quadrille_pages::run_page;
-pub use quadrille_plan::native::{Plan, PlanRequest, PlannedLayout};
+pub use quadrille_plan::native::PlanRequest;
+use quadrille_plan::native::{Answer, Cancel, Resolved};
+pub use quadrille_report::plan::{PlanReport, PricedLayout};
 use quadrille_report::run::{Prediction, Run, document};
 use quadrille_run::{Host, OnEvent, Prepared, RunChanges, RunOutcome, RunSpec};
 use quadrille_spec::{Cluster, Layout, Model};
 use quadrille_step::StepProgram;
 use quadrille_verify::{Reference, VerifyOptions, VerifyReport, verify_on_cpu};
 
-/// Searches every legal layout.
+/// Searches every legal layout; seconds are those of the discrete events of the program that the framework runs.
 ///
 /// ```
 /// use quadrille::prelude::*;
 ///
-/// let found = plan(&PlanRequest { top: Some(3), ..PlanRequest::new("llama2-7b", "dgx-h100", 16, 128) })?;
-/// println!("{} of {} grids are legal", found.counts.legal_grids, found.counts.grids);
-/// println!("{}", found.layouts[0].to_toml()?); // for `quadrille train --layout`
+/// let report = plan(&PlanRequest { top: Some(3), ..PlanRequest::new("llama2-7b", "dgx-h100", 16, 128) })?;
+/// let best = &report.plans[0];
+/// println!("{} of {} grids are legal", report.counts.legal_grids, report.counts.grids);
+/// println!("{}: {:.3} s a step", best.notation, best.time_s);
+/// println!("{}", report.layout_file(best)?); // for `quadrille train --layout`
 /// # Ok::<(), Error>(())
 /// ```
-/// Seconds are those of the discrete events of the program that the framework runs.
 ///
 /// # Errors
-/// What cannot be priced; no layout that is legal and fits: why, and what would help.
-pub fn plan(request: &PlanRequest) -> Result<Plan, Error> {
-    Ok(request.plan()?)
+/// A field that breaks its rule; a layout that cannot be priced; no layout that is legal and fits, with reasons and remedies.
+pub fn plan(request: &PlanRequest) -> Result<PlanReport, Error> {
+    plan_until(request, &Cancel::default())
+}
+
+/// Searches as [`plan`] does, until the search is cancelled.
+///
+/// # Errors
+/// As [`plan`]; a search that was cancelled.
+pub fn plan_until(request: &PlanRequest, cancel: &Cancel) -> Result<PlanReport, Error> {
+    let Resolved { question, wanted } = request.resolve(cancel, &Learned::default())?;
+    Ok(PlanReport::new(&Answer::new(&question, &wanted)?)?)
 }
 
 /// Explains a layout of a model on a cluster, as a framework runs it.

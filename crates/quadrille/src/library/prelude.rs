@@ -10,4 +10,6 @@ pub use quadrille_spec::{
 };
 pub use quadrille_verify::VerifyReport;
 
-pub use crate::{Error, Explanation, Plan, PlanRequest, PlannedLayout, explain, plan, report, resume, train, verify};
+pub use crate::{
+    Error, Explanation, PlanReport, PlanRequest, PricedLayout, explain, plan, report, resume, train, verify,
+};

@@ -170,6 +170,14 @@ pub struct SearchSettings {
 }
 
 impl PlanReport {
+    /// Layout file of one of its layouts, which `quadrille train --layout` reads.
+    ///
+    /// # Errors
+    /// None that is known: every field is text, a number, a truth or a list of numbers.
+    pub fn layout_file(&self, plan: &PricedLayout) -> Result<String, SpecError> {
+        plan.layout.clone().planned_for(self.planned.clone()).to_toml()
+    }
+
     /// Report of a search.
     ///
     /// # Errors
