@@ -101,6 +101,7 @@ class SearchOptions(ModelOptions, LayoutOptions, NumberOptions, total=False):
 class PlanOptions(SearchOptions, total=False):
     """The keywords of `plan`."""
 
+    request: FilePath | None
     gpus: Values | None
     nodes: Values | None
     dtype: str | None
@@ -109,6 +110,7 @@ class PlanOptions(SearchOptions, total=False):
     variants: bool | None
     pareto: bool | None
     exotic: bool | None
+    tolerance: Value | None
     explain: bool | None
     out: FilePath | None
     html: FilePath | None
