@@ -17,7 +17,7 @@ use std::net::{IpAddr, TcpListener};
 use std::sync::Arc;
 
 use answers::Answers;
-use axum::extract::rejection::{JsonRejection, QueryRejection, StringRejection};
+use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{DefaultBodyLimit, Query, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderValue, StatusCode};
@@ -30,7 +30,7 @@ use quadrille_cost::native::{Framework, Learned, NarrowFormat};
 use quadrille_pages::planner_page;
 use quadrille_plan::native::Cancel;
 use quadrille_spec::{Cluster, FlopsConvention, Model};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use words::in_words;
 
@@ -101,13 +101,14 @@ fn is_priced(name: &&str) -> bool {
 async fn plan(
     State(searches): State<Arc<Searches>>,
     round: Result<Query<Round>, QueryRejection>,
-    body: Result<String, StringRejection>,
+    body: Result<Json<Value>, JsonRejection>,
 ) -> Response {
     let round = match round {
         Ok(Query(round)) => round,
         Err(rejection) => return refusal(rejection.status(), &rejection.body_text()),
     };
-    let request = match body.map(|body| request_of(&body)) {
+    // As JSON by its content type, which other sites' pages cannot send without this server's permission.
+    let request = match body.map(|Json(body)| request_of(&body.to_string())) {
         Ok(Ok(request)) => request,
         Ok(Err(reason)) => return refusal(StatusCode::UNPROCESSABLE_ENTITY, &in_words(&reason)),
         Err(rejection) => return unread(rejection.status(), &rejection.body_text()),
