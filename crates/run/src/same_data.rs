@@ -68,10 +68,8 @@ fn files_of(then: &Value, now: &Value, list: &str) -> Option<String> {
 
 /// The first difference of one source.
 fn source(of: &str, then: &Value, now: &Value) -> Option<String> {
-    if then["content"] != now["content"] {
-        return Some(format!("{of}{}", other_file(then, now)));
-    }
-    fields(of, &OF_A_SOURCE, then, now)
+    let is_other = then.get("content").is_some_and(|content| *content != now["content"]);
+    if is_other { Some(format!("{of}{}", other_file(then, now))) } else { fields(of, &OF_A_SOURCE, then, now) }
 }
 
 fn fields(of: &str, keys: &[&str], then: &Value, now: &Value) -> Option<String> {
@@ -109,27 +107,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_hashes_of_contents_names_are_compared_and_the_cache_may_move() {
-        let source =
-            |path: &str, tokens: u64, end: u64| json!({ "path": path, "tokens": tokens, "first": 0, "end": end });
+    fn contents_and_ranges_are_compared_and_the_cache_may_move() {
+        let source = |path: &str, tokens: u64, content: &str| json!({ "path": path, "tokens": tokens, "first": 0, "end": 90, "content": content });
         let data = |sources: Vec<Value>, validation: Value| json!({ "kind": "files", "sources": sources, "validation": validation });
-        let then = data(vec![source("cache/a.tokens", 100, 90)], Value::Null);
+        let then = data(vec![source("cache/a.tokens", 100, "1")], Value::Null);
         let is = |now: Value, expected: Option<&str>| assert_eq!(difference(&then, &now).as_deref(), expected);
         is(then.clone(), None);
-        is(data(vec![source("/other/a.tokens", 100, 90)], Value::Null), None);
+        is(data(vec![source("/other/b.tokens", 100, "1")], Value::Null), None);
         is(
-            data(vec![source("cache/b.tokens", 120, 90)], Value::Null),
+            data(vec![source("cache/b.tokens", 120, "1")], Value::Null),
             Some("source 1 of training: tokens: 100 then, 120 now"),
         );
         is(
-            data(vec![source("cache/b.tokens", 100, 90)], Value::Null),
-            Some(
-                "source 1 of training: path: \"cache/a.tokens\" then, \"cache/b.tokens\" now (another file, or a text that \
-                 was changed)",
-            ),
+            data(vec![source("cache/a.tokens", 100, "2")], Value::Null),
+            Some("source 1 of training: the tokens of its files differ"),
         );
         is(
-            data(vec![source("cache/a.tokens", 100, 90)], json!([source("b", 1, 1)])),
+            data(vec![source("cache/a.tokens", 100, "1")], json!([source("b", 1, "3")])),
             Some("validation: of files now, and not then"),
         );
         is(data(Vec::new(), Value::Null), Some("sources of training: 1 then, 0 now"));

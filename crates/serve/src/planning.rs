@@ -281,25 +281,28 @@ mod tests {
                 ["unknown cluster", "selene"],
             ),
             (r#"{"gpus":"8"}"#.to_owned(), ["no model", "config.json"]),
-            (r#"{"model":"gpt2-124m","gpus":"eight"}"#.to_owned(), ["gpus", "numbers of devices"]),
+            (r#"{"model":"gpt2-124m","gpus":"eight"}"#.to_owned(), ["“Devices” = eight", "64..1024"]),
             (r#"{"model":"gpt2-124m","gpus":"0"}"#.to_owned(), ["0", "at least one"]),
-            (r#"{"model":"gpt2-124m","gpus":"8","global_batch":"7x"}"#.to_owned(), ["global_batch", "7x"]),
+            (
+                r#"{"model":"gpt2-124m","gpus":"8","global_batch":"7x"}"#.to_owned(),
+                ["“Sequences a step” = 7x", "whole number"],
+            ),
             (
                 r#"{"model":"gpt2-124m","gpus":"8","global_batch":"65537"}"#.to_owned(),
                 ["“Sequences a step” 65537", "at most 65536"],
             ),
-            (
-                r#"{"model":"gpt2-124m","gpus":"8","memory_reserve":"100%"}"#.to_owned(),
-                ["memory_reserve", "it is a part"],
-            ),
+            (r#"{"model":"gpt2-124m","gpus":"8","memory_reserve":"100%"}"#.to_owned(), ["“Memory kept free” = ", "5%"]),
             (
                 r#"{"model":"gpt2-124m","gpus":"8","global_batch":"8","seq_len":"4096"}"#.to_owned(),
                 ["“Tokens a sequence” = 4096", "a pasted config.json gives it others"],
             ),
             (r#"{"model":"gpt3-175b","gpus":"8","global_batch":"8"}"#.to_owned(), ["8 devices", "fit"]),
             (r#"{"model":"gpt2-124m","gpus":"8","days":"2"}"#.to_owned(), ["“Done within”", "“Tokens to train on”"]),
-            (r#"{"model":"gpt2-124m","gpus":"8","tokens":"15TB"}"#.to_owned(), ["tokens", "300B or 15T"]),
-            (r#"{"model":"gpt2-124m","gpus":"8","tolerance":"five"}"#.to_owned(), ["tolerance", "5%"]),
+            (
+                r#"{"model":"gpt2-124m","gpus":"8","tokens":"15TB"}"#.to_owned(),
+                ["“Tokens to train on” = 15TB", "300B or 15T"],
+            ),
+            (r#"{"model":"gpt2-124m","gpus":"8","tolerance":"five"}"#.to_owned(), ["“Slower if simpler” = five", "5%"]),
             (r#"{"model":"gpt2-124m","gpus":"8","tokens":"1e15","days":"1"}"#.to_owned(), ["8 devices", "days"]),
         ] {
             let reason = refused(&text);

@@ -39,7 +39,7 @@ pub(crate) fn titles() -> Value {
 
 /// A message with the titles of fields, or words, in place of the keys by which it names them.
 pub(crate) fn in_words(message: &str) -> String {
-    keys::renamed(&with_keys(message), |key| {
+    keys::renamed(&with_keys(&titled(message)), |key| {
         let of_field = FIELDS.iter().find(|(.., keys)| keys.contains(&key));
         let title = of_field.map(|(_, title, _)| format!("“{title}”"));
         let positions = || (key == POSITIONS.0).then(|| POSITIONS.1.to_owned());
@@ -48,6 +48,15 @@ pub(crate) fn in_words(message: &str) -> String {
             Some(name.replace(['_', '.'], " "))
         })
     })
+}
+
+/// A message with the title of the field that it begins with, if it begins with one and its value.
+fn titled(message: &str) -> String {
+    let title = FIELDS.iter().find_map(|(name, title, _)| {
+        let rest = message.strip_prefix(name).filter(|rest| rest.starts_with(" = "))?;
+        Some(format!("“{title}”{rest}"))
+    });
+    title.unwrap_or_else(|| message.to_owned())
 }
 
 /// The same with keys where a message names a field of a layout at its beginning, and a bound by key and axis.

@@ -285,11 +285,11 @@ fn the_planner_answers_what_its_address_asks() {
     // Constraints are sliders, which say what they are at.
     assert_eq!((good.matches("type=\"range\" min").count(), good.matches("aria-valuetext=\"any\"").count()), (5, 2));
     for (asked, reason) in [
-        ("model=gpt2-1558m&gpus=none", "“Devices” none: it is no whole number"),
+        ("model=gpt2-1558m&gpus=none", "“Devices” = none: it is no number of devices"),
         ("model=gpt9&gpus=8", "unknown model"),
         ("model=gpt2-1558m&cluster=nowhere&gpus=8", "unknown cluster"),
         ("model=gpt2-124m&gpus=8&seq_len=4096", "“Tokens a sequence” = 4096: it must be 1 to 1024"),
-        ("model=gpt2-1558m&gpus=8&max_x=three", "“TP at most” = three: it is a whole number"),
+        ("model=gpt2-1558m&gpus=8&max.x=three", "“TP at most” = three: it is a whole number"),
         ("model=gpt2-124m&cluster=dgx-a100&gpus=8&tokens=1000T&days=1", "within 1 day: "),
     ] {
         let (page, _) = drawn(&format!("{address}#{asked}"), 900).unwrap();

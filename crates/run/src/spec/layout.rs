@@ -137,9 +137,10 @@ mod tests {
             // As files are read, but for types that a file says where they are not the usual ones.
             let shown: LayoutFile = serde_json::from_value(shown_json(&layout)).unwrap();
             assert_eq!(shown.validate(&model).unwrap(), layout);
-            let mut earlier = shown_json(&layout);
-            earlier["microbatch_group"] = json!(2);
-            assert_eq!(layout_of_json(earlier).unwrap().validate(&model).unwrap(), layout);
+            let mut grouped = shown_json(&layout);
+            grouped["microbatch_group"] = json!(2);
+            let error = layout_of_json(grouped).unwrap().validate(&model).unwrap_err().to_string();
+            assert!(error.contains("only the interleaved schedule has groups"), "{error}");
             let file = LayoutFile::of(&layout);
             assert_eq!(
                 [Field::Dtype, Field::Gradients].map(|it| read.get(it)),

@@ -302,12 +302,23 @@ fn refused(text: &str, error: &dyn std::fmt::Display) -> SpecError {
     SpecError::Syntax { what: "a plan request", text, reason: error.to_string().trim_end().to_owned() }
 }
 
-/// The error of a field, by its path.
+/// The error of a field, by its path; fields of layouts have their names in the message.
 fn of_field<E: std::fmt::Display>(text: &str, error: &serde_path_to_error::Error<E>) -> SpecError {
     let path = error.path().to_string();
-    match path.as_str() {
-        "." => refused(text, error.inner()),
-        _ => refused(text, &format!("{path}: {}", error.inner())),
+    let message = error.inner().to_string();
+    let message = message.split(" at line ").next().unwrap_or_default().trim_end();
+    let (path, reason) = match message.split_once(": \"") {
+        Some((name, _)) if path == "." && !name.contains(' ') => (name.to_owned(), &message[name.len() + 2..]),
+        _ => (path, message),
+    };
+    let quoted = reason.strip_prefix('"').and_then(|rest| rest.split_once("\": "));
+    match (path.as_str(), quoted) {
+        (".", _) => refused(text, error.inner()),
+        (path, Some((value, rule))) => {
+            let (rule, remedy) = rule.split_once("; ").unwrap_or((rule, "see `quadrille plan --help`"));
+            SpecError::invalid(path, value, rule, remedy)
+        }
+        (path, None) => refused(text, &format!("{path}: {}", error.inner())),
     }
 }
 

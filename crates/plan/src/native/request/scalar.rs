@@ -173,7 +173,9 @@ pub mod counts {
             }
 
             fn visit_str<E: Error>(self, text: &str) -> Result<Vec<usize>, E> {
-                quantities::whole_numbers("numbers of devices", text).map_err(E::custom)
+                let remedy = "give e.g. 64, a list 64,96 or a range 64..1024";
+                let counts = quantities::whole_numbers("numbers of devices", text);
+                counts.map_err(|_| E::custom(format!("\"{text}\": it is no number of devices; {remedy}")))
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<usize>, A::Error> {
@@ -231,17 +233,20 @@ pub fn choices<'de, D: Deserializer<'de>>(deserializer: D) -> Result<LayoutFile,
                 "unknown field `{name}`: a request has the names of the options of `quadrille plan`"
             )));
         };
-        let value = match (value, field.kind()) {
+        let value = match value {
             // Forms have texts alone.
-            (Value::String(text), _) => {
-                Some(field.parse(text.trim()).or_else(|error| least_interval(field, &text).ok_or(error)))
+            Value::String(text) => {
+                let text = text.trim().to_owned();
+                let parsed = field.parse(&text).or_else(|error| least_interval(field, &text).ok_or(error));
+                Some(parsed.map_err(|error| (text, error)))
             }
-            (value, kind) => {
-                kind.deserialize(value).map_err(|error| D::Error::custom(format!("{name}: {error}")))?.map(Ok)
+            value => {
+                let named = |error| D::Error::custom(format!("{name}: {error}"));
+                field.kind().deserialize(value).map_err(named)?.map(Ok)
             }
         };
         let Some(value) = value else { continue };
-        let value = value.map_err(|error| D::Error::custom(format!("{name}: {error}")))?;
+        let value = value.map_err(|(text, error)| D::Error::custom(format!("{name}: \"{text}\": {error}")))?;
         choices = choices.with(field, value);
     }
     Ok(choices)
