@@ -1,4 +1,4 @@
-//! What can go wrong on a rank.
+//! Errors of a rank.
 
 use std::error::Error;
 

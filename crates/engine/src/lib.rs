@@ -1,9 +1,27 @@
 //! Executes step programs: an interpreter per rank, parameters, optimizer, the training loop.
 //!
-//! The path of a training step: [`train()`] starts the ranks; each builds a [`RankEngine`] and calls
-//! [`RankEngine::step`], which runs the program's pass section once per microbatch and then its update section,
-//! one function per operation kind (`interpreter/`). Values live in storages, taken and given back where the program's
-//! lifetimes say.
+//! # A step at a glance
+//!
+//! [`train()`] starts the ranks. Each builds a [`RankEngine`] and calls [`RankEngine::step`] in a loop
+//! (`training/rank_run.rs`):
+//!
+//! ```text
+//! RankEngine::step                    rank_engine.rs
+//!   Pipeline::run_passes              pipeline/               for each pass of the schedule:
+//!     receive                                                   activations or gradients of a neighboring stage
+//!     StepState::load_samples         state/samples.rs          tokens or patches of the microbatch
+//!     Interpreter::run                interpreter/section.rs    for each operation of the pass:
+//!       Storages::begin               state/storages.rs           memory for values that are born
+//!       Interpreter::execute          interpreter/                kernels of the backend; issue and wait of collectives
+//!       Storages::end                                             memory of values that die
+//!     send
+//!   Interpreter::run                  interpreter/update.rs   the update: reduced gradients, their norm, AdamW (optimizer/)
+//!   Backend::totals                   backend/                loss, norm and targets of the step
+//! ```
+//!
+//! `state/` has what a rank holds and how checkpoints see it, `observe/` what is recorded of a step, `backend/` the traits of
+//! devices and the processor, `generate/` passes of generation, `training/` the run around the steps, `work/` pieces of
+//! work for calibration.
 //!
 //! ```
 //! use quadrille_engine::{Cpu, Hyper, RunEvent, TrainOptions, random_batch, train};
@@ -52,8 +70,9 @@ pub use backend::on_cpu::{
     evaluate_on_cpu, generate_on_cpu, observe_on_cpu, time_states_on_cpu, train_on_cpu, workbench_on_cpu,
 };
 pub use backend::{
-    AttentionKernels, AttentionMask, Backend, Cpu, ElementMask, ExpertKernels, Gamma, Kind, LayerKernels,
-    ParameterUpdate, Positions, RankMemory, Statistics, Totals, Update, UpdateRule, View, ViewMut,
+    AttentionKernels, AttentionMask, Backend, Cpu, ElementMask, EndKernels, ExpertKernels, FusedKernels, Gamma, Kind,
+    LayerKernels, NoFusedKernels, NormInput, NormKernels, ParameterUpdate, Positions, RankMemory, Statistics, Totals,
+    Update, UpdateRule, View, ViewMut,
 };
 pub use error::EngineError;
 pub use evaluate::{EvaluateOutcome, Evaluation, Evaluator, ForwardOptions, evaluate};
@@ -88,7 +107,7 @@ pub use training::saving::{OnSaveFailure, Saving};
 pub use training::train::train;
 pub use work::{Prepared, Sweep, Work, Workbench, exchange, second_elements, workbench};
 
-/// What ranks compute in: `f32`, `f64`.
+/// Types of arithmetic: `f32`, `f64`.
 pub trait Real:
     quadrille_tensor::Element + quadrille_comm::Element + quadrille_checkpoint::Number + bytemuck::Pod
 {
@@ -96,7 +115,7 @@ pub trait Real:
 
 impl<T: quadrille_tensor::Element + quadrille_comm::Element + quadrille_checkpoint::Number + bytemuck::Pod> Real for T {}
 
-/// What ranks store values in: `f32`, `f64`, `bf16`, `f16`.
+/// Storage types of values: `f32`, `f64`, `bf16`, `f16`.
 pub trait Values: quadrille_tensor::Stored<Real: Real> + quadrille_comm::Element + bytemuck::Pod {}
 
 impl<T: quadrille_tensor::Stored<Real: Real> + quadrille_comm::Element + bytemuck::Pod> Values for T {}

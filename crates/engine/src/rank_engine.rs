@@ -18,7 +18,7 @@ use crate::{
     Backend, BatchSource, Chosen, EngineError, Hyper, InitialValues, Masks, MatmulChoices, Pace, Routed, Shard,
 };
 
-/// What a step gave, equal on every rank.
+/// Result of a step, equal on every rank.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct StepOutcome {
     /// Mean loss over the global batch: over all target tokens, in nats, or over all numbers of all patches.
@@ -27,16 +27,16 @@ pub struct StepOutcome {
     pub gradient_norm: f64,
     /// The step's learning rate.
     pub learning_rate: f64,
-    /// What routers have lost and dropped, if the model has experts.
+    /// Losses and dropped choices of routers, if the model has experts.
     pub router: Option<Routed>,
-    /// Whether the gradient was applied: loss and norm are finite, and the loss is not above the limit.
+    /// True if the gradient was applied: loss and norm are finite, and the loss is not above the limit.
     pub applied: bool,
-    /// Whether an update that was begun before the norm was known was done again, since the gradient was clipped.
+    /// True if an update that was begun before the norm was known was done again, since the gradient was clipped.
     pub repeated: bool,
 }
 
 impl StepOutcome {
-    /// What became of an update that was begun before the norm was known.
+    /// Outcome of an update that was begun before the norm was known.
     pub fn verdict(&self) -> Verdict {
         Verdict::of(self.applied, self.repeated)
     }
@@ -66,7 +66,7 @@ impl<'a, B: Backend> RankEngine<'a, B> {
         Self::with_states_in(program, context, threads, hyper, seed, initial, None)
     }
 
-    /// The same with offloaded states in a file of the rank in a folder; `None`: in the host's memory.
+    /// As [`Self::new`], with offloaded states in a file of the rank in a folder; `None`: in the host's memory.
     ///
     /// # Errors
     /// The job was stopped; the folder has no room.

@@ -1,4 +1,4 @@
-//! Which algorithms a device's library computes products with, where the device has measured them.
+//! Algorithms of a device's library for products, where the device has measured them.
 
 use quadrille_spec::ElementType;
 use quadrille_step::Product;
@@ -34,7 +34,7 @@ pub struct ProductAlgorithm {
 }
 
 impl Algorithms {
-    /// How many are others than the library's own first choice.
+    /// Number of products whose algorithm is not the library's own first choice.
     pub fn changed(&self) -> usize {
         self.products.iter().filter(|product| product.chosen.is_some_and(|chosen| chosen > 0)).count()
     }

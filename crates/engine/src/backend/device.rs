@@ -1,4 +1,4 @@
-//! What the ranks of a process compute on, whatever the type of their elements is.
+//! The device that the ranks of a process compute on, for every type of elements.
 
 use std::convert::Infallible;
 use std::fmt::Debug;

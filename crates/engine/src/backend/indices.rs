@@ -1,4 +1,4 @@
-//! Where elements lie in the global batch, as data: every device evaluates it by itself, to the same numbers.
+//! Positions of elements in the global batch, as data: every device evaluates it by itself, to the same numbers.
 
 use quadrille_spec::Dropout;
 

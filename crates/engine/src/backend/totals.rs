@@ -1,4 +1,4 @@
-//! What a step adds up, and what follows from it for the update: one formula for every device.
+//! Totals of a step, and the update that follows from them: one formula for every device.
 
 use quadrille_spec::IGNORED;
 use quadrille_step::{Scalar, Verdict};

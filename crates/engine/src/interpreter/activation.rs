@@ -36,7 +36,7 @@ impl<B: Backend> Interpreter<'_, B> {
         })
     }
 
-    /// Whether the product has added the bias; known once.
+    /// True if the product has added the bias; known once.
     fn is_biased(&mut self, output: ValueId) -> bool {
         let storage = self.rank.storage(output);
         self.fusion.biased.take(storage)

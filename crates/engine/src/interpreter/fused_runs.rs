@@ -5,20 +5,20 @@ use quadrille_tensor::AdamW;
 
 use super::fusion::Pattern;
 use super::{Done, Interpreter};
-use crate::backend::{ParameterUpdate, RankMemory, View};
+use crate::backend::{FusedKernels, ParameterUpdate, RankMemory, View};
 use crate::optimizer::states::StatesMut;
 use crate::state::storages::Block;
 use crate::{Backend, EngineError};
 
 impl<B: Backend> Interpreter<'_, B> {
     /// Executes a run; each of its operations is counted as if it were alone.
-    pub(crate) fn execute_run(&mut self, pattern: Pattern, ops: &[Op]) -> Done {
+    pub(super) fn execute_run(&mut self, fused: &B::Fused, pattern: Pattern, ops: &[Op]) -> Done {
         let swept = match (pattern, ops[0].operation, ops[ops.len() - 1].operation) {
-            (Pattern::Norm, _, Operation::Norm(norm)) => vec![self.whole_norm(&norm)?; ops.len()],
+            (Pattern::Norm, _, Operation::Norm(norm)) => vec![self.whole_norm(fused, &norm)?; ops.len()],
             (Pattern::NormBackward, Operation::NormBackwardSums(sums), Operation::NormBackward(norm)) => {
-                vec![self.whole_norm_backward(&sums, &norm)?; ops.len()]
+                vec![self.whole_norm_backward(fused, &sums, &norm)?; ops.len()]
             }
-            (Pattern::Updates, ..) => self.updates(ops)?,
+            (Pattern::Updates, ..) => self.updates(fused, ops)?,
             _ => unreachable!("the pattern was found"),
         };
         for (op, swept) in ops.iter().zip(swept) {
@@ -27,7 +27,7 @@ impl<B: Backend> Interpreter<'_, B> {
         Ok(())
     }
 
-    fn whole_norm(&mut self, op: &kind::Norm) -> Result<usize, EngineError> {
+    fn whole_norm(&mut self, fused: &B::Fused, op: &kind::Norm) -> Result<usize, EngineError> {
         let kind::Norm { of, input, sums, squares, gamma, beta, output } = *op;
         let norm =
             |this: &Self, sums: Option<&mut B::ViewMut<'_>>, squares: &mut B::ViewMut<'_>, y: &mut B::ViewMut<'_>| {
@@ -36,7 +36,7 @@ impl<B: Backend> Interpreter<'_, B> {
                 let shape = this.norm_shape(input, rule.epsilon);
                 let gamma = this.gamma(gamma, rule)?;
                 let beta = this.read_some(beta)?;
-                this.backend.whole_norm(shape, x, sums, squares, gamma, beta, y)?;
+                fused.whole_norm(shape, x, sums, squares, gamma, beta, y)?;
                 Ok(x.elements())
             };
         self.write(output, |this, y| {
@@ -49,6 +49,7 @@ impl<B: Backend> Interpreter<'_, B> {
 
     fn whole_norm_backward(
         &mut self,
+        fused: &B::Fused,
         of_sums: &kind::NormBackwardSums,
         op: &kind::NormBackward,
     ) -> Result<usize, EngineError> {
@@ -60,14 +61,12 @@ impl<B: Backend> Interpreter<'_, B> {
                     dgamma: Written<'_, '_, B>,
                     dbeta: Option<Written<'_, '_, B>>,
                     dx: Written<'_, '_, B>| {
-            let x = this.read(input)?;
-            let dy = this.read(gradient)?;
-            let statistics = this.statistics(sums, squares)?;
             let rule = this.rank.normalization(of);
+            let norm = this.norm_input(rule, input, sums, squares, gamma)?;
+            let dy = this.read(gradient)?;
             let shape = this.norm_shape(input, rule.epsilon);
-            let gamma = this.gamma(gamma, rule)?;
-            this.backend.whole_norm_backward(shape, x, statistics, gamma, dy, out, dgamma, dbeta, dx, add)?;
-            Ok(x.elements())
+            fused.whole_norm_backward(shape, norm, dy, out, dgamma, dbeta, dx, add)?;
+            Ok(norm.x.elements())
         };
         self.write(output, |this, dx| {
             this.write(of_sums.output, |this, out| {
@@ -80,23 +79,24 @@ impl<B: Backend> Interpreter<'_, B> {
     }
 
     /// Updates several parameters; returns the number of elements of each.
-    fn updates(&mut self, ops: &[Op]) -> Result<Vec<usize>, EngineError> {
+    fn updates(&mut self, fused: &B::Fused, ops: &[Op]) -> Result<Vec<usize>, EngineError> {
         let update = |op: &Op| if let Operation::AdamW(update) = op.operation { Some(update) } else { None };
         let updates: Vec<kind::AdamW> = ops.iter().filter_map(update).collect();
         let storages = updates.iter().map(|op| self.rank.storage(op.value));
         let taken = storages.map(|storage| Ok((storage, self.storages.take(storage)?)));
         let mut blocks: Vec<(StorageId, Block<B>)> = taken.collect::<Result<_, EngineError>>()?;
-        let swept = self.update_all(&updates, &mut blocks);
+        let swept = self.update_all(fused, &updates, &mut blocks);
         blocks.into_iter().for_each(|(storage, block)| self.storages.put(storage, block));
         swept
     }
 
     fn update_all(
         &mut self,
+        fused: &B::Fused,
         ops: &[kind::AdamW],
         blocks: &mut [(StorageId, Block<B>)],
     ) -> Result<Vec<usize>, EngineError> {
-        let Self { rank, backend, storages, step, optimizer, .. } = self;
+        let Self { rank, storages, step, optimizer, .. } = self;
         let constants = ops.iter().map(|op| optimizer.constants(op.parameter, step.number));
         let constants: Vec<AdamW> = constants.collect();
         let mut states = optimizer.resident_mut();
@@ -113,7 +113,7 @@ impl<B: Backend> Interpreter<'_, B> {
             updates.push(ParameterUpdate { constants, p, master, g, moments });
             swept.push(elements);
         }
-        backend.adamw_of_all(&mut updates)?;
+        fused.adamw_of_all(&mut updates)?;
         Ok(swept)
     }
 }

@@ -1,17 +1,19 @@
 //! Runs of neighbouring operations that a backend does with one kernel each.
 //!
 //! A run is found by its pattern alone, and only where it changes nothing but the number of kernels: its operations are
-//! executed at the same times, belong together by what they read and write, and nothing is given back before the last of
-//! them. So storages may be taken before the run and given back after it, and no two of them share a buffer inside it.
+//! executed at the same times, belong together by what they read and write, and nothing is given back before the last
+//! of them. So storages may be taken before the run and given back after it, and no two of them share a buffer inside
+//! it.
 
 use std::ops::Range;
 
 use quadrille_step::{GemmPass, Op, Operation, Section, StageProgram, StorageId, ValueId, Write, kind};
 
-/// What one kernel does.
+/// Operations that one kernel does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pattern {
-    /// Statistics of rows that no axis cuts, and the norm by them: row sums, centered squares, norm; or row squares, norm.
+    /// Statistics of rows that no axis cuts, and the norm by them: row sums, centered squares, norm; or row squares,
+    /// norm.
     Norm,
     /// The sums that a norm's gradients need, of rows that no axis cuts, and the gradient of its input.
     NormBackward,
@@ -21,15 +23,15 @@ pub(crate) enum Pattern {
 
 /// Operations that are done at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Run {
+pub(crate) struct FusedRun {
     /// By which kernel.
     pub pattern: Pattern,
-    /// How many, from the first on.
+    /// Number of operations, from the first on.
     pub len: usize,
 }
 
-/// Outputs of products that have got their bias already: the next operation on each adds none. Several wait where products
-/// and their biases interleave.
+/// Outputs of products that have got their bias already: the next operation on each adds none. Several wait where
+/// products and their biases interleave.
 #[derive(Debug, Default)]
 pub(crate) struct Biased(Vec<StorageId>);
 
@@ -39,13 +41,13 @@ impl Biased {
         self.0.push(output);
     }
 
-    /// Whether a product has added the bias to an output; known once.
+    /// True if a product has added the bias to an output; known once.
     pub fn take(&mut self, output: StorageId) -> bool {
         let known = self.0.iter().position(|biased| *biased == output);
         known.map(|at| self.0.swap_remove(at)).is_some()
     }
 
-    /// Whether no bias waits for its operation.
+    /// True if no bias waits for its operation.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -60,7 +62,7 @@ pub(crate) struct FusionState {
 }
 
 /// The run that begins with an operation of a section; `None`: the operation is done by itself.
-pub(crate) fn run_at(program: &StageProgram, section: &Section, first: usize) -> Option<Run> {
+pub(crate) fn run_at(program: &StageProgram, section: &Section, first: usize) -> Option<FusedRun> {
     let ops = &section.ops[first..];
     let run = by_pattern(program, ops)?;
     let together = ops[1..run.len].iter().all(|op| op.when == ops[0].when);
@@ -68,10 +70,11 @@ pub(crate) fn run_at(program: &StageProgram, section: &Section, first: usize) ->
     (together && deaths.iter().all(Vec::is_empty)).then_some(run)
 }
 
-/// The bias that is added to what a product writes before anything else reads it; `None`: the operation is no such product.
+/// The bias that is added to what a product writes before anything else reads it; `None`: the operation is no such
+/// product.
 ///
-/// That is a question of values alone. Whatever else lies between the two, such as collectives of other values, moves with
-/// the layout's overlap and from a pass to its recomputation, and must change no bit of either.
+/// That is a question of values alone. Whatever else lies between the two, such as collectives of other values, moves
+/// with the layout's overlap and from a pass to its recomputation, and must change no bit of either.
 pub(crate) fn bias_of(program: &StageProgram, section: &Section, product: usize) -> Option<ValueId> {
     let op = &section.ops[product];
     let after = &section.ops[product + 1..];
@@ -94,10 +97,10 @@ pub(crate) fn bias_of(program: &StageProgram, section: &Section, product: usize)
     (fits && !after[..next].iter().any(writes_bias)).then_some(bias)
 }
 
-fn by_pattern(program: &StageProgram, ops: &[Op]) -> Option<Run> {
+fn by_pattern(program: &StageProgram, ops: &[Op]) -> Option<FusedRun> {
     use Operation as Is;
     let at = |index: usize| ops.get(index).map(|op: &Op| &op.operation);
-    let found = |fits: bool, pattern, len| fits.then_some(Run { pattern, len });
+    let found = |fits: bool, pattern, len| fits.then_some(FusedRun { pattern, len });
     // A value whose sharding no collective has changed is another by name: what it is stored in is the same.
     let same = |a: ValueId, b: ValueId| program.value(a).storage == program.value(b).storage;
     match (at(0)?, at(1), at(2)) {
@@ -148,7 +151,7 @@ mod tests {
     }
 
     /// The runs of a section in their order, with the number of the first operation of each.
-    fn runs(stage: &StageProgram, section: &Section) -> Vec<(usize, Run)> {
+    fn runs(stage: &StageProgram, section: &Section) -> Vec<(usize, FusedRun)> {
         let mut found = Vec::new();
         let mut first = 0;
         while first < section.ops.len() {

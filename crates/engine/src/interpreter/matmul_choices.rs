@@ -1,4 +1,4 @@
-//! Which way each product runs: as its operands are stored, or, where a measurement says so, with operands
+//! Storage in which each product runs: as its operands are stored, or, where a measurement says so, with operands
 //! transposed first (AxoNN SC24, section V-C). A device whose library has several algorithms chooses among these instead.
 
 use std::time::Instant;

@@ -5,7 +5,7 @@ use quadrille_step::{BlockKind, NormOf, ValueId, kind};
 use quadrille_tensor::{GroupShape, HeadNorm, NormShape, Shape};
 
 use super::Interpreter;
-use crate::backend::{Gamma, Statistics, View};
+use crate::backend::{Gamma, NormInput, Statistics, View};
 use crate::{Backend, EngineError};
 
 type Swept = Result<usize, EngineError>;
@@ -40,13 +40,11 @@ impl<B: Backend> Interpreter<'_, B> {
     pub(super) fn norm(&mut self, op: &kind::Norm) -> Swept {
         let kind::Norm { of, input, sums, squares, gamma, beta, output } = *op;
         self.write(output, |this, y| {
-            let x = this.read(input)?;
             let rule = this.rank.normalization(of);
-            let statistics = this.statistics(sums, squares)?;
-            let gamma = this.gamma(gamma, rule)?;
+            let norm = this.norm_input(rule, input, sums, squares, gamma)?;
             let beta = this.read_some(beta)?;
-            this.backend.norm_forward(this.norm_shape(input, rule.epsilon), x, statistics, gamma, beta, y)?;
-            Ok(x.elements())
+            this.backend.norm_forward(this.norm_shape(input, rule.epsilon), norm, beta, y)?;
+            Ok(norm.x.elements())
         })
     }
 
@@ -67,30 +65,26 @@ impl<B: Backend> Interpreter<'_, B> {
         dbeta: Option<&mut B::ViewMut<'_>>,
     ) -> Swept {
         let kind::NormBackwardSums { of, input, sums, squares, gamma, gradient, write, .. } = *op;
-        let x = self.read(input)?;
-        let dy = self.read(gradient)?;
-        let statistics = self.statistics(sums, squares)?;
         let rule = self.rank.normalization(of);
+        let norm = self.norm_input(rule, input, sums, squares, gamma)?;
+        let dy = self.read(gradient)?;
         let add = self.step.accumulates(write);
         let shape = self.norm_shape(input, rule.epsilon);
-        let gamma = self.gamma(gamma, rule)?;
-        self.backend.norm_backward_sums(shape, x, statistics, gamma, dy, out, dgamma, dbeta, add)?;
-        Ok(x.elements())
+        self.backend.norm_backward_sums(shape, norm, dy, out, dgamma, dbeta, add)?;
+        Ok(norm.x.elements())
     }
 
     pub(super) fn norm_backward(&mut self, op: &kind::NormBackward) -> Swept {
         let kind::NormBackward { of, input, sums, squares, gamma, gradient, reduced, output, write } = *op;
         self.write(output, |this, dx| {
-            let x = this.read(input)?;
-            let dy = this.read(gradient)?;
-            let statistics = this.statistics(sums, squares)?;
             let rule = this.rank.normalization(of);
-            let add = this.step.accumulates(write);
+            let norm = this.norm_input(rule, input, sums, squares, gamma)?;
+            let dy = this.read(gradient)?;
             let reduced = this.read(reduced)?;
+            let add = this.step.accumulates(write);
             let shape = this.norm_shape(input, rule.epsilon);
-            let gamma = this.gamma(gamma, rule)?;
-            this.backend.norm_backward(shape, x, statistics, gamma, dy, reduced, dx, add)?;
-            Ok(x.elements())
+            this.backend.norm_backward(shape, norm, dy, reduced, dx, add)?;
+            Ok(norm.x.elements())
         })
     }
 
@@ -99,12 +93,16 @@ impl<B: Backend> Interpreter<'_, B> {
         NormShape { rows, cols, width: self.rank.value(input).cols, eps }
     }
 
-    pub(super) fn statistics(
+    pub(super) fn norm_input(
         &self,
+        rule: Normalization,
+        input: ValueId,
         sums: Option<ValueId>,
         squares: ValueId,
-    ) -> Result<Statistics<B::View<'_>>, EngineError> {
-        Ok(Statistics { sums: self.read_some(sums)?, squares: self.read(squares)? })
+        gamma: ValueId,
+    ) -> Result<NormInput<B::View<'_>>, EngineError> {
+        let statistics = Statistics { sums: self.read_some(sums)?, squares: self.read(squares)? };
+        Ok(NormInput { x: self.read(input)?, statistics, gamma: self.gamma(gamma, rule)? })
     }
 
     pub(super) fn gamma(&self, gamma: ValueId, rule: Normalization) -> Result<Gamma<B::View<'_>>, EngineError> {

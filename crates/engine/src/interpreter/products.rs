@@ -5,7 +5,7 @@ use quadrille_tensor::{FEW_ROWS, GroupedShape, ProductShape, Segments, Transpose
 
 use super::{Done, Interpreter};
 use crate::Backend;
-use crate::backend::{View, ViewMut};
+use crate::backend::{FusedKernels, View, ViewMut};
 
 impl<B: Backend> Interpreter<'_, B> {
     pub(super) fn gemm(&mut self, op: &kind::Gemm) -> Done {
@@ -16,7 +16,8 @@ impl<B: Backend> Interpreter<'_, B> {
             return self.grouped_gemm(op, product, groups);
         }
         let run_as = transpose(self.products.choice(&product));
-        // Passes of single tokens read weights and hardly use them. Training keeps to one kernel, and so to its rounding.
+        // Passes of single tokens read weights and hardly use them. Training keeps to one kernel, and so to its
+        // rounding.
         let few_rows = product.m < FEW_ROWS && matches!(self.rank.program.purpose, Purpose::Generation(_));
         let flops = self.write(*output, |this, c| {
             let a = this.read(*left)?;
@@ -34,7 +35,7 @@ impl<B: Backend> Interpreter<'_, B> {
     }
 
     /// A product, and the bias that the next operation adds to it where it is one kernel's.
-    pub(crate) fn biased_gemm(&mut self, op: &kind::Gemm, bias: ValueId) -> Done {
+    pub(super) fn biased_gemm(&mut self, fused: &B::Fused, op: &kind::Gemm, bias: ValueId) -> Done {
         let kind::Gemm { pass, left, right, output, .. } = *op;
         let product = op.product(self.rank.program);
         let groups = op.groups(self.rank.program);
@@ -42,12 +43,11 @@ impl<B: Backend> Interpreter<'_, B> {
         if groups > 1 || self.rank.value(left).counts.is_some() || is_generation {
             return self.gemm(op);
         }
-        let run_as = transpose(self.products.choice(&product));
         let flops = self.write(output, |this, c| {
             let a = this.read(left)?;
             let b = this.read(right)?;
             let bias = this.read(bias)?;
-            this.backend.matmul_with_bias(shape(&product), run_as, a, b, bias, c)?;
+            fused.matmul_with_bias(shape(&product), a, b, bias, c)?;
             Ok(flops(c.elements(), a.elements(), product.m))
         })?;
         self.fusion.biased.push(self.rank.storage(output));
@@ -60,7 +60,8 @@ impl<B: Backend> Interpreter<'_, B> {
         let kind::Gemm { pass, left, right, output, write, .. } = *op;
         let segments = self.segments(left, groups);
         let Product { storage, m, n, k } = product;
-        // Of a weight's gradient the rows of both operands are contracted, and those of the result are the left one's columns.
+        // Of a weight's gradient the rows of both operands are contracted, and those of the result are the left one's
+        // columns.
         let k = if storage == GemmStorage::Tn { m } else { k };
         let shape = GroupedShape { stored: transpose(storage), n, k };
         self.write(output, |this, c| {
@@ -73,7 +74,7 @@ impl<B: Backend> Interpreter<'_, B> {
         Ok(())
     }
 
-    /// Where the rows of so many experts lie in a value.
+    /// Position of the rows of `experts` experts in a value.
     fn segments(&self, value: ValueId, experts: usize) -> Segments {
         let queues = self.step.queues_of(value);
         let value = self.rank.value(value);
@@ -85,7 +86,7 @@ impl<B: Backend> Interpreter<'_, B> {
     }
 }
 
-/// What a kernel is told of a product.
+/// The shape of a product for kernels.
 pub(crate) fn shape(product: &Product) -> ProductShape {
     let Product { storage, m, n, k } = *product;
     ProductShape { stored: transpose(storage), m, n, k }
@@ -100,7 +101,8 @@ pub fn transpose(storage: GemmStorage) -> Transpose {
     }
 }
 
-/// FLOPs of a product that gives `c` elements of `a` in so many rows: a multiplication and an addition for each that is summed.
+/// FLOPs of a product that gives `c` elements of `a` in so many rows: a multiplication and an addition for each that is
+/// summed.
 fn flops(c: usize, a: usize, rows: usize) -> u64 {
     2 * c as u64 * (a / rows) as u64
 }

@@ -1,5 +1,6 @@
 //! The walk through a section of the program: storages, operations, what they took.
 
+use std::rc::Rc;
 use std::time::Instant;
 
 use quadrille_step::schedule::Action;
@@ -15,14 +16,16 @@ use crate::{Backend, EngineError};
 const SUM_SQUARES: &str = "sum-squares";
 
 impl<B: Backend> Interpreter<'_, B> {
-    /// Executes a section, taking storages before their first use and giving them back after their last. Runs of operations that
-    /// the backend does at once are counted one by one, and timed as their first.
+    /// Executes a section, taking storages before their first use and giving them back after their last. Runs of
+    /// operations that the backend does at once are counted one by one, and timed as their first.
     pub fn run(&mut self, section: &Section, action: Option<Action>) -> Result<(), EngineError> {
         let program = self.rank.program;
+        let backend = Rc::clone(&self.backend);
+        let fused = backend.fused();
         let mut next = 0;
         while let Some(op) = section.ops.get(next) {
-            let run = if B::FUSES { run_at(program, section, next) } else { None };
-            let at_once = next..next + run.map_or(1, |run| run.len);
+            let run = fused.and_then(|fused| Some((fused, run_at(program, section, next)?)));
+            let at_once = next..next + run.map_or(1, |(_, run)| run.len);
             next = at_once.end;
             let microbatches = program.layout.microbatches();
             let executes = op.when.includes(self.step.microbatch, microbatches, self.step.verdict);
@@ -36,11 +39,11 @@ impl<B: Backend> Interpreter<'_, B> {
                 self.storages.begin(*storage)?;
             }
             if executes {
-                let bias = if B::FUSES { bias_of(program, section, at_once.start) } else { None };
+                let bias = fused.and_then(|fused| Some((fused, bias_of(program, section, at_once.start)?)));
                 self.sum_before(op, action)?;
                 self.timed(op.operation.name(), op.layer, action, |this| match (run, bias, &op.operation) {
-                    (Some(run), ..) => this.execute_run(run.pattern, &section.ops[at_once.clone()]),
-                    (None, Some(bias), Operation::Gemm(gemm)) => this.biased_gemm(gemm, bias),
+                    (Some((fused, run)), ..) => this.execute_run(fused, run.pattern, &section.ops[at_once.clone()]),
+                    (None, Some((fused, bias)), Operation::Gemm(gemm)) => this.biased_gemm(fused, gemm, bias),
                     _ => this.execute(&op.operation),
                 })?;
             }
@@ -60,7 +63,8 @@ impl<B: Backend> Interpreter<'_, B> {
         self.backend.start()
     }
 
-    /// Sums the squares that wait, unless the operation leaves them as they are: it sums others, or moves what is none of them.
+    /// Sums the squares that wait, unless the operation leaves them as they are: it sums others, or moves what is none
+    /// of them.
     fn sum_before(&mut self, op: &Op, action: Option<Action>) -> Result<(), EngineError> {
         let operation = &op.operation;
         let written = operation.operands();
@@ -73,7 +77,8 @@ impl<B: Backend> Interpreter<'_, B> {
         self.fusion.squares.iter().any(|(gradient, _)| self.rank.storage(*gradient) == storage)
     }
 
-    /// Sums the squares that wait, if some do and the `condition` holds; timed by their own name in the pass, or the update, that asked.
+    /// Sums the squares that wait, if some do and the `condition` holds; timed by their own name in the pass, or the
+    /// update, that asked.
     fn sum_if(&mut self, action: Option<Action>, condition: impl FnOnce(&Self) -> bool) -> Result<(), EngineError> {
         if self.fusion.squares.is_empty() || !condition(self) {
             return Ok(());

@@ -6,7 +6,7 @@ use quadrille_spec::Axis;
 use quadrille_step::kind;
 
 use super::{Done, Interpreter};
-use crate::backend::{View, ViewMut};
+use crate::backend::{FusedKernels, View, ViewMut};
 use crate::optimizer::states::StatesMut;
 use crate::{Backend, EngineError, Shard};
 
@@ -62,7 +62,7 @@ impl<B: Backend> Interpreter<'_, B> {
                 own.map(|run| run.local..run.local + run.len).collect()
             }
         };
-        if B::FUSES {
+        if self.backend.fused().is_some() {
             // Those of others are summed with them.
             self.fusion.squares.push((gradient, runs));
             return Ok(());
@@ -75,7 +75,7 @@ impl<B: Backend> Interpreter<'_, B> {
         let waiting = std::mem::take(&mut self.fusion.squares);
         let read = |(gradient, runs)| Ok((self.read(gradient)?, runs));
         let gradients = waiting.into_iter().map(read).collect::<Result<Vec<_>, EngineError>>()?;
-        self.backend.sum_squares_of_all(&gradients)
+        self.backend.fused().map_or(Ok(()), |fused| fused.sum_squares_of_all(&gradients))
     }
 
     pub(super) fn adamw(&mut self, op: &kind::AdamW) -> Result<usize, EngineError> {

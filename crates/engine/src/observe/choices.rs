@@ -1,4 +1,4 @@
-//! Which experts tokens have chosen, for those who hold them against another model's.
+//! Experts that tokens have chosen, for comparison with another model's.
 
 use quadrille_step::{ChunkProgram, Layer, Operation, ValueId};
 use quadrille_tensor::{Element, Stored};

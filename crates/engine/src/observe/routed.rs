@@ -1,4 +1,4 @@
-//! What routers of experts have done in a step.
+//! Losses and loads of routers of experts in a step.
 
 use quadrille_spec::{Model, fullest_rank};
 use quadrille_step::StepProgram;

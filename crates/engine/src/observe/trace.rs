@@ -1,4 +1,4 @@
-//! What a rank did in a step and when, in a form that leaves the process.
+//! Timeline of a rank's step, in a form that leaves the process.
 
 use std::borrow::Cow;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// What AdamW and the schedule are told by the user.
+/// Hyperparameters of AdamW and the schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Hyper {
     /// Peak learning rate.

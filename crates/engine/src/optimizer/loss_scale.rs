@@ -1,4 +1,4 @@
-//! What the gradient is multiplied by while it is computed, so that numbers of few bits hold it.
+//! Loss scaling: a factor of gradients while they are computed, so that numbers of few bits hold them.
 //!
 //! The gradient of the loss is multiplied by a power of two, and the update divides by it with its other factors. That
 //! changes no bit but where numbers leave the range of their type.

@@ -1,4 +1,4 @@
-//! What the optimizer keeps of a parameter beside its weight.
+//! States of the optimizer on the device: moments and master copies.
 
 use quadrille_step::{Parameter, StageProgram};
 

@@ -1,4 +1,4 @@
-//! Where the states of buckets lie between updates: the lower tier of memory.
+//! The lower tier of memory, in which the states of buckets lie between updates.
 
 use std::ops::Range;
 use std::path::Path;

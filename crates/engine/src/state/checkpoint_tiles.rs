@@ -15,10 +15,10 @@ use super::masks::{MaskReader, check_pruned};
 use crate::backend::View;
 use crate::interpreter::Interpreter;
 use crate::optimizer::tier::State;
-use crate::training::carried::updates;
+use crate::training::loop_state::updates;
 use crate::{Backend, EngineError, RankEngine, Run, Shard};
 
-/// What a rank takes from a checkpoint.
+/// Parts of a checkpoint that a rank restores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Restore {
     /// Parameters, moments and the number of steps done: a run that goes on.
@@ -52,7 +52,8 @@ pub(crate) fn check_tensors(program: &StepProgram, checkpoint: &Checkpoint) -> R
     }
 }
 
-/// The ranks that write a part of a checkpoint. Of pruned parameters it is the mask that says who has some; all are named who may.
+/// The ranks that write a part of a checkpoint. Of pruned parameters it is the mask that says who has some; all are
+/// named who may.
 pub fn writers(program: &StepProgram) -> Vec<usize> {
     let grid = &program.layout.grid;
     let writes = |rank: &usize| {

@@ -7,7 +7,7 @@ use quadrille_tensor::{Element, Pool};
 
 use crate::Shard;
 
-/// Which values parameters start from.
+/// Initial values of parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InitialValues {
     /// Those that training starts from.

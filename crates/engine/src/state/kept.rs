@@ -1,4 +1,5 @@
-//! What a rank keeps of pruned weights, and how the host sees it: as parts of the dense tile, with zeros for what is pruned.
+//! Kept elements of pruned weights on a rank. The host sees them as parts of the dense tile, with zeros for pruned
+//! elements.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -14,9 +15,9 @@ use crate::{Backend, EngineError, Shard};
 
 /// Kept elements of a pruned weight's tile: all that the rank has of a value, or its part of them.
 pub(crate) struct KeptPart<'k> {
-    /// Where they lie in the tile, in ascending order.
+    /// Positions in the tile, in ascending order.
     positions: Cow<'k, [u32]>,
-    /// Which of the tile's kept elements they are.
+    /// Indices among the tile's kept elements.
     kept: Range<usize>,
     /// The part of the tile from the first of them to the first behind them. What is pruned in between belongs to it, so that
     /// the parts of all ranks are the tile, and a checkpoint has every element of it.

@@ -1,4 +1,4 @@
-//! Which elements of pruned tensors are kept, and how many of them ranks have to hold.
+//! Masks of pruned tensors, and the number of kept elements that ranks have to hold.
 
 use std::sync::Arc;
 

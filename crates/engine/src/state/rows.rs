@@ -1,4 +1,4 @@
-//! Where the token rows of a rank lie in the global batch.
+//! Positions of a rank's token rows in the global batch.
 
 use quadrille_tensor::ContextPart;
 

@@ -1,4 +1,4 @@
-//! What ranks read of a batch: tokens or patches, and what is to be predicted.
+//! Samples that ranks read of a batch: tokens or patches, and targets.
 
 use quadrille_spec::{Axis, IGNORED, PADDING};
 use quadrille_step::{Layer, Operation, Scalar, Section, kind};

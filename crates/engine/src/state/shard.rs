@@ -1,4 +1,4 @@
-//! Which elements of a logical matrix a rank holds, and how whole tensors are put together from ranks' shards.
+//! Shards: a rank's elements of a logical matrix, and the assembly of whole tensors from them.
 
 use std::ops::Range;
 
@@ -62,7 +62,7 @@ impl Shard {
         Self { flat_start: self.flat_start + range.start, len: range.len(), ..self }
     }
 
-    /// How many elements it has.
+    /// Number of its elements.
     pub fn elements(self) -> usize {
         self.len
     }

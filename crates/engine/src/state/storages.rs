@@ -43,7 +43,7 @@ impl<B: Backend> Block<B> {
         self.view_mut(0..self.len)
     }
 
-    /// Which elements they are.
+    /// Kind of the elements.
     pub fn kind(&self) -> Kind {
         self.kind
     }
@@ -61,7 +61,7 @@ impl<T: Element, B: Backend<Buffer: Payload<T>>> Payload<T> for Block<B> {
     }
 }
 
-/// Which elements a storage has.
+/// Kind of a storage's elements.
 fn kind_of<B: Backend>(storage: &StorageInfo) -> Kind {
     if storage.element_bytes == size_of::<B::Stored>() as u64 { Kind::Stored } else { Kind::Real }
 }
@@ -120,7 +120,7 @@ impl<'a, B: Backend> Storages<'a, B> {
         self.microbatch = microbatch;
     }
 
-    /// Which copy of a storage the selected microbatch uses.
+    /// The copy of a storage that the selected microbatch uses.
     pub fn copy(&self, storage: StorageId) -> usize {
         self.microbatch % self.program.storages[storage.0].instances
     }
@@ -181,7 +181,7 @@ impl<'a, B: Backend> Storages<'a, B> {
         result
     }
 
-    /// What is held, was held at most, and is allocated.
+    /// Memory that is held, was held at most, and is allocated.
     pub fn memory(&self) -> &MemoryLedger {
         &self.memory
     }

@@ -1,4 +1,4 @@
-//! Where the weights of a run without training come from.
+//! Sources of the weights of a run without training.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use quadrille_step::StepProgram;
 use crate::interpreter::RunConstants;
 use crate::{Backend, EngineError, Hyper, InitialValues, RankEngine, Restore};
 
-/// Where ranks take their weights from.
+/// Source of ranks' weights.
 #[derive(Debug, Clone)]
 pub enum Weights {
     /// Drawn, as a training run with this seed begins.

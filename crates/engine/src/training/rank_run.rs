@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use quadrille_comm::RankContext;
 use quadrille_step::{Layer, StepProgram};
 
-use super::carried::Carried;
+use super::loop_state::LoopState;
 use super::run_counts::RunCounts;
 use super::saving::{Saved, Saver};
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
     RankReport, RankTrace, Restore, RunEvent, Start, StepOutcome, StepRecord, TrainOptions, Validation,
 };
 
-/// Where a rank tells what happens.
+/// Receives a rank's events.
 type Tell<'a> = dyn FnMut(RunEvent) -> Result<(), EngineError> + 'a;
 
 /// Trains as the rank of `context`.
@@ -34,7 +34,7 @@ pub(crate) fn run<B: Backend>(
         engine,
         validation: validation.zip(evaluator),
         options,
-        carried: Carried::of(options),
+        state: LoopState::of(options),
         skipped: 0,
         saver: options.saving.as_ref().map(|saving| Saver::new(program, saving)),
         tell,
@@ -49,7 +49,7 @@ pub(crate) fn run<B: Backend>(
             run.engine.record_spans(true);
         }
         let start = Instant::now();
-        let Taken { outcome, spike, loss_scale, overflow } = run.step(batch)?;
+        let StepResult { outcome, spike, loss_scale, overflow } = run.step(batch)?;
         let seconds = start.elapsed().as_secs_f64();
         counts.add(&mut run.engine, &outcome, seconds, step == first);
         if step == first {
@@ -131,7 +131,7 @@ fn prepare<'a, B: Backend>(
 }
 
 /// A step that was done, beside those before it.
-struct Taken {
+struct StepResult {
     outcome: StepOutcome,
     /// Whether its loss stands out.
     spike: bool,
@@ -145,7 +145,7 @@ struct RankRun<'a, B: Backend> {
     engine: RankEngine<'a, B>,
     options: &'a TrainOptions,
     validation: Option<(&'a Validation<'a>, Evaluator<'a, B>)>,
-    carried: Carried,
+    state: LoopState,
     /// Steps in a row whose gradient was not applied, up to the last step of this process.
     skipped: u64,
     saver: Option<Saver<'a>>,
@@ -154,8 +154,8 @@ struct RankRun<'a, B: Backend> {
 
 impl<B: Backend> RankRun<'_, B> {
     /// One step; what follows from it for the next ones is noted.
-    fn step(&mut self, batch: &BatchSource) -> Result<Taken, EngineError> {
-        let Carried { losses, scaler } = &mut self.carried;
+    fn step(&mut self, batch: &BatchSource) -> Result<StepResult, EngineError> {
+        let LoopState { losses, scaler } = &mut self.state;
         self.engine.interpreter.optimizer.loss_limit = losses.limit(self.options.divergence);
         self.engine.set_loss_scale(scaler.scale());
         let outcome = self.engine.step(batch)?;
@@ -165,7 +165,7 @@ impl<B: Backend> RankRun<'_, B> {
         if outcome.applied {
             losses.push(outcome.loss);
         }
-        Ok(Taken { outcome, spike, loss_scale, overflow: scaler.see(&outcome) })
+        Ok(StepResult { outcome, spike, loss_scale, overflow: scaler.see(&outcome) })
     }
 
     /// Says where a loss or gradient that cannot be used came from, and stops if that is asked for; not before the
@@ -173,7 +173,7 @@ impl<B: Backend> RankRun<'_, B> {
     fn reject(&mut self, record: &StepRecord, batch: &BatchSource) -> Result<(), EngineError> {
         let StepRecord { step, loss, grad_norm, .. } = *record;
         if let Some(scale) = record.loss_scale.filter(|_| record.overflow) {
-            let next = self.carried.scaler.scale();
+            let next = self.state.scaler.scale();
             let reason = format!("its gradient is not finite at the loss scale {scale}, which is {next} from here on");
             return (self.tell)(RunEvent::Skipped { step, reason });
         }
@@ -189,7 +189,7 @@ impl<B: Backend> RankRun<'_, B> {
         };
         let origin = match record.loss_scale {
             Some(scale) if loss.is_finite() && !grad_norm.is_finite() => {
-                format!("{origin}; gradients were multiplied by {scale}: {}", self.carried.scaler.remedy())
+                format!("{origin}; gradients were multiplied by {scale}: {}", self.state.scaler.remedy())
             }
             _ => origin,
         };
@@ -207,7 +207,8 @@ impl<B: Backend> RankRun<'_, B> {
         }
     }
 
-    /// Ends a run that skips one step after the other: with an error, after the checkpoint of an earlier step is complete.
+    /// Ends a run that skips one step after the other: with an error, after the checkpoint of an earlier step is
+    /// complete.
     fn check_skipped(&mut self, record: &StepRecord) -> Result<(), EngineError> {
         if self.skipped < MOST_SKIPPED {
             return Ok(());
@@ -215,7 +216,7 @@ impl<B: Backend> RankRun<'_, B> {
         let StepRecord { step, loss, grad_norm, loss_scale, .. } = *record;
         let at = loss_scale.map_or(String::new(), |scale| format!(" at the loss scale {scale}"));
         let cause = match (loss.is_finite(), grad_norm.is_finite()) {
-            (true, false) => format!("gradient norm is {grad_norm}{at}; {}", self.carried.scaler.remedy()),
+            (true, false) => format!("gradient norm is {grad_norm}{at}; {}", self.state.scaler.remedy()),
             (true, true) => format!("loss is {loss:.4}{at}; lower the learning rate, or raise `run.largest_loss`"),
             (false, _) if loss_scale.is_some() => {
                 format!("loss is {loss}{at}; lower the learning rate, or use `layout.dtype` bf16 or f32")
@@ -257,7 +258,7 @@ impl<B: Backend> RankRun<'_, B> {
         }
         if saver.is_due(step, last) {
             complete(saver, &self.engine, self.tell)?;
-            saver.begin(&mut self.engine, step, &self.carried)?;
+            saver.begin(&mut self.engine, step, &self.state)?;
         }
         Ok(())
     }
@@ -268,7 +269,8 @@ impl<B: Backend> RankRun<'_, B> {
     }
 }
 
-/// Waits until no checkpoint is under way: in short pieces, since a rank that waits long in a collective is taken for lost.
+/// Waits until no checkpoint is under way: in short pieces, since a rank that waits long in a collective is taken for
+/// lost.
 fn complete<B: Backend>(saver: &mut Saver, engine: &RankEngine<B>, tell: &mut Tell) -> Result<(), EngineError> {
     let mut pause = Duration::from_micros(100);
     while saver.is_under_way() {

@@ -1,4 +1,4 @@
-//! What a training run tells, and what comes out of it.
+//! Events, records and results of a training run.
 
 use std::collections::BTreeMap;
 use std::ops::AddAssign;

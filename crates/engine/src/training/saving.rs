@@ -1,8 +1,8 @@
 //! Checkpoints of a run, written behind training.
 //!
-//! Each rank copies its tiles between two steps and goes on; a thread of its own writes them. After every step ranks agree
-//! on how far all are: once all files are on disk, a thread of the first rank commits the checkpoint. These agreements are
-//! the only communication; they lie between steps and are not part of a step's ledger.
+//! Each rank copies its tiles between two steps and goes on; a thread of its own writes them. After every step ranks
+//! agree on how far all are: once all files are on disk, a thread of the first rank commits the checkpoint. These
+//! agreements are the only communication; they lie between steps and are not part of a step's ledger.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -14,7 +14,7 @@ use quadrille_checkpoint::{About, CheckpointError, Draft, Folder, TensorShape};
 use quadrille_step::StepProgram;
 use serde::{Deserialize, Serialize};
 
-use super::carried::Carried;
+use super::loop_state::LoopState;
 use crate::{Backend, EngineError, RankEngine, tensor_shapes, writers};
 
 /// What a run does when a checkpoint cannot be written.
@@ -116,7 +116,7 @@ impl<'a> Saver<'a> {
         &mut self,
         engine: &mut RankEngine<B>,
         step: u64,
-        carried: &Carried,
+        state: &LoopState,
     ) -> Result<(), EngineError> {
         let tiles = engine.own_tiles()?;
         let rank = engine.interpreter.communicators.context.rank();
@@ -127,7 +127,7 @@ impl<'a> Saver<'a> {
             draft.write::<B::Real>(rank, &tiles)?;
             Ok(Part::Tiles(draft))
         });
-        let about = self.about(step, carried, engine.interpreter.optimizer.updates);
+        let about = self.about(step, state, engine.interpreter.optimizer.updates);
         self.under_way = Some(UnderWay { step, task: Some(task), result: None, about });
         self.begun = step;
         Ok(())
@@ -173,13 +173,13 @@ impl<'a> Saver<'a> {
     }
 
     /// Description of the run in a checkpoint of this step, after so many updates.
-    fn about(&self, step: u64, carried: &Carried, updates: u64) -> About {
+    fn about(&self, step: u64, state: &LoopState, updates: u64) -> About {
         let mut about = self.saving.about.clone();
         let steps = step - about.step;
         about.step = step;
         about.samples += steps * self.per_step[0];
         about.tokens += steps * self.per_step[1];
-        carried.write(&mut about.run, updates);
+        state.write(&mut about.run, updates);
         about
     }
 

@@ -9,12 +9,16 @@ use crate::backend::convert::{attention_mask, read, written};
 use crate::backend::{Cuda, DeviceAngles};
 use crate::ops::{Saved, attention_scratch, cached_scratch};
 
-#[rustfmt::skip]
 impl<S: Values + Number> AttentionKernels for Cuda<S>
 where
     S::Real: Number,
 {
-    fn angles(&self, head_dim: usize, frequencies: &[f64], positions: impl Iterator<Item = usize>) -> Result<DeviceAngles, EngineError> {
+    fn angles(
+        &self,
+        head_dim: usize,
+        frequencies: &[f64],
+        positions: impl Iterator<Item = usize>,
+    ) -> Result<DeviceAngles, EngineError> {
         let rotary = Rotary::<S::Real>::new(head_dim, frequencies, positions);
         let len = rotary.table().len();
         let memory = self.lanes.take(size_of_val(rotary.table()))?;
@@ -26,7 +30,14 @@ where
         Ok(self.queue(0)?.join_latent(shape, queries.array, pairs.array, shared.array, qkv.array)?)
     }
 
-    fn split_latent(&self, shape: LatentShape, dqkv: R<'_>, dqueries: &mut W<'_>, dpairs: &mut W<'_>, dshared: &mut W<'_>) -> Done {
+    fn split_latent(
+        &self,
+        shape: LatentShape,
+        dqkv: R<'_>,
+        dqueries: &mut W<'_>,
+        dpairs: &mut W<'_>,
+        dshared: &mut W<'_>,
+    ) -> Done {
         Ok(self.queue(0)?.split_latent(shape, dqkv.array, dqueries.array, dpairs.array, dshared.array)?)
     }
 
@@ -37,12 +48,37 @@ where
         Ok(shape.rows * shape.groups * (shape.heads + 1) * shape.head_dim)
     }
 
-    fn attention_forward(&self, shape: AttentionShape, qkv: R<'_>, keys_values: Option<R<'_>>, out: &mut W<'_>, log_sum_exp: &mut W<'_>, mask: Option<&AttentionMask>) -> Done {
+    fn attention_forward(
+        &self,
+        shape: AttentionShape,
+        qkv: R<'_>,
+        keys_values: Option<R<'_>>,
+        out: &mut W<'_>,
+        log_sum_exp: &mut W<'_>,
+        mask: Option<&AttentionMask>,
+    ) -> Done {
         let mask = mask.map(attention_mask);
-        Ok(self.queue(0)?.attention_forward(shape, qkv.array, read(keys_values), out.array, log_sum_exp.array, mask.as_ref())?)
+        Ok(self.queue(0)?.attention_forward(
+            shape,
+            qkv.array,
+            read(keys_values),
+            out.array,
+            log_sum_exp.array,
+            mask.as_ref(),
+        )?)
     }
 
-    fn attention_backward(&self, shape: AttentionShape, qkv: R<'_>, keys_values: Option<(R<'_>, &mut W<'_>)>, out: R<'_>, log_sum_exp: R<'_>, dout: R<'_>, dqkv: &mut W<'_>, mask: Option<&AttentionMask>) -> Done {
+    fn attention_backward(
+        &self,
+        shape: AttentionShape,
+        qkv: R<'_>,
+        keys_values: Option<(R<'_>, &mut W<'_>)>,
+        out: R<'_>,
+        log_sum_exp: R<'_>,
+        dout: R<'_>,
+        dqkv: &mut W<'_>,
+        mask: Option<&AttentionMask>,
+    ) -> Done {
         let mask = mask.map(attention_mask);
         let (keys_values, dkv) = keys_values.unzip();
         let qkv = qkv.array;
@@ -51,14 +87,27 @@ where
         let log_sum_exp = log_sum_exp.array;
         let dout = dout.array;
         let queue = self.queue(attention_scratch(shape, qkv.element))?;
-        Ok(queue.attention_backward(shape, Saved { qkv, keys_values, out, log_sum_exp, dout }, dqkv.array, written(dkv), mask.as_ref())?)
+        Ok(queue.attention_backward(
+            shape,
+            Saved { qkv, keys_values, out, log_sum_exp, dout },
+            dqkv.array,
+            written(dkv),
+            mask.as_ref(),
+        )?)
     }
 
     fn split_heads(&self, shape: GroupShape, qkv: R<'_>, queries: &mut W<'_>, keys: &mut W<'_>) -> Done {
         Ok(self.queue(0)?.split_heads(shape, qkv.array, queries.array, keys.array)?)
     }
 
-    fn join_heads(&self, shape: GroupShape, queries: R<'_>, keys: R<'_>, beside: Option<R<'_>>, qkv: &mut W<'_>) -> Done {
+    fn join_heads(
+        &self,
+        shape: GroupShape,
+        queries: R<'_>,
+        keys: R<'_>,
+        beside: Option<R<'_>>,
+        qkv: &mut W<'_>,
+    ) -> Done {
         Ok(self.queue(0)?.join_heads(shape, queries.array, keys.array, read(beside), qkv.array)?)
     }
 

@@ -1,8 +1,11 @@
 //! The engine's [`Backend`](quadrille_engine::Backend) on a device, method by method.
 
 mod attention;
+mod ends;
 mod experts;
+mod fused;
 mod layers;
+mod norms;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -35,7 +38,6 @@ type R<'v> = DeviceView<'v>;
 /// To be written.
 type W<'v> = DeviceViewMut<'v>;
 
-#[rustfmt::skip]
 impl<S: Values + Number> RankMemory for Cuda<S>
 where
     S::Real: Number,

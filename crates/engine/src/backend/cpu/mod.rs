@@ -1,8 +1,10 @@
 //! The processor: kernels of `quadrille_tensor` on the rank's own threads. Every method is done when it returns.
 
 mod attention;
+mod ends;
 mod experts;
 mod layers;
+mod norms;
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -42,7 +44,6 @@ impl<S> Cpu<S> {
 }
 
 for_each_element! {
-#[rustfmt::skip]
 impl RankMemory for Cpu<S> {
     type Real = <S as kernels::Stored>::Real;
     type Stored = S;
@@ -85,7 +86,11 @@ impl RankMemory for Cpu<S> {
         of.part(range)
     }
 
-    fn upload<R>(&self, to: &mut NumbersMut<'_, S>, write: impl FnOnce(&mut [Self::Real]) -> R) -> Result<R, EngineError> {
+    fn upload<R>(
+        &self,
+        to: &mut NumbersMut<'_, S>,
+        write: impl FnOnce(&mut [Self::Real]) -> R,
+    ) -> Result<R, EngineError> {
         Ok(to.changed(write))
     }
 

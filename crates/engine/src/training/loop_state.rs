@@ -1,4 +1,4 @@
-//! What a run carries from step to step beside parameters and moments.
+//! State of a training run beside parameters and moments.
 
 use quadrille_checkpoint::Checkpoint;
 use serde_json::{Map, Value};
@@ -17,15 +17,15 @@ pub(crate) fn updates(checkpoint: &Checkpoint) -> u64 {
     number.filter(|updates| *updates <= about.step).unwrap_or(about.step)
 }
 
-/// Kept in checkpoints, so that a run that goes on decides as if it had never stopped.
+/// Recent losses and the loss scale. Checkpoints have them, so that a resumed run decides as if it had never stopped.
 #[derive(Debug)]
-pub(crate) struct Carried {
+pub(crate) struct LoopState {
     pub losses: RecentLosses,
     pub scaler: LossScaler,
 }
 
-impl Carried {
-    /// That with which a run begins, or goes on.
+impl LoopState {
+    /// The state with which a run begins, or resumes.
     pub fn of(options: &TrainOptions) -> Self {
         match &options.start {
             Start::Resumed(checkpoint) => Self {
