@@ -1,7 +1,11 @@
 //! What a checkpoint is of.
 
+use std::borrow::Cow;
+
 use quadrille_spec::{Field, Layout, LayoutFile, Model, ModelFile, RealType, SpecError};
-use serde::{Deserialize, Serialize, Serializer};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 /// What a run must know to go on, and people to tell checkpoints apart.
@@ -38,8 +42,25 @@ impl Serialize for About {
     }
 }
 
+impl<'de> Deserialize<'de> for About {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = AboutText::<ModelFile>::deserialize(deserializer)?;
+        text.validate().map_err(|(part, error)| D::Error::custom(format_args!("{part}: {error}")))
+    }
+}
+
+impl JsonSchema for About {
+    fn schema_name() -> Cow<'static, str> {
+        "About".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        AboutText::<ModelFile>::json_schema(generator)
+    }
+}
+
 /// The same in a manifest, before validation. The layout is written as in its file.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AboutText<M> {
     model: M,

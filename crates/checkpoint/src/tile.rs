@@ -3,10 +3,11 @@
 use std::fmt;
 
 use quadrille_spec::RealType;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What is stored of every parameter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Quantity {
     /// The parameter itself.
@@ -61,7 +62,7 @@ impl fmt::Display for Quantity {
 }
 
 /// A logical matrix.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TensorShape {
     /// As in [`quadrille_spec::Model`]'s table: `block.0.qkv.weight`.

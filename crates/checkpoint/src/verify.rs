@@ -2,14 +2,15 @@
 
 use std::path::PathBuf;
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::manifest::QUANTITIES;
 use crate::number::not_finite;
 use crate::{Checkpoint, CheckpointError, Quantity};
 
 /// What a whole checkpoint was found to hold.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Summary {
     /// Tensors, each covered exactly once.
     pub tensors: usize,
@@ -24,7 +25,7 @@ pub struct Summary {
 }
 
 /// Numbers of a tensor that are infinite or none.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NotFinite {
     /// The tensor.
     pub tensor: String,

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use quadrille_cost::native::normal_below;
 use quadrille_plan::native::Reserve;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::evaluate::Entry;
 use crate::run::Measured;
@@ -34,7 +35,7 @@ enum Beside {
 }
 
 /// A normal distribution of bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Distribution {
     /// Its mean.
     pub mean: f64,
@@ -44,7 +45,7 @@ pub struct Distribution {
 
 /// How plans that let [`Reserve::USUAL_RUNS`] of runs fit would have judged published runs, each by a distribution that was fitted
 /// without its table.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Judged {
     /// Fitted on all tables: what frameworks have.
     pub of_all: Distribution,

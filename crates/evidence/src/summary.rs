@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use quadrille_plan::statistics::{Errors, Pair, kendall_tau, regret};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::evaluate::{Entry, Evaluation};
 use crate::oversized::Oversized;
@@ -11,7 +13,7 @@ use crate::run::Measured;
 use crate::sources::{SOURCES, Source};
 
 /// All statistics of a file.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Summary {
     /// Seconds, by source, then those of its tables where it has several.
     pub times: Vec<Times>,
@@ -28,7 +30,7 @@ pub struct Summary {
 }
 
 /// How much of a set parameters were fitted on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Fitted {
     /// Nothing: the set is a test.
@@ -51,10 +53,10 @@ impl Fitted {
 }
 
 /// Errors of a source or of one of its tables.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Times {
     /// The source.
-    pub source: &'static str,
+    pub source: String,
     /// One of its tables; `None`: all.
     pub table: Option<String>,
     /// How much of it parameters of devices or networks were fitted on.
@@ -64,7 +66,7 @@ pub struct Times {
 }
 
 /// How well layouts of one model on one machine are ordered.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ranking {
     /// Over all groups; `None` without any.
     pub all: Option<Order>,
@@ -75,10 +77,10 @@ pub struct Ranking {
 }
 
 /// The order of layouts in several groups.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Order {
     /// The source; `None`: all.
-    pub source: Option<&'static str>,
+    pub source: Option<String>,
     /// On how many of them parameters of devices or networks were fitted.
     pub fitted: Fitted,
     /// How many groups.
@@ -94,10 +96,10 @@ pub struct Order {
 }
 
 /// Layouts of one model on one machine, with one batch and one kind of kernels.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Group {
     /// The source.
-    pub source: &'static str,
+    pub source: String,
     /// Whether parameters of devices or networks were fitted on their table.
     pub fitted: bool,
     /// What they have in common.
@@ -111,7 +113,7 @@ pub struct Group {
 }
 
 /// Out-of-memory outcomes, and runs that did fit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Fits {
     /// Runs that ended for want of memory.
     pub out_of_memory: usize,
@@ -157,7 +159,12 @@ fn errors(entries: &[Entry], is_fitted: fn(&Source, &str) -> bool, wanted: impl 
         let line = |table: Option<String>, pairs: &[Pair]| {
             let errors = Errors::of(pairs)?;
             let of_table = |table: &String| Fitted::of(std::iter::once(is_fitted(source, table)));
-            Some(Times { source: source.name, fitted: table.as_ref().map_or(fitted, of_table), table, errors })
+            Some(Times {
+                source: source.name.to_owned(),
+                fitted: table.as_ref().map_or(fitted, of_table),
+                table,
+                errors,
+            })
         };
         list.extend(line(None, &all));
         if tables.len() > 1 {
@@ -191,7 +198,7 @@ impl Ranking {
                 let pairs: Vec<Pair> = entries.iter().filter_map(|entry| entry.pair()).collect();
                 let source = &SOURCES[source];
                 Some(Group {
-                    source: source.name,
+                    source: source.name.to_owned(),
                     fitted: entries.iter().any(|entry| source.is_fitted(&entry.row.table)),
                     name,
                     layouts: pairs.len(),
@@ -216,7 +223,7 @@ impl Order {
             (!values.is_empty()).then(|| values.iter().sum::<f64>() / count)
         };
         Some(Self {
-            source,
+            source: source.map(str::to_owned),
             fitted: Fitted::of(groups.iter().map(|group| group.fitted)),
             groups: groups.len(),
             layouts: groups.iter().map(|group| group.layouts).sum(),

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use quadrille_checkpoint::{About, Checkpoint, Draft, Folder, Quantity, TensorShape, Tile};
 use quadrille_spec::{Grid, Layout, LayoutRequest, Model, RealType, SpecError, quantities};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::companions::{COMPANIONS, copy_companions, remove_companions};
@@ -16,7 +17,7 @@ use crate::special_tokens::SpecialTokens;
 use crate::{Destination, Exported, HuggingFaceError, Narrow, Origin, Source, StoredType};
 
 /// The checkpoint that an import wrote.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Imported {
     /// Where it is.
     pub checkpoint: PathBuf,
@@ -31,7 +32,7 @@ pub struct Imported {
     /// Stored tensors that follow from the configuration and were left out.
     pub ignored: Vec<String>,
     /// The files that were copied into the folder of the checkpoint.
-    pub copied: Vec<&'static str>,
+    pub copied: Vec<String>,
 }
 
 /// How a checkpoint is exported.

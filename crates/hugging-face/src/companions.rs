@@ -40,7 +40,7 @@ const TEMPLATES: &str = "additional_chat_templates";
 ///
 /// # Errors
 /// A file that cannot be read or written; one that is there with another content.
-pub fn copy_companions(from: &Path, to: &Path) -> Result<Vec<&'static str>, HuggingFaceError> {
+pub fn copy_companions(from: &Path, to: &Path) -> Result<Vec<String>, HuggingFaceError> {
     copy_companions_without(&[], from, to)
 }
 
@@ -48,19 +48,15 @@ pub fn copy_companions(from: &Path, to: &Path) -> Result<Vec<&'static str>, Hugg
 ///
 /// # Errors
 /// As [`copy_companions`].
-pub fn copy_companions_without(
-    left_out: &[&str],
-    from: &Path,
-    to: &Path,
-) -> Result<Vec<&'static str>, HuggingFaceError> {
+pub fn copy_companions_without(left_out: &[&str], from: &Path, to: &Path) -> Result<Vec<String>, HuggingFaceError> {
     let mut copied = Vec::new();
     for name in COMPANIONS.into_iter().filter(|name| !left_out.contains(name)) {
         if copy(&from.join(name), &to.join(name))? {
-            copied.push(name);
+            copied.push(name.to_owned());
         }
     }
     if copy_templates(&from.join(TEMPLATES), &to.join(TEMPLATES))? {
-        copied.push(TEMPLATES);
+        copied.push(TEMPLATES.to_owned());
     }
     Ok(copied)
 }

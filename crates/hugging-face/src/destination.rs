@@ -6,7 +6,8 @@ use std::path::Path;
 
 use quadrille_files::{create_folders, sync_folder};
 use quadrille_spec::Model;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::companions::{GENERATION_CONFIG, copy_companions};
@@ -34,10 +35,10 @@ pub struct Destination {
 }
 
 /// What was written.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Exported {
     /// The family, as `model_type` says it.
-    pub family: &'static str,
+    pub family: String,
     /// The type of the weights, or of most of them.
     pub dtype: StoredType,
     /// The files of weights.
@@ -51,7 +52,7 @@ pub struct Exported {
     /// How many are no finite numbers, as in the checkpoint.
     pub not_finite: u64,
     /// The files that were copied beside them.
-    pub copied: Vec<&'static str>,
+    pub copied: Vec<String>,
 }
 
 impl Destination {
@@ -156,7 +157,7 @@ impl Destination {
         let partial = partial(parent).map_err(HuggingFaceError::io("create a folder in", parent))?;
         let shards = cut(self.items.clone(), shard_size);
         let mut exported = Exported {
-            family: self.family.model_type(),
+            family: self.family.model_type().to_owned(),
             dtype: self.dtype,
             files: shards.iter().map(|shard| shard.file.clone()).collect(),
             tensors: self.items.len(),

@@ -6,10 +6,11 @@ use std::str::FromStr;
 use half::{bf16, f16};
 use quadrille_spec::SpecError;
 use safetensors::Dtype;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The types of stored weights that can be read and written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StoredType {
     /// 32-bit floating point.

@@ -6,7 +6,8 @@ use quadrille_cost::simulation::{DeviceRates, RingNetwork, UniformMachine};
 use quadrille_engine::{Device, Processor, TrainOptions, TrainOutcome};
 use quadrille_spec::{Axis, CollectiveKind, ElementType, Grid, Layout, LayoutRequest, Model};
 use quadrille_step::{At, Group, Op, StepProgram};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::MeasureError;
 use crate::collectives::{Run, time};
@@ -18,7 +19,7 @@ const ALL_REDUCES: [usize; 2] = [1, 1 << 19];
 const RUNS: u32 = 51;
 
 /// What one thread computes and a pair of ranks exchanges, as long as every rank has a core of its own.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 pub struct Constants {
     /// Of products.
     pub product_gflops: f64,

@@ -5,7 +5,8 @@
 use quadrille_engine::transpose;
 use quadrille_step::{ChunkProgram, Operation, Product, StageProgram, StepProgram, kind, predict_rank};
 use quadrille_tensor::{Buffer, Pool, ProductShape, library_matmul, matmul};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::timing::{median, seconds};
 use crate::{OnProgress, Progress};
@@ -14,7 +15,7 @@ use crate::{OnProgress, Progress};
 const RUNS: usize = 7;
 
 /// The products of a step.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct StepProducts {
     /// The distinct ones, in the order of their first run.
     pub products: Vec<MeasuredProduct>,
@@ -24,7 +25,7 @@ pub struct StepProducts {
 }
 
 /// A product with its rates.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct MeasuredProduct {
     /// The result of its first run, without the block's number.
     pub name: String,
@@ -41,7 +42,7 @@ pub struct MeasuredProduct {
 }
 
 /// A rate beside the library's.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Rates {
     /// Billions of FLOPs a second.
     pub gflops: f64,

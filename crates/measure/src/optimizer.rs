@@ -5,7 +5,8 @@ use quadrille_engine::{EngineError, StateTimes, TrainOptions, random_full_batch,
 use quadrille_files::{Scratch, ScratchError};
 use quadrille_spec::{HOST, Layout, Offload, RankLedger};
 use quadrille_step::{StageProgram, StepProgram, predict};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::timing::{median, seconds};
 use crate::{MeasureError, OnProgress, Progress};
@@ -27,7 +28,7 @@ pub struct OptimizerBench {
 }
 
 /// What steps take.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct MeasuredOptimizer {
     /// Of each rank.
     pub threads: usize,
@@ -43,7 +44,7 @@ pub struct MeasuredOptimizer {
 }
 
 /// A number of buckets.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct OptimizerRow {
     /// How many the fullest rank has.
     pub buckets: usize,

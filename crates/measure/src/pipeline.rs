@@ -13,6 +13,7 @@ use quadrille_engine::{Cpu, EngineError, Hyper, InitialValues, RankEngine, rando
 use quadrille_spec::{Grid, Layout, LayoutRequest, Model, RandomStream, Schedule};
 use quadrille_step::schedule::{Action, Pass};
 use quadrille_step::{GemmPass, Layer, Op, Operation, StageProgram, StepProgram, kind};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::timing::{median, seconds};
@@ -54,7 +55,7 @@ const SCHEDULES: [(Schedule, usize); 5] = [
 ];
 
 /// A schedule in a scenario.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Run {
     /// What is irregular, in words.
     pub scenario: &'static str,

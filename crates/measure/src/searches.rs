@@ -6,6 +6,7 @@ use quadrille_cost::native::Framework;
 use quadrille_papers::lbnl::{Search, Shape, Strategy, System};
 use quadrille_plan::native::{self, Setting, Space};
 use quadrille_spec::{Cluster, Imbalance, Model};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::timing::{median, seconds};
@@ -18,7 +19,7 @@ const LBNL_SOLVER_PER_S: f64 = 300.0;
 const CALCULON_PER_S: f64 = 67.0;
 
 /// Searches beside their yardsticks.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Searches {
     /// [`YARDSTICKS`].
     pub yardsticks: [Yardstick; 2],
@@ -29,7 +30,7 @@ pub struct Searches {
 }
 
 /// A published planner.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Yardstick {
     /// Its name.
     pub planner: &'static str,
@@ -44,7 +45,7 @@ pub const YARDSTICKS: [Yardstick; 2] = [
 ];
 
 /// A search, run from end to end.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Measured {
     /// Whose search.
     pub search: &'static str,
@@ -61,7 +62,7 @@ pub struct Measured {
 }
 
 /// A search that leaves out by bounds what cannot be among the best: no rate of pricing, since most is not priced.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Bounded {
     /// What is searched, in words.
     pub case: String,

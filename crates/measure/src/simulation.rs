@@ -9,7 +9,8 @@ use quadrille_cost::simulation::{Simulation, simulate};
 use quadrille_engine::{Hyper, Processor, TrainOptions, TrainOutcome, WAITING};
 use quadrille_spec::{Axis, Layout, LayoutRequest, Linear, Model, Schedule};
 use quadrille_step::StepProgram;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::constants::Constants;
 use crate::step::{measured, steps};
@@ -59,7 +60,7 @@ const CASES: [Case; 10] = [
 ];
 
 /// Simulated beside measured steps.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Simulated {
     /// The mean of the two below.
     pub calibration: Constants,
@@ -74,7 +75,7 @@ pub struct Simulated {
 }
 
 /// A layout, simulated and measured.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Row {
     /// The axes above 1, and what is unusual: `x=2,y=2 summa`.
     pub layout: String,

@@ -11,7 +11,8 @@ use quadrille_engine::{
 use quadrille_run::{OpenLayout, RunError};
 use quadrille_spec::{Axis, Block, Field, Grid, Layout, LayoutRequest, Model, SpecError};
 use quadrille_step::StepProgram;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::MeasureError;
 use crate::timing::median;
@@ -39,7 +40,7 @@ pub fn layout(mut open: OpenLayout, model: &Model) -> Result<Layout, RunError> {
 }
 
 /// Steps, in seconds and beside the yardstick.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct MeasuredStep {
     /// What ranks computed on; `None`: the processor.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,7 +85,7 @@ pub struct MeasuredStep {
 }
 
 /// Time of one operation kind in a step, the mean over measured steps and ranks.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Share {
     /// Seconds of a step.
     pub seconds: f64,
@@ -93,7 +94,7 @@ pub struct Share {
 }
 
 /// The same batch on one rank with the threads of all.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Scaling {
     /// What one rank trains on.
     pub one_rank_tokens_per_second: f64,

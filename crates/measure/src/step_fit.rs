@@ -4,7 +4,8 @@ use std::ops::RangeInclusive;
 
 use quadrille_cost::native::{Framework, Price, Problem};
 use quadrille_spec::{Cluster, Efficiency, Layout, Model, Origin};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::{MeasureError, Refusal, Setting};
 
@@ -39,7 +40,7 @@ pub fn seconds(name: &str, text: &str) -> Result<f64, Refusal> {
 }
 
 /// A step before and after.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Matched {
     /// Model and layout.
     pub step: String,
@@ -52,7 +53,7 @@ pub struct Matched {
 }
 
 /// The factor and what it does.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Scaled {
     /// Of the fractions of the peak that products reach.
     pub factor: f64,

@@ -1,7 +1,8 @@
 //! Every layout of a number of ranks over some axes, with all else as requested.
 
 use quadrille_spec::{Axis, AxisSet, Grid, Layout, LayoutRequest, Model, SpecError};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// The grids of as many ranks as a request's grid has.
 #[derive(Debug, Clone)]
@@ -13,7 +14,7 @@ pub struct Grids {
 }
 
 /// A grid that is left out.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Skipped {
     /// The grid.
     pub grid: String,

@@ -1,5 +1,7 @@
 //! How well predictions meet measurements.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 /// A predicted and a measured quantity of one unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pair {
@@ -17,7 +19,7 @@ impl Pair {
 }
 
 /// Errors of a set of pairs, as fractions.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Errors {
     /// Pairs.
     pub count: usize,

@@ -6,9 +6,9 @@ use std::thread::spawn;
 
 use pyo3::prelude::*;
 use quadrille::command_line::{self, Failure, Trained};
-use quadrille::engine::RunEvent;
+use quadrille::engine::{RunEvent, StepRecord};
 use quadrille::run::Event;
-use serde_json::json;
+use serde::Serialize;
 
 use crate::apart::{next, panicked};
 use crate::raised;
@@ -66,16 +66,25 @@ fn teller(told: Sender<Told>, answers: Receiver<ControlFlow<()>>) -> impl FnMut(
     move |happened| {
         if let RunEvent::Step(record) = happened {
             at = record.step;
-            tell(&told, &answers, json!({ "step": record }).to_string())?;
+            tell(&told, &answers, &Happened::Step(record))?;
         }
         match Event::of(happened, at) {
-            Some(event) => tell(&told, &answers, json!({ "event": event }).to_string()),
+            Some(event) => tell(&told, &answers, &Happened::Event(event)),
             None => ControlFlow::Continue(()),
         }
     }
 }
 
-fn tell(told: &Sender<Told>, answers: &Receiver<ControlFlow<()>>, event: String) -> ControlFlow<()> {
+/// An event of a run, as Python reads it.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Happened<'a> {
+    Step(&'a StepRecord),
+    Event(Event),
+}
+
+fn tell(told: &Sender<Told>, answers: &Receiver<ControlFlow<()>>, event: &Happened) -> ControlFlow<()> {
+    let event = serde_json::to_string(event).unwrap_or_default();
     match told.send(Told::Event(event)) {
         Ok(()) => answers.recv().unwrap_or(ControlFlow::Break(())),
         Err(_) => ControlFlow::Break(()),

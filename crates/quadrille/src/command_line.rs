@@ -20,7 +20,7 @@ use clap::{Arg, ArgAction, CommandFactory};
 use quadrille_plan::native::Cancel;
 use quadrille_run::OnEvent;
 use quadrille_run::units::seconds;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::arguments::{Arguments, Command};
 use crate::launch::{self, Launch};
@@ -72,7 +72,7 @@ pub fn document_until(words: &[String], cancel: &Cancel) -> Result<Value, Failur
     let launch = Launch::of(&command)?;
     match &command {
         Command::Plan(arguments) => plan::document(arguments, cancel),
-        Command::Sweep(arguments) => Ok(json!(sweep::rows(arguments, cancel)?)),
+        Command::Sweep(arguments) => output::json_value(&sweep::rows(arguments, cancel)?),
         Command::Explain(arguments) => explain::document(arguments),
         Command::Verify(arguments) => verify::document(arguments, &launch),
         Command::Report(arguments) => report::document(arguments),

@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 use clap::{ArgGroup, Args};
 use quadrille_checkpoint::Checkpoint;
 use quadrille_hugging_face::{ExportOptions, Source, StoredType, export_watched, import_watched};
-use quadrille_report::conversion::{exported_text, imported_text};
+use quadrille_report::conversion::{ExportedModelReport, ImportedModelReport};
 use quadrille_run::Settings;
 use quadrille_spec::SpecError;
-use serde_json::json;
 
 use crate::bars;
 use crate::failure::Failure;
@@ -76,10 +75,8 @@ fn from_hugging_face(folder: &Path, arguments: &ConvertArguments) -> Result<(), 
     let mut source = Source::open(folder, &Settings::replaced_of_model(&arguments.set)?)?;
     let done = bars::counting(|watch| import_watched(&mut source, &arguments.checkpoint, watch))?;
     warn_not_finite(done.not_finite);
-    if arguments.json {
-        return print_json(&json!({ "model": source.model(), "imported": done }));
-    }
-    print_text(imported_text(folder, source.model(), &done))
+    let report = ImportedModelReport::new(source.model(), done);
+    if arguments.json { print_json(&report) } else { print_text(report.text(folder)) }
 }
 
 fn to_hugging_face(folder: &Path, arguments: &ConvertArguments) -> Result<(), Failure> {
@@ -91,10 +88,8 @@ fn to_hugging_face(folder: &Path, arguments: &ConvertArguments) -> Result<(), Fa
         remark("note", note);
     }
     warn_not_finite(done.not_finite);
-    if arguments.json {
-        return print_json(&json!({ "checkpoint": path, "folder": folder, "exported": done, "notes": notes }));
-    }
-    print_text(exported_text(&path, folder, &done))
+    let report = ExportedModelReport::new(&path, folder, done, notes);
+    if arguments.json { print_json(&report) } else { print_text(report.text()) }
 }
 
 fn warn_not_finite(count: u64) {

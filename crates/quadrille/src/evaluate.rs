@@ -80,8 +80,8 @@ pub fn run(arguments: &EvalArguments, launch: &Launch) -> Result<(), Failure> {
     if !launch.is_first() {
         return Ok(());
     }
-    let report = EvaluationReport { evaluation: &evaluation, outcome: &outcome };
-    tell(&outcome, || if arguments.json { print_json(&report.document()) } else { print_text(report.text()) })
+    let report = EvaluationReport::new(&evaluation, &outcome);
+    tell(&outcome, || if arguments.json { print_json(&report) } else { print_text(report.text()) })
 }
 
 /// Prints what was found; counts that were not predicted fail the command all the same.

@@ -3,11 +3,12 @@
 use clap::{Args, ValueEnum};
 use quadrille_cost::native::{self, NarrowFormat, Numbers};
 use quadrille_plan::export::{Export, Framework, Precision, Target, export};
+use quadrille_report::ReportVersion;
+use quadrille_report::conversion::OptionsReport;
 use quadrille_run::{LayoutDefaults, SaidLayout};
 use quadrille_spec::{
     AxisOrder, Cluster, Device, ElementType, Field, Layout, LayoutFile, LayoutRequest, Planned, SpecError,
 };
-use serde_json::json;
 
 use crate::arguments::ModelArguments;
 use crate::explain::MODEL;
@@ -162,7 +163,8 @@ pub fn run(arguments: &ExportArguments) -> Result<(), Failure> {
     }
     if arguments.json {
         let framework = arguments.to.to_string();
-        return print_json(&json!({ "framework": framework, "text": text, "cannot_express": cannot_express }));
+        let version = ReportVersion::CURRENT;
+        return print_json(&OptionsReport { version, framework, text, cannot_express });
     }
     print_text(&text)
 }

@@ -100,9 +100,9 @@ pub fn run(arguments: &GenerateArguments, launch: &Launch) -> Result<(), Failure
         return Ok(());
     }
     let generated = generation.texts(&outcome)?;
-    let report = GenerationReport { generation: &generation, texts: &texts, generated: &generated, outcome: &outcome };
+    let report = GenerationReport::new(&generation, &texts, &generated, &outcome);
     if arguments.json {
-        print_json(&report.document())?;
+        print_json(&report)?;
     } else {
         if !live {
             print_exactly(&report.text())?;

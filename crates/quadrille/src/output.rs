@@ -10,8 +10,6 @@ use serde_json::Value;
 use crate::failure::Failure;
 use crate::terminal;
 
-pub use quadrille_run::units::bytes;
-
 /// Prints a JSON document to standard output.
 pub fn print_json(document: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(document).map_err(|error| Failure::Run(error.into()))?;

@@ -4,11 +4,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use quadrille_checkpoint::{Checkpoint, EarlyBird, Folder, Pruning, Scope};
-use quadrille_report::Text;
-use quadrille_report::checkpoint::{distances_text, pruned_table, settled_at};
+use quadrille_report::checkpoint::{PruningReport, SettlingReport};
 use quadrille_run::{carry_companions, check_companions_of};
 use quadrille_spec::Sparsity;
-use serde_json::json;
 
 use crate::failure::Failure;
 use crate::output::{print_json, print_text};
@@ -95,22 +93,8 @@ fn prune(from: &Path, out: &Path, pruning: Pruning, arguments: &PruneArguments) 
     let (path, pruned) =
         quadrille_checkpoint::prune(&checkpoint, rewound.as_ref(), out, pruning).map_err(Failure::of_checkpoints)?;
     carry_companions(&checkpoint, &path)?;
-    if arguments.json {
-        return print_json(&json!({
-            "path": path,
-            "from": checkpoint.path().to_string_lossy(),
-            "rewound_to": rewound.as_ref().map(Checkpoint::path),
-            "sparsity": pruning.sparsity,
-            "scope": pruning.scope,
-            "tensors": pruned,
-        }));
-    }
-    let weights = match &rewound {
-        None => String::new(),
-        Some(rewound) => format!(", with the weights of step {}", rewound.about().step),
-    };
-    let step = checkpoint.about().step;
-    print_text(Text::from(pruned_table(&pruned)) + format!("\n{}: pruned by step {step}{weights}\n", path.display()))
+    let report = PruningReport::new(&path, &checkpoint, rewound.as_ref(), pruning, pruned);
+    if arguments.json { print_json(&report) } else { print_text(report.text()) }
 }
 
 /// Distances of the masks of all checkpoints of a folder, and the first at which they have settled.
@@ -118,8 +102,6 @@ fn when(folder: &Path, pruning: Pruning, as_json: bool) -> Result<(), Failure> {
     let newest_first = Folder::of(folder).open_all()?;
     let checkpoints = newest_first.iter().rev().map(|(step, checkpoint)| (*step, checkpoint));
     let steps = EarlyBird::look(checkpoints, pruning).map_err(Failure::of_checkpoints)?;
-    if as_json {
-        return print_json(&json!({ "near": EarlyBird::NEAR, "steps": steps, "settled_at": settled_at(&steps) }));
-    }
-    print_text(distances_text(&steps))
+    let report = SettlingReport::new(steps);
+    if as_json { print_json(&report) } else { print_text(report.text()) }
 }

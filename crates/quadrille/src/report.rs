@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use quadrille_pages::run_page;
 use quadrille_report::plain;
-use quadrille_report::run::{self as told, Prediction, Run};
+use quadrille_report::run::{Prediction, Run, RunPage, RunReport};
 use quadrille_run::{FILES, described};
 use quadrille_spec::FlopsConvention;
 use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::layout_arguments::DEFAULT_CLUSTER;
-use crate::output::{print_json, print_text, write_file};
+use crate::output::{json_value, print_json, print_text, write_file};
 use crate::{flags, paths};
 
 /// Writes one page that shows a run: losses, gradient norms, learning rate, speed; what a step is spent on, what ranks send
@@ -52,7 +52,7 @@ pub fn document(arguments: &ReportArguments) -> Result<Value, Failure> {
     if arguments.out.is_some() {
         Err(Failure::usage("--out: a document is no page; leave it out"))
     } else {
-        Ok(read(arguments)?.document())
+        json_value(&RunReport::new(&read(arguments)?))
     }
 }
 
@@ -77,6 +77,6 @@ pub fn run(arguments: &ReportArguments) -> Result<(), Failure> {
     let mut prediction = Prediction::of(&run, cluster);
     // The reason quotes files.
     prediction.times = prediction.times.map_err(|reason| plain::message(&flags::spelled(&reason)));
-    write_file("--out", &path, run_page(&told::document(&run, &prediction)).as_bytes())?;
+    write_file("--out", &path, run_page(&json_value(&RunPage::new(&run, &prediction))?).as_bytes())?;
     print_text(format!("{}\n", path.display()))
 }

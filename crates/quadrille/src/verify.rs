@@ -5,12 +5,12 @@ use std::path::Path;
 use clap::{Arg, Args};
 use quadrille_engine::EngineError;
 use quadrille_plan::{Grids, Skipped};
-use quadrille_report::verification::{VerificationReport, Verified};
+use quadrille_report::verification::{VerificationReport, VerifiedLayout};
 use quadrille_run::{LayoutDefaults, described, resources};
 use quadrille_spec::{Axis, ElementType, Layout, Model, Sparsity};
 use quadrille_step::StepProgram;
 use quadrille_verify::{Reference, VerifyOptions, take_part_on, verify_on};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::arguments::{ModelArguments, RunArguments};
 use crate::device::DeviceArguments;
@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::layout_arguments::LayoutArguments;
 use crate::layout_flags::offload_to_folder;
-use crate::output::{print_json, print_text};
+use crate::output::{json_value, print_json, print_text};
 use crate::parse::whole;
 use crate::{bars, flags};
 
@@ -75,25 +75,18 @@ const MODEL: &str = "gpt-tiny";
 
 const DEFAULTS: LayoutDefaults = LayoutDefaults { dtype: ElementType::F64, ..LayoutDefaults::USUAL };
 
-/// What was verified, and the grids that were left out.
-struct Judged {
-    verified: Vec<Verified>,
-    skipped: Vec<Skipped>,
-}
-
 /// Verifies every layout that was asked for.
 pub fn run(arguments: &VerifyArguments, launch: &Launch) -> Result<(), Failure> {
-    let Judged { verified, skipped } = judged(arguments, launch)?;
+    let report = verified(arguments, launch)?;
     if !launch.is_first() {
         return Ok(());
     }
-    let report = VerificationReport { sparsity: arguments.sparsity, verified: &verified, skipped: &skipped };
     if arguments.json {
-        print_json(&report.document())?;
+        print_json(&report)?;
     } else {
         print_text(report.text())?;
     }
-    match (report.failed(), verified.len()) {
+    match (report.failed(), report.grids.len()) {
         (0, _) => Ok(()),
         (failed, total) => {
             Err(Failure::run(format!("{failed} of {total} layouts differ from the serial model or their prediction")))
@@ -101,15 +94,13 @@ pub fn run(arguments: &VerifyArguments, launch: &Launch) -> Result<(), Failure> 
     }
 }
 
-/// The same as a document, which says of every layout whether it is equal.
+/// The report as a document, which says of every layout whether it is equal.
 pub fn document(arguments: &VerifyArguments, launch: &Launch) -> Result<Value, Failure> {
-    let Judged { verified, skipped } = judged(arguments, launch)?;
-    let report = VerificationReport { sparsity: arguments.sparsity, verified: &verified, skipped: &skipped };
-    Ok(json!(report.document()))
+    json_value(&verified(arguments, launch)?)
 }
 
-/// Holds layout after layout against the serial model, in the first process.
-fn judged(arguments: &VerifyArguments, launch: &Launch) -> Result<Judged, Failure> {
+/// Compares layout after layout with the serial model, in the first process.
+fn verified(arguments: &VerifyArguments, launch: &Launch) -> Result<VerificationReport, Failure> {
     let settings = arguments.model.settings(MODEL, VerifyOptions::HYPER)?;
     let model = &settings.model;
     let seed = arguments.run.seed();
@@ -151,11 +142,11 @@ fn judged(arguments: &VerifyArguments, launch: &Launch) -> Result<Judged, Failur
         }
         let reference = reference.get_or_insert_with(|| Reference::new(&program, &options));
         let report = verify_on(launch.device, &program, &options, reference);
-        verified.push(Verified { report: report.map_err(failed)?, layout });
+        verified.push(VerifiedLayout::new(&layout, report.map_err(failed)?));
         bar.inc(1);
     }
     bar.finish_and_clear();
-    Ok(Judged { verified, skipped })
+    Ok(VerificationReport::new(arguments.sparsity, verified, skipped))
 }
 
 fn layouts(

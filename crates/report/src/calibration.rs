@@ -1,12 +1,15 @@
 //! What `calibrate` has measured, and the tiers that were fitted to it: for people and as a document.
 
+use std::path::Path;
+
 use quadrille_cost::native::Deviation;
 use quadrille_measure::calibration::{CalibrationSpec, Case, Compared, Fitted, Measured, Measurements, OnDevice};
 use quadrille_run::units::{bytes, decimal, percent};
-use quadrille_spec::{Algorithm, Cluster, RateUnit, Tier};
-use serde_json::{Value, json};
+use quadrille_spec::{Algorithm, Calibration, Cluster, CollectiveKind, Device, GroupBandwidth, RateUnit, Tier};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use crate::{Table, Text, table};
+use crate::{ReportVersion, Table, Text, table};
 
 /// Runs that scatter more, as a fraction, are marked.
 const MUCH: f64 = 0.2;
@@ -64,23 +67,68 @@ impl CalibrationReport<'_> {
         warnings
     }
 
-    /// The same as a document.
-    pub fn document(&self) -> Value {
-        let Self { measured, fitted, cluster } = self;
-        let by_kind: Vec<Value> =
-            fitted.by_kind.iter().map(|(kind, error)| json!({ "collective": kind, "error": error })).collect();
-        json!({
-            "seconds": measured.seconds,
-            "device": cluster.device,
-            "tiers": cluster.tiers,
-            "tier_errors": fitted.errors,
-            "error": fitted.error,
-            "errors_by_collective": by_kind,
-            "algorithms": measured.compared(),
-            "group_bandwidths": cluster.group_bandwidths,
-            "calibration": cluster.calibration,
-        })
+    /// Document of a cluster that was written to a file, with warnings in the words of the command line.
+    pub fn document(&self, out: &Path, warnings: Vec<String>) -> CalibrationDocument {
+        let Self { measured, fitted, cluster } = *self;
+        let of_kind = |(collective, error): &(CollectiveKind, Deviation)| CollectiveError {
+            collective: *collective,
+            error: *error,
+        };
+        CalibrationDocument {
+            version: ReportVersion::CURRENT,
+            out: out.to_string_lossy().into_owned(),
+            seconds: measured.seconds,
+            device: cluster.device.clone(),
+            tiers: cluster.tiers.clone(),
+            tier_errors: fitted.errors.clone(),
+            error: fitted.error,
+            errors_by_collective: fitted.by_kind.iter().map(of_kind).collect(),
+            algorithms: measured.compared(),
+            group_bandwidths: cluster.group_bandwidths.clone(),
+            calibration: cluster.calibration.clone(),
+            warnings,
+        }
     }
+}
+
+/// A calibrated cluster: what `calibrate --json` prints.
+///
+/// Times are in seconds, sizes in bytes, rates in units a second, errors are parts of the measured time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CalibrationDocument {
+    /// Version of the document.
+    pub version: ReportVersion,
+    /// File of the cluster.
+    pub out: String,
+    /// Seconds that the measurements took.
+    pub seconds: f64,
+    /// The measured device.
+    pub device: Option<Device>,
+    /// The fitted tiers, innermost first.
+    pub tiers: Vec<Tier>,
+    /// Errors of the fit by tier.
+    pub tier_errors: Vec<Deviation>,
+    /// Error of the fit over all measurements.
+    pub error: Deviation,
+    /// Errors of the fit by collective.
+    pub errors_by_collective: Vec<CollectiveError>,
+    /// Algorithms beside the transport's own.
+    pub algorithms: Vec<Compared>,
+    /// Measured bandwidths of groups.
+    pub group_bandwidths: Vec<GroupBandwidth>,
+    /// All measurements.
+    pub calibration: Option<Calibration>,
+    /// Warnings in words.
+    pub warnings: Vec<String>,
+}
+
+/// Error of the fit of a collective.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CollectiveError {
+    /// The collective.
+    pub collective: CollectiveKind,
+    /// The error over all tiers.
+    pub error: Deviation,
 }
 
 fn head(measured: &Measurements, cluster: &Cluster) -> String {

@@ -1,80 +1,110 @@
-//! The loss of a checkpoint.
+//! The report of a checkpoint's loss.
 
 use quadrille_engine::EvaluateOutcome;
 use quadrille_run::{Evaluation, shown_layout};
-use serde_json::{Value, json};
+use quadrille_spec::{LayoutFile, Ledger, ModelFile};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-/// What an evaluation has found.
-pub struct EvaluationReport<'a> {
-    /// What was evaluated on what.
-    pub evaluation: &'a Evaluation,
-    /// What came of it.
-    pub outcome: &'a EvaluateOutcome,
+use crate::ReportVersion;
+
+/// The loss of a checkpoint: what `eval --json` prints.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EvaluationReport {
+    /// Version of the document.
+    pub version: ReportVersion,
+    /// Folder of the checkpoint.
+    pub checkpoint: String,
+    /// Steps of its run.
+    pub step: u64,
+    /// Fields of the model's file.
+    pub model: ModelFile,
+    /// Fields of the layout's file.
+    pub layout: LayoutFile,
+    /// Kind of the samples: `validation` or `training`.
+    pub samples: String,
+    /// Mean loss in nats.
+    pub loss: f64,
+    /// `e` to the loss; null of models of patches.
+    pub perplexity: Option<f64>,
+    /// Number of predicted tokens, or numbers of patches.
+    pub targets: u64,
+    /// Number of sequences.
+    pub sequences: u64,
+    /// Number of different sequences of the data; null where it has no end.
+    pub available: Option<u64>,
+    /// Number of batches.
+    pub batches: u64,
+    /// Seconds that it took.
+    pub seconds: f64,
+    /// Ledgers of the last batch.
+    pub ledger: LedgerPair,
+    /// True if the model reads patches; no part of documents.
+    #[serde(skip)]
+    pub reads_patches: bool,
 }
 
-impl EvaluationReport<'_> {
-    /// For people.
-    pub fn text(&self) -> String {
-        let Self { evaluation, outcome } = self;
+/// Predicted and counted ledgers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LedgerPair {
+    /// Predicted ledgers of all ranks.
+    pub predicted: Ledger,
+    /// Counted ledgers of all ranks.
+    pub counted: Ledger,
+    /// True if they are equal, as integers.
+    pub equal: bool,
+}
+
+impl EvaluationReport {
+    /// Report of an evaluation and its outcome.
+    pub fn new(evaluation: &Evaluation, outcome: &EvaluateOutcome) -> Self {
         let found = &outcome.evaluation;
-        let checkpoint = evaluation.forward().checkpoint();
-        let unit = if self.reads_patches() { "numbers" } else { "tokens" };
-        let perplexity = self.perplexity().map_or_else(String::new, |number| format!("perplexity  {number:.4}\n"));
-        let again = match evaluation.available() {
-            Some(all) if all < found.samples => {
-                format!("read again  {} samples: the data has {all}\n", found.samples - all)
+        let forward = evaluation.forward();
+        let checkpoint = forward.checkpoint();
+        let reads_patches = forward.model().patch_values.is_some();
+        Self {
+            version: ReportVersion::CURRENT,
+            checkpoint: checkpoint.path().to_string_lossy().into_owned(),
+            step: checkpoint.about().step,
+            model: ModelFile::of(&checkpoint.about().model),
+            layout: shown_layout(forward.layout()),
+            samples: if evaluation.is_validation() { "validation" } else { "training" }.to_owned(),
+            loss: found.loss,
+            perplexity: (!reads_patches).then(|| found.perplexity()),
+            targets: found.targets,
+            sequences: found.samples,
+            available: evaluation.available(),
+            batches: found.steps,
+            seconds: outcome.seconds,
+            ledger: LedgerPair {
+                predicted: outcome.predicted.clone(),
+                counted: outcome.counted.clone(),
+                equal: outcome.difference.is_none(),
+            },
+            reads_patches,
+        }
+    }
+
+    /// Lines for people.
+    pub fn text(&self) -> String {
+        let unit = if self.reads_patches { "numbers" } else { "tokens" };
+        let perplexity = self.perplexity.map_or_else(String::new, |number| format!("perplexity  {number:.4}\n"));
+        let again = match self.available {
+            Some(all) if all < self.sequences => {
+                format!("read again  {} samples: the data has {all}\n", self.sequences - all)
             }
             _ => String::new(),
         };
         format!(
             "checkpoint  {}: {}, step {}\nloss        {:.6}\n{perplexity}{unit:<12}{} in {} {} samples, {:.0} a second\n{again}",
-            checkpoint.path().display(),
-            checkpoint.about().model.name,
-            checkpoint.about().step,
-            found.loss,
-            found.targets,
-            found.samples,
-            self.kind(),
-            found.targets as f64 / outcome.seconds,
+            self.checkpoint,
+            self.model.name,
+            self.step,
+            self.loss,
+            self.targets,
+            self.sequences,
+            self.samples,
+            self.targets as f64 / self.seconds,
         )
-    }
-
-    /// All of it, as `eval --json` prints it.
-    pub fn document(&self) -> Value {
-        let Self { evaluation, outcome } = self;
-        let found = &outcome.evaluation;
-        let checkpoint = evaluation.forward().checkpoint();
-        json!({
-            "checkpoint": checkpoint.path().to_string_lossy(),
-            "step": checkpoint.about().step,
-            "model": checkpoint.about().model,
-            "layout": shown_layout(evaluation.forward().layout()),
-            "samples": self.kind(),
-            "loss": found.loss,
-            "perplexity": self.perplexity(),
-            "targets": found.targets,
-            "sequences": found.samples,
-            "available": evaluation.available(),
-            "batches": found.steps,
-            "seconds": outcome.seconds,
-            "ledger": {
-                "predicted": outcome.predicted,
-                "counted": outcome.counted,
-                "equal": outcome.difference.is_none(),
-            },
-        })
-    }
-
-    fn kind(&self) -> &'static str {
-        if self.evaluation.is_validation() { "validation" } else { "training" }
-    }
-
-    fn reads_patches(&self) -> bool {
-        self.evaluation.forward().model().patch_values.is_some()
-    }
-
-    /// `e` to the loss, which means something of tokens alone.
-    fn perplexity(&self) -> Option<f64> {
-        (!self.reads_patches()).then(|| self.outcome.evaluation.perplexity())
     }
 }

@@ -1,17 +1,36 @@
 //! What others have measured, read into a cluster.
 
+use std::path::Path;
+
 use quadrille_measure::Imported;
 use quadrille_measure::logs::Refit;
 use quadrille_measure::step_fit::{Matched, Scaled};
 use quadrille_run::units::{decimal, percent};
 use quadrille_spec::Tier;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use crate::{Text, table};
+use crate::{ReportVersion, Text, table};
 
 /// A mean error after fitting that is warned of, as a fraction.
 const MUCH: f64 = 0.3;
 /// What is worse than before by less looks the same in a table.
 const SHOWN: f64 = 1e-3;
+
+/// A cluster that was fitted to others' measurements: what `calibrate --json` prints with logs or steps.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ImportDocument {
+    /// Version of the document.
+    pub version: ReportVersion,
+    /// File of the cluster.
+    pub out: String,
+    /// Tiers that were fitted again.
+    pub tiers: Vec<Refit>,
+    /// Scaled products; null where no steps were read.
+    pub steps: Option<Scaled>,
+    /// Warnings in words.
+    pub warnings: Vec<String>,
+}
 
 /// Tiers that were fitted again to logs, and products that were scaled to measured steps.
 pub struct ImportReport<'a>(pub &'a Imported);
@@ -27,6 +46,13 @@ impl ImportReport<'_> {
     /// What is to be minded.
     pub fn warnings(&self) -> Vec<String> {
         self.0.refits.iter().filter_map(warning).collect()
+    }
+
+    /// Document of a cluster that was written to a file, with warnings in the words of the command line.
+    pub fn document(&self, out: &Path, warnings: Vec<String>) -> ImportDocument {
+        let Imported { refits, scaled } = self.0;
+        let out = out.to_string_lossy().into_owned();
+        ImportDocument { version: ReportVersion::CURRENT, out, tiers: refits.clone(), steps: scaled.clone(), warnings }
     }
 
     fn tiers(&self) -> Text {

@@ -1,7 +1,8 @@
-//! What was found, as text: tables for people, documents with the names that `--json` has, and rows of comma-separated values.
+//! Reports: one documented type for each document, which serializes and deserializes, and has a JSON schema ([`schemas`]). Text,
+//! tables, rows of comma-separated values and pages are views of reports.
 //!
-//! - [`explained`]: what a layout does, of which [`ledger`] and [`simulation`] tell parts; [`recomputation`]; [`lesson`]: who talks
-//!   to whom, and why.
+//! - [`explained`]: a layout, of which [`ledger`] and [`simulation`] are parts; [`recomputation`]; [`lesson`]: the communication of a
+//!   rank, and the reasons for it.
 //! - [`plan`](mod@plan): searches; [`papers`]: those of the published planners, and printed figures beside ours.
 //! - [`published`] and [`local`]: predicted beside measured steps; [`calibration`], [`import`], [`collectives`] and
 //!   [`bench`](mod@bench): measurements.
@@ -17,7 +18,7 @@
 //! ```
 //! use std::ops::ControlFlow;
 //!
-//! use quadrille_report::run::{Prediction, Run, document};
+//! use quadrille_report::run::{Prediction, Run, RunPage};
 //! use quadrille_run::{Host, Prepared, RunSpec};
 //! use quadrille_spec::{Cluster, Layout, LayoutRequest, Model};
 //!
@@ -31,8 +32,8 @@
 //! let run = Run::read(&out)?;
 //! assert_eq!(run.steps.len(), 4);
 //! let prediction = Prediction::of(&run, Cluster::preset("local")?);
-//! let document = document(&run, &prediction);
-//! assert_eq!((document["steps"].as_u64(), &document["ledger"]["equal"]), (Some(4), &true.into()));
+//! let page = RunPage::new(&run, &prediction);
+//! assert_eq!((page.steps, page.ledger.equal), (4, Some(true)));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -64,6 +65,7 @@ pub mod plan;
 pub mod published;
 pub mod recomputation;
 pub mod run;
+pub mod schemas;
 pub mod simulation;
 pub mod sources;
 mod style;
@@ -73,14 +75,13 @@ mod sweep_text;
 mod table;
 mod text;
 pub mod verification;
-mod version;
 
 pub use by_name::ByName;
 pub use csv::csv;
 pub use error::ReportError;
 pub use loads::{LoadedWork, UnequalLoads};
+pub use quadrille_run::ReportVersion;
 pub use style::{Role, Style};
 pub use sweep_text::sweep_text;
 pub use table::{Table, table};
 pub use text::Text;
-pub use version::ReportVersion;

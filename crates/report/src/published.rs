@@ -6,10 +6,11 @@ use quadrille_plan::native::Reserve;
 use quadrille_plan::statistics::{Errors, Pair};
 use quadrille_run::units::percent;
 use quadrille_spec::{Axis, FlopsConvention};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::candidate::notation;
-use crate::{Table, Text, table};
+use crate::{ReportVersion, Table, Text, table};
 
 /// Errors of predictions by numbers that were fitted without the source, and without its models, by source; `numbers`: those that
 /// all rows ask for.
@@ -22,14 +23,103 @@ pub fn crossed_text(known: &[Known], numbers: &[(String, f64)]) -> Text {
         + table(&["number", "value"], &rows)
 }
 
-/// The same as `validate published --cross --json` prints it.
-pub fn crossed_document(known: &[Known], numbers: &[(String, f64)]) -> Value {
-    let sources: Vec<Value> = by_source(known)
-        .into_iter()
-        .map(|(source, [_, crossed, familiar])| json!({ "source": source, "errors": crossed, "familiar": familiar }))
-        .collect();
-    let numbers: Vec<Value> = numbers.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect();
-    json!({ "sources": sources, "numbers": numbers })
+/// Errors of predictions by numbers that were fitted without a source: what `validate published --cross --json` prints.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CrossReport {
+    /// Version of the document.
+    pub version: ReportVersion,
+    /// Errors by source.
+    pub sources: Vec<CrossedSource>,
+    /// Numbers that all rows ask for.
+    pub numbers: Vec<FittedNumber>,
+}
+
+/// Errors of a source by numbers that were fitted without it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CrossedSource {
+    /// The source.
+    pub source: String,
+    /// Errors by numbers that were fitted without the source.
+    pub errors: Option<Errors>,
+    /// Errors by numbers that were fitted without its runs of the model.
+    pub familiar: Option<Errors>,
+}
+
+/// A fitted number.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FittedNumber {
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: f64,
+}
+
+/// Published runs beside their predictions: what `validate published --json` prints.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PublishedReport {
+    /// Version of the document.
+    pub version: ReportVersion,
+    /// Number of rows.
+    pub rows: usize,
+    /// Number of predicted rows.
+    pub predicted: usize,
+    /// Rows without a prediction.
+    pub unmapped: Vec<UnmappedRows>,
+    /// Errors by source, and the order of layouts.
+    pub summary: Summary,
+    /// Errors by source, by numbers that were fitted with and without it.
+    pub crossed: Vec<SourceErrors>,
+}
+
+/// Rows without a prediction.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct UnmappedRows {
+    /// Number of rows.
+    pub rows: usize,
+    /// The reason.
+    pub reason: String,
+}
+
+/// Errors of a source by several fits.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SourceErrors {
+    /// The source.
+    pub source: String,
+    /// Errors by the numbers that come with the program.
+    pub with: Option<Errors>,
+    /// Errors by numbers that were fitted without the source.
+    pub without: Option<Errors>,
+    /// Errors by numbers that were fitted without its runs of the model.
+    pub familiar: Option<Errors>,
+}
+
+/// Published runs as their page shows them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PublishedPage {
+    /// The report.
+    #[serde(flatten)]
+    pub report: PublishedReport,
+    /// Every measured row that is predicted.
+    pub predicted_rows: Vec<PredictedRow>,
+}
+
+/// A measured row: source, table, model, device, layout, whether it is of seconds, measured, predicted. Without names, since
+/// there are thousands.
+pub type PredictedRow = (String, String, String, String, String, bool, Option<f64>, Option<f64>);
+
+/// Report of predictions by numbers that were fitted without each source.
+pub fn crossed_document(known: &[Known], numbers: &[(String, f64)]) -> CrossReport {
+    let source = |(source, [_, crossed, familiar]): (&str, [Option<Errors>; 3])| CrossedSource {
+        source: source.to_owned(),
+        errors: crossed,
+        familiar,
+    };
+    let number = |(name, value): &(String, f64)| FittedNumber { name: name.clone(), value: *value };
+    CrossReport {
+        version: ReportVersion::CURRENT,
+        sources: by_source(known).into_iter().map(source).collect(),
+        numbers: numbers.iter().map(number).collect(),
+    }
 }
 
 /// Errors of each source in the order of the table: by the numbers that come with the program, by those without it, and by those
@@ -73,51 +163,47 @@ fn crossed(known: &[Known]) -> Table {
     table(&["source", "rows", "without it", "bias", "largest", "without model", "bias", "with all"], &rows)
 }
 
-/// All of it, as `validate published --json` prints it.
-pub fn document(evaluation: &Evaluation, summary: &Summary) -> Value {
-    let unmapped: Vec<Value> = evaluation
-        .reasons()
-        .iter()
-        .map(|(reason, rows)| json!({ "rows": rows, "reason": reason.to_string() }))
-        .collect();
-    json!({
-        "rows": evaluation.entries.len() + evaluation.unmapped.len(),
-        "predicted": evaluation.entries.len(),
-        "unmapped": unmapped,
-        "summary": summary,
-        "crossed": by_source(Known::all()).into_iter().map(crossed_entry).collect::<Vec<Value>>(),
-    })
+/// Report of published runs.
+pub fn document(evaluation: &Evaluation, summary: &Summary) -> PublishedReport {
+    let reasons = evaluation.reasons();
+    let unmapped = reasons.iter().map(|(reason, rows)| UnmappedRows { rows: *rows, reason: reason.to_string() });
+    let crossed = |(source, [built_in, crossed, familiar]): (&str, [Option<Errors>; 3])| SourceErrors {
+        source: source.to_owned(),
+        with: built_in,
+        without: crossed,
+        familiar,
+    };
+    PublishedReport {
+        version: ReportVersion::CURRENT,
+        rows: evaluation.entries.len() + evaluation.unmapped.len(),
+        predicted: evaluation.entries.len(),
+        unmapped: unmapped.collect(),
+        summary: summary.clone(),
+        crossed: by_source(Known::all()).into_iter().map(crossed).collect(),
+    }
 }
 
-/// Errors of a source by the numbers that come with the program, and by those that were fitted without it and without its models.
-fn crossed_entry((source, [built_in, crossed, familiar]): (&str, [Option<Errors>; 3])) -> Value {
-    json!({ "source": source, "with": built_in, "without": crossed, "familiar": familiar })
+/// Page of published runs.
+pub fn page(evaluation: &Evaluation, summary: &Summary) -> PublishedPage {
+    let predicted_rows = evaluation.entries.iter().filter_map(shown).collect();
+    PublishedPage { report: document(evaluation, summary), predicted_rows }
 }
 
-/// The same with every predicted row, which a page shows besides.
-pub fn page_document(evaluation: &Evaluation, summary: &Summary) -> Value {
-    let mut document = document(evaluation, summary);
-    document["predicted_rows"] = evaluation.entries.iter().filter_map(shown).collect();
-    document
-}
-
-/// A row that was measured: source, table, model, device, layout, whether it is of seconds, measured, predicted. Without names,
-/// since there are thousands.
-fn shown(entry: &Entry) -> Option<Value> {
+fn shown(entry: &Entry) -> Option<PredictedRow> {
     let row = entry.row;
     let candidate = &entry.run.candidate;
     let pair = entry.pair()?;
     let short = |value: f64| format!("{value:.4e}").parse::<f64>().ok();
-    Some(json!([
-        entry.run.source.name,
-        row.table,
-        entry.run.model.name,
-        row.gpu,
+    Some((
+        entry.run.source.name.to_owned(),
+        row.table.clone(),
+        entry.run.model.name.clone(),
+        row.gpu.clone(),
         format!("{} on {}", notation(candidate), candidate.devices()),
         entry.is_time(),
         short(pair.measured),
         short(pair.predicted),
-    ]))
+    ))
 }
 
 fn signed(fraction: f64) -> String {
@@ -202,7 +288,7 @@ fn oversized_table(oversized: &[Oversized]) -> Table {
 fn order_table<'a>(orders: impl Iterator<Item = &'a Order>) -> Table {
     let rows: Vec<Vec<String>> = orders
         .map(|order| {
-            let name = order.source.unwrap_or("all");
+            let name = order.source.as_deref().unwrap_or("all");
             let tau = order.mean_tau.map_or("-".to_owned(), |tau| format!("{tau:.2}"));
             vec![
                 format!("{name}{}", label(order.fitted)),

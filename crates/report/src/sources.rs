@@ -2,11 +2,13 @@
 
 use std::path::Path;
 
-use quadrille_data::SkippedLines;
 use quadrille_run::units::{bytes, percent};
-use quadrille_run::{SourceOverview, skipped_lines};
+use quadrille_run::{SkippedFile, SourceOverview};
 use quadrille_spec::counted;
-use serde_json::{Map, Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::ByName;
 
 /// Number of files of a source that are named.
 const NAMED: usize = 4;
@@ -17,26 +19,55 @@ pub fn text(sources: &[SourceOverview], tokenizer: Option<&str>) -> String {
     for source in sources {
         let name = if source.is_held_out { "eval" } else { "data" };
         text += &format!("{name:<8}{}\n", one_source(source));
-        text.extend(source.skipped.iter().map(|(file, lines)| skipped(file, lines)));
+        text.extend(source.skipped.iter().map(|(file, lines)| skipped(&SkippedFile::new(Path::new(file), lines))));
     }
     let tokenizer = tokenizer.map(|tokenizer| format!("tokenizer {tokenizer}\n"));
     text + &tokenizer.unwrap_or_default()
 }
 
-/// JSON document of [`text`].
-pub fn document(sources: &[SourceOverview], tokenizer: Option<&str>) -> Value {
-    let entry = |source: &SourceOverview| {
-        let formats = source.formats.iter().map(|(format, count)| (format.to_string(), json!(count)));
-        json!({
-            "files": source.names,
-            "formats": formats.collect::<Map<_, _>>(),
-            "bytes": source.bytes,
-            "documents": source.documents,
-            "tokens": source.tokens,
-            "skipped_lines": skipped_lines(source.skipped.iter().map(|(name, lines)| (Path::new(name), lines))),
-        })
-    };
-    json!({ "sources": sources.iter().map(entry).collect::<Vec<_>>(), "tokenizer": tokenizer })
+/// Files that are read, and the tokenizer of their text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SourcesReport {
+    /// The sources.
+    pub sources: Vec<SourceReport>,
+    /// The tokenizer and the reason for it; null where no text is read.
+    pub tokenizer: Option<String>,
+}
+
+/// Files of one source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SourceReport {
+    /// Names of the files, in their order.
+    pub files: Vec<String>,
+    /// Number of files of each format.
+    pub formats: ByName<usize>,
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// Number of documents; null where counting them would read everything.
+    pub documents: Option<usize>,
+    /// Number of tokens; null before text is tokenized.
+    pub tokens: Option<usize>,
+    /// Lines that are skipped because they hold no text.
+    pub skipped_lines: Vec<SkippedFile>,
+}
+
+impl SourcesReport {
+    /// Report of sources and the tokenizer of their text.
+    pub fn new(sources: &[SourceOverview], tokenizer: Option<&str>) -> Self {
+        let source = |source: &SourceOverview| SourceReport {
+            files: source.names.clone(),
+            formats: source.formats.iter().map(|(format, count)| (format.to_string(), *count)).collect(),
+            bytes: source.bytes,
+            documents: source.documents,
+            tokens: source.tokens,
+            skipped_lines: source
+                .skipped
+                .iter()
+                .map(|(name, lines)| SkippedFile::new(Path::new(name), lines))
+                .collect(),
+        };
+        Self { sources: sources.iter().map(source).collect(), tokenizer: tokenizer.map(str::to_owned) }
+    }
 }
 
 fn one_source(source: &SourceOverview) -> String {
@@ -57,9 +88,9 @@ fn one_source(source: &SourceOverview) -> String {
 }
 
 /// A line of text for a file with lines that are skipped.
-pub(crate) fn skipped(file: &str, skipped: &SkippedLines) -> String {
-    let SkippedLines { unit, count, first, reason } = skipped;
+pub(crate) fn skipped(skipped: &SkippedFile) -> String {
+    let SkippedFile { path, unit, count, first, reason } = skipped;
     let unit = unit.name();
     let count = counted(*count as usize, unit);
-    format!("skipped {file}: {count} without a text, the first is {unit} {first}: {reason}\n")
+    format!("skipped {path}: {count} without a text, the first is {unit} {first}: {reason}\n")
 }

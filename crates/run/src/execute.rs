@@ -5,12 +5,11 @@ use std::sync::atomic::Ordering;
 
 use quadrille_engine::{EngineError, RunEvent, Samples, TrainOutcome, Validation};
 use quadrille_step::StepProgram;
-use serde_json::{Value, json};
 use signal_hook::consts::SIGTERM;
 
 use crate::folder::SUMMARY;
 use crate::tuned::Recorder;
-use crate::{ExpertLoads, Prepared, RunError, Signals, shown_layout};
+use crate::{Prepared, RunError, Signals, TrainSummary};
 
 /// Told what happens, in the first process where ranks are processes. [`ControlFlow::Break`] asks the run to end in good order, after this step or the next.
 pub type OnEvent<'a> = &'a mut (dyn FnMut(&RunEvent) -> ControlFlow<()> + Send);
@@ -24,7 +23,7 @@ pub struct RunOutcome {
     /// The steps of this part of the run, and what its ranks have counted and taken.
     pub trained: TrainOutcome,
     /// What the run says at its end, as its folder keeps it; `None` in processes that are not the first.
-    pub summary: Option<Value>,
+    pub summary: Option<TrainSummary>,
     /// Why the trace or the file of tuned products, which are written last, is not there, if they were asked for.
     pub unwritten: Option<RunError>,
 }
@@ -129,33 +128,13 @@ impl Prepared {
     }
 
     /// What the run says at its end.
-    fn summary(&self, trained: &TrainOutcome) -> Result<Value, RunError> {
+    fn summary(&self, trained: &TrainOutcome) -> Result<TrainSummary, RunError> {
         let Self { program, source, beginning, .. } = self;
         // A run that was killed behind its last step ends with the records that it has left.
         let left = match &beginning.folder {
             Some(folder) if trained.records.is_empty() => folder.steps()?,
             _ => Vec::new(),
         };
-        let steps: Vec<_> = left.iter().chain(&trained.records).collect();
-        Ok(json!({
-            "model": program.model,
-            "layout": shown_layout(&program.layout),
-            "data": source.about(),
-            "losses": steps.iter().map(|step| step.loss).collect::<Vec<_>>(),
-            "floor": self.floor(),
-            "steps": steps,
-            "ledger": {
-                "predicted": trained.predicted,
-                "counted": trained.counted,
-                "equal": trained.counted.as_ref().map(|_| trained.difference.is_none()),
-                "total": trained.ranks.iter().map(|rank| &rank.total).collect::<Vec<_>>(),
-            },
-            "breakdown_s": trained.ranks[0].breakdown,
-            "breakdown_of_ranks_s": trained.ranks.iter().map(|rank| &rank.breakdown).collect::<Vec<_>>(),
-            "device_memory": trained.ranks.iter().map(|rank| rank.device_memory).collect::<Option<Vec<_>>>(),
-            "device_graphs": trained.device_graphs(),
-            "expert_loads": ExpertLoads::of(&program.model, &trained.ranks[0].chosen),
-            "matmul": trained.ranks[0].matmuls,
-        }))
+        Ok(TrainSummary::new(program, source.about(), self.floor(), &left, trained))
     }
 }

@@ -74,10 +74,12 @@ mod settings;
 mod signals;
 mod source;
 mod spec;
+mod summary;
 mod tokenizer_rule;
 mod trace;
 mod tuned;
 pub mod units;
+mod version;
 
 pub use companions::{carry_companions, check_companions_of};
 pub use error::RunError;
@@ -91,17 +93,19 @@ pub use known::KnownRun;
 pub use loads::ExpertLoads;
 pub use open_layout::{LayoutDefaults, OpenLayout};
 pub use paths::written_over;
-pub use prepare::{Host, Prepared};
+pub use prepare::{Host, Prepared, ProgramRun};
 pub use processes::{Processes, cores, processors, timeout};
 pub use refusal::{Refusal, Setting};
 pub use said_layout::SaidLayout;
 pub use settings::{ModelSource, Settings, assignments};
 pub use signals::Signals;
-pub use source::{DEMO_TOKENS, OnPreparation, Source, SourceOverview, describe_tokenizer, open_files, skipped_lines};
+pub use source::{DEMO_TOKENS, OnPreparation, SkippedFile, Source, SourceOverview, describe_tokenizer, open_files};
 pub use spec::{
     CheckpointSpec, CollectivesSpec, DataChanges, DataComparison, DataPath, DataSpec, HeldOut, LayoutSpec,
     OptimizerSpec, OutputSpec, RunChanges, RunSpec, StartSpec, StatesSpec, TuningSpec, ValidationSpec, Warmup,
     layout_of_json, shown_layout,
 };
+pub use summary::{TrainLedgers, TrainSummary};
 pub use tokenizer_rule::{TokenizerOrigin, TokenizerRule, recorded_special};
 pub use trace::{create_trace, write_trace};
+pub use version::ReportVersion;

@@ -2,10 +2,11 @@
 
 use quadrille_engine::loads_by_block;
 use quadrille_spec::Model;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Of a block that has experts: how often each was chosen by the tokens of all ranks, those that it had no place for among them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ExpertLoads {
     /// The block.
     pub block: usize,

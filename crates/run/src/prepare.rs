@@ -7,7 +7,8 @@ use std::sync::atomic::AtomicBool;
 use quadrille_checkpoint::{About, Checkpoint};
 use quadrille_engine::{Hyper, MatmulChoices, OnSaveFailure, Saving, Start, TrainOptions};
 use quadrille_step::{Product, StepProgram, predict};
-use serde_json::json;
+use serde::Serialize;
+use serde_json::to_value;
 
 use crate::begin::{Beginning, Place};
 use crate::folder::{Description, Event, FILES, Known, checkpoints, has_ended};
@@ -19,6 +20,22 @@ use crate::{
     CheckpointSpec, DataComparison, HeldOut, Processes, RunChanges, RunError, RunSpec, Signals, Source, TuningSpec,
     companions, processes, resources, same_data, written_over,
 };
+
+/// A run, as its checkpoints name it.
+#[derive(Debug, Clone, Serialize)]
+pub struct ProgramRun {
+    /// Words of its command line.
+    command: Vec<String>,
+    /// Version of the program.
+    version: &'static str,
+}
+
+impl ProgramRun {
+    /// Run of this program by a command line.
+    pub fn new(command: &[String]) -> Self {
+        Self { command: command.to_vec(), version: env!("CARGO_PKG_VERSION") }
+    }
+}
 
 /// Where a run happens, and who has asked for it.
 pub struct Host<'a> {
@@ -303,9 +320,9 @@ fn about(spec: &RunSpec, start: &Start, host: &Host, hyper: Hyper, source: &Sour
         samples,
         tokens,
         seed: spec.seed,
-        hyper: json!(hyper),
+        hyper: to_value(hyper).map_err(RunError::Document)?,
         data: source.about().clone(),
-        run: json!({ "command": host.command, "version": env!("CARGO_PKG_VERSION") }),
+        run: to_value(ProgramRun::new(&host.command)).map_err(RunError::Document)?,
         hugging_face,
     })
 }

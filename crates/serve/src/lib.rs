@@ -30,7 +30,8 @@ use quadrille_cost::native::{Framework, Learned, NarrowFormat};
 use quadrille_pages::planner_page;
 use quadrille_plan::native::Cancel;
 use quadrille_spec::{Cluster, FlopsConvention, Model};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use tokio::sync::Semaphore;
 use words::in_words;
 
@@ -82,14 +83,32 @@ fn router(bound: IpAddr) -> Router {
 
 /// The page, with the names that it offers.
 async fn planner() -> Html<String> {
-    Html(planner_page(&json!({
-        "titles": words::titles(),
-        "models": Model::preset_names().collect::<Vec<_>>(),
-        "clusters": Cluster::preset_names().filter(is_priced).collect::<Vec<_>>(),
-        "frameworks": Framework::ALL.map(|framework| framework.name),
-        "products": NarrowFormat::ALL.map(|(name, _)| name),
-        "flops_conventions": FlopsConvention::ALL.map(|(name, _)| name),
-    })))
+    let choices = PlannerChoices {
+        titles: words::titles(),
+        models: Model::preset_names().collect(),
+        clusters: Cluster::preset_names().filter(is_priced).collect(),
+        frameworks: Framework::ALL.map(|framework| framework.name).to_vec(),
+        products: NarrowFormat::ALL.map(|(name, _)| name).to_vec(),
+        flops_conventions: FlopsConvention::ALL.map(|(name, _)| name).to_vec(),
+    };
+    Html(planner_page(&serde_json::to_value(choices).unwrap_or_default()))
+}
+
+/// Names that the page offers.
+#[derive(Serialize)]
+struct PlannerChoices {
+    titles: Value,
+    models: Vec<&'static str>,
+    clusters: Vec<&'static str>,
+    frameworks: Vec<&'static str>,
+    products: Vec<&'static str>,
+    flops_conventions: Vec<&'static str>,
+}
+
+/// A refused request.
+#[derive(Serialize)]
+struct RefusedRequest<'a> {
+    error: &'a str,
 }
 
 /// Whether a cluster has devices that are described: `local` has what a calibration finds.
@@ -205,7 +224,7 @@ impl Drop for Wanted {
 }
 
 fn refusal(status: StatusCode, reason: &str) -> Response {
-    told(status, json!({ "error": reason }).to_string())
+    told(status, serde_json::to_string(&RefusedRequest { error: reason }).unwrap_or_default())
 }
 
 /// A document of JSON.

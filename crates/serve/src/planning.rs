@@ -4,11 +4,11 @@ use std::fmt::Display;
 
 use quadrille_cost::native::Learned;
 use quadrille_plan::native::{Answer, Cancel, ClusterSource, Nothing, PlanRequest, Question, Resolved, Wanted};
-use quadrille_report::plan::{Drawing, PlanPage};
+use quadrille_report::plan::{Drawing, PlanPage, PricedLayout};
 use quadrille_run::layout_of_json;
 use quadrille_spec::Cluster;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::words::in_words;
 
@@ -39,6 +39,13 @@ impl Round {
             Some(round) => LOOKS.saturating_mul(TIMES.saturating_pow(round - 1)),
         }
     }
+}
+
+/// An answer that has no layouts yet.
+#[derive(Debug, Serialize)]
+struct UnfinishedAnswer {
+    stopped: bool,
+    plans: [PricedLayout; 0],
 }
 
 /// Reads a request from a body.
@@ -111,7 +118,7 @@ pub(crate) fn answer(request: &PlanRequest, round: Round, cancel: &Cancel, learn
     let wanted = Wanted { brief: round.round == Some(0), explain: false, ..wanted };
     let mut answer = match Answer::new(&question, &wanted) {
         Err(Nothing::Stopped { .. }) if round.round.is_some() && !question.cancel.is_cancelled() => {
-            return Ok(json!({ "stopped": true, "plans": [] }));
+            return serde_json::to_value(UnfinishedAnswer { stopped: true, plans: [] }).map_err(text);
         }
         answer => answer.map_err(text)?,
     };
@@ -129,6 +136,8 @@ fn text(error: impl Display) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn answered(text: &str, round: Option<u32>) -> Result<Value, String> {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::{NormedOver, QueryKeyNorm, SpecError, by_name, named};
 
 /// How activations lie between the linear layers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Activations {
     /// Rows are cut over x outside and over y inside a block: sequence parallelism over two axes.
@@ -251,7 +251,7 @@ pub enum DropOrder {
 named!(DropOrder, "order of dropping", { "choice" => Choice, "score" => Score });
 
 /// What ranks along x, which hold the same tokens where activations are replicated, send to experts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Dispatch {
     /// Each its part of the rows, which are gathered where the experts are (TED's duplicate token dropping).
@@ -323,7 +323,7 @@ impl Activation {
 }
 
 /// How linear layers are multiplied over the x-y mesh.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Linear {
     /// AxoNN's parallel matrix multiplication: whole tiles, partial sums reduced (SC24, Algorithm 1).
@@ -335,7 +335,7 @@ pub enum Linear {
 named!(Linear, "linear algorithm", { "pmm" => Pmm, "summa" => Summa });
 
 /// The order of passes over microbatches in a pipeline.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum Schedule {
     /// All forward passes, then all backward passes.
     #[serde(rename = "gpipe")]
@@ -432,7 +432,7 @@ pub enum Zero {
 named!(Zero, "ZeRO stage", { "0" => Off, "1" => Optimizer, "2" => Gradients });
 
 /// How long weights that were gathered over z are kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KeepWeights {
     /// For one product: they are gathered again for the backward pass.

@@ -10,12 +10,14 @@ use quadrille_data::{
     DataError, DemoCorpus, Documents, Opening, Permutation, Reading, SampleShape, SpecialTokens, TextRules,
     TokenSource, Tokenizer, Windows,
 };
-use quadrille_report::sources;
+use quadrille_report::sources::{self, SourcesReport};
 use quadrille_run::{
-    DEMO_TOKENS, OnPreparation, SourceOverview, TokenizerOrigin, TokenizerRule, describe_tokenizer, open_files,
+    DEMO_TOKENS, OnPreparation, RunError, SourceOverview, TokenizerOrigin, TokenizerRule, describe_tokenizer,
+    open_files,
 };
 use quadrille_spec::{Model, RandomStream};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::refusal::{Refusal, Setting};
 use crate::{StudyError, TextSpec};
@@ -66,20 +68,28 @@ impl Corpus {
         taken.sort_unstable_by_key(|range| range.start);
         let documents = chosen.into_iter().map(|document| document.tokens).collect();
         let overview = sources::text(files.as_slice(), Some(&tokenizer));
-        let mut about = json!({
-            "source": source.path().to_string_lossy(),
-            "tokens": source.len(),
-            "vocabulary": source.vocabulary().map(|vocabulary| vocabulary.name.to_string()),
-        });
-        // The files and the tokenizer, as other commands tell them.
-        let read = sources::document(files.as_slice(), Some(&tokenizer));
-        for key in ["sources", "tokenizer"] {
-            about[key] = read[key].clone();
-        }
+        let about = CorpusAbout {
+            source: source.path().to_string_lossy().into_owned(),
+            tokens: source.len(),
+            vocabulary: source.vocabulary().map(|vocabulary| vocabulary.name.to_string()),
+            read: SourcesReport::new(files.as_slice(), Some(&tokenizer)),
+        };
+        let about = serde_json::to_value(about).map_err(RunError::Document)?;
         let shape = SampleShape { seq_len: wanted.seq_len, documents: Documents::Packed, vocab: model.vocab };
         let background = Background::new(&Arc::new(source), &taken, shape, seed)?;
         Ok(Self { documents, background, about, overview })
     }
+}
+
+/// Identity of a corpus, for checkpoints.
+#[derive(Serialize)]
+struct CorpusAbout {
+    source: String,
+    tokens: usize,
+    vocabulary: Option<String>,
+    /// The files and the tokenizer, as reports of other commands have them.
+    #[serde(flatten)]
+    read: SourcesReport,
 }
 
 /// Tokens that are open.
@@ -225,6 +235,8 @@ impl Background {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+
+    use serde_json::json;
 
     use super::*;
 

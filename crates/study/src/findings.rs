@@ -1,12 +1,14 @@
 //! What a study has found: a table, a document.
 
 use quadrille_data::Goldfish;
-use quadrille_report::curve::curve;
-use quadrille_report::{Text, table};
+use quadrille_report::curve::{CurvePoint, curve};
+use quadrille_report::{ReportVersion, Text, table};
 use quadrille_run::shown_layout;
 use quadrille_run::units::percent;
-use quadrille_spec::{Layout, Model};
-use serde_json::{Value, json};
+use quadrille_spec::{Layout, LayoutFile, Model, ModelFile};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::StudyError;
 
@@ -94,24 +96,23 @@ impl Learned {
         self.goldfish.map_or("plain loss".to_owned(), |goldfish| format!("goldfish {goldfish}"))
     }
 
-    fn document(&self) -> Value {
-        let bucket = |bucket: &Bucket| {
-            json!({
-                "epochs": bucket.epochs,
-                "documents": bucket.documents,
-                "exact": bucket.exact,
-                "exact_share": bucket.exact_share(),
-                "equal_share": bucket.equal_share,
-            })
+    fn report(&self) -> LearnedReport {
+        let bucket = |bucket: &Bucket| BucketReport {
+            epochs: bucket.epochs,
+            documents: bucket.documents,
+            exact: bucket.exact,
+            exact_share: bucket.exact_share(),
+            equal_share: bucket.equal_share,
         };
-        json!({
-            "goldfish": self.goldfish.map(|goldfish| goldfish.to_string()),
-            "buckets": self.buckets.iter().map(bucket).collect::<Vec<_>>(),
-            "losses": self.losses,
-            "training_s": self.training_seconds,
-            "generation_s": self.generation_seconds,
-            "ledger_equal": self.ledger_equal,
-        })
+        LearnedReport {
+            goldfish: self.goldfish.map(|goldfish| goldfish.to_string()),
+            buckets: self.buckets.iter().map(bucket).collect(),
+            losses: Losses::Every(self.losses.clone()),
+            training_s: self.training_seconds,
+            generation_s: self.generation_seconds,
+            ledger_equal: self.ledger_equal,
+            name: None,
+        }
     }
 }
 
@@ -170,33 +171,113 @@ impl Findings {
         Text::from(table(&header, &rows[1..])) + self.runs.iter().map(seconds).collect::<String>()
     }
 
-    /// All of it, as `memorize --json` prints it.
-    pub fn document(&self) -> Value {
-        json!({
-            "model": self.model,
-            "layout": shown_layout(&self.layout),
-            "data": self.data,
-            "documents_per_bucket": self.conditions.documents_per_bucket,
-            "epochs": self.conditions.epochs,
-            "generate_tokens": self.conditions.generate_tokens,
-            "warmup_steps": self.conditions.warmup_steps,
-            "steps": self.conditions.steps,
-            "seed": self.conditions.seed,
-            "runs": self.runs.iter().map(Learned::document).collect::<Vec<_>>(),
-        })
+    /// The report as a document.
+    pub fn report(&self) -> MemorizationReport {
+        MemorizationReport {
+            version: ReportVersion::CURRENT,
+            model: ModelFile::of(&self.model),
+            layout: shown_layout(&self.layout),
+            data: self.data.clone(),
+            documents_per_bucket: self.conditions.documents_per_bucket,
+            epochs: self.conditions.epochs.clone(),
+            generate_tokens: self.conditions.generate_tokens,
+            warmup_steps: self.conditions.warmup_steps,
+            steps: self.conditions.steps,
+            seed: self.conditions.seed,
+            runs: self.runs.iter().map(Learned::report).collect(),
+            told: None,
+        }
     }
 
-    /// What a page shows: the document with names of the runs, its losses thinned to what a chart shows, and what was done in
+    /// The report as its page shows it: with names of the runs, with as many losses as a chart shows, and with the conditions in
     /// words.
-    pub fn page_document(&self) -> Value {
-        let mut document = self.document();
-        document["told"] = json!(self.conditions.text().trim_end());
-        for (at, run) in self.runs.iter().enumerate() {
-            document["runs"][at]["name"] = json!(run.name());
-            document["runs"][at]["losses"] = curve((1..).zip(run.losses.iter().copied()));
+    pub fn page(&self) -> MemorizationReport {
+        let run = |run: &Learned| LearnedReport {
+            losses: Losses::Curve(curve((1..).zip(run.losses.iter().copied()))),
+            name: Some(run.name()),
+            ..run.report()
+        };
+        MemorizationReport {
+            runs: self.runs.iter().map(run).collect(),
+            told: Some(self.conditions.text().trim_end().to_owned()),
+            ..self.report()
         }
-        document
     }
+}
+
+/// How much of its documents a model writes as they are: what `memorize --json` prints.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MemorizationReport {
+    /// Version of the document.
+    pub version: ReportVersion,
+    /// Fields of the model's file.
+    pub model: ModelFile,
+    /// Fields of the layout's file.
+    pub layout: LayoutFile,
+    /// Identity of the documents' source.
+    pub data: Value,
+    /// Documents of each bucket.
+    pub documents_per_bucket: u32,
+    /// How often the documents of each bucket are seen.
+    pub epochs: Vec<u32>,
+    /// Tokens at the end of a document that are written.
+    pub generate_tokens: usize,
+    /// Steps on other text first.
+    pub warmup_steps: u64,
+    /// All steps, with those.
+    pub steps: u64,
+    /// Seed of all draws.
+    pub seed: u64,
+    /// The runs, one for each loss.
+    pub runs: Vec<LearnedReport>,
+    /// The conditions in words, of pages alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told: Option<String>,
+}
+
+/// A run by one loss.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LearnedReport {
+    /// Rule of the left out tokens; null where all tokens are learned.
+    pub goldfish: Option<String>,
+    /// Its buckets.
+    pub buckets: Vec<BucketReport>,
+    /// Mean loss of every step in nats.
+    pub losses: Losses,
+    /// Seconds of training.
+    pub training_s: f64,
+    /// Seconds of writing.
+    pub generation_s: f64,
+    /// True if predicted and counted ledgers were equal, as integers, in every step and pass.
+    pub ledger_equal: bool,
+    /// Name of the run, of pages alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// Losses of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Losses {
+    /// Of every step.
+    Every(Vec<f64>),
+    /// Of as many steps as a chart shows.
+    Curve(Vec<CurvePoint>),
+}
+
+/// Documents that are seen equally often.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BucketReport {
+    /// How often they were seen.
+    pub epochs: u32,
+    /// Number of documents.
+    pub documents: usize,
+    /// Number of documents whose last tokens are all right.
+    pub exact: usize,
+    /// The same as a part of all, from 0 to 1.
+    pub exact_share: f64,
+    /// Mean part of right tokens, from 0 to 1.
+    pub equal_share: f64,
 }
 
 #[cfg(test)]
@@ -258,14 +339,14 @@ goldfish k=2,h=13: 3.0 s of training, last loss 1.5000, 0.2 s of writing
 
     #[test]
     fn a_page_has_every_bucket_of_every_run() {
-        let document = findings(runs()).page_document();
+        let page = findings(runs()).page();
         let of = |run: usize| {
-            let run = &document["runs"][run];
-            (run["name"].clone(), run["buckets"][1]["exact_share"].clone(), run["losses"].clone())
+            let run = &page.runs[run];
+            (run.name.as_deref(), run.buckets[1].exact_share, run.losses.clone())
         };
-        let losses = json!([[1, 2.0], [2, 1.5]]);
-        assert_eq!(of(0), (json!("plain loss"), json!(0.75), losses.clone()));
-        assert_eq!(of(1), (json!("goldfish k=2,h=13"), json!(0.25), losses));
-        assert!(document["told"].as_str().unwrap().ends_with("with the documents"));
+        let losses = Losses::Curve(vec![(1, Some(2.0)), (2, Some(1.5))]);
+        assert_eq!(of(0), (Some("plain loss"), 0.75, losses.clone()));
+        assert_eq!(of(1), (Some("goldfish k=2,h=13"), 0.25, losses));
+        assert!(page.told.unwrap().ends_with("with the documents"));
     }
 }

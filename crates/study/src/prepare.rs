@@ -2,9 +2,9 @@
 
 use quadrille_checkpoint::{About, Checkpoint};
 use quadrille_engine::{ForwardOptions, Hyper, LossScale, Start, TrainOptions};
-use quadrille_run::{Host, Processes, Signals, StatesSpec, resources};
+use quadrille_run::{Host, Processes, ProgramRun, RunError, Signals, StatesSpec, resources};
 use quadrille_step::{StepError, StepProgram};
-use serde_json::json;
+use serde_json::to_value;
 
 use crate::corpus::{Corpus, Wanted};
 use crate::learn::Learning;
@@ -67,7 +67,7 @@ impl Prepared {
             ..TrainOptions::new(order.steps, hyper, seed)
         };
         let forward = ForwardOptions { threads, timeout, collectives, world: processes.world.clone() };
-        let about = about(&program, seed, hyper, &corpus, from, host);
+        let about = about(&program, seed, hyper, &corpus, from, host)?;
         let processes = processes.clone();
         let prepared = Self { program, spec, corpus, order, train, forward, about, processes };
         let (first, _) = prepared.learning(None).programs(0).map_err(StudyError::Generation)?;
@@ -120,6 +120,9 @@ impl Prepared {
 }
 
 /// What checkpoints say of a run when it begins.
+///
+/// # Errors
+/// None that is known: all of it is plain data.
 fn about(
     program: &StepProgram,
     seed: u64,
@@ -127,8 +130,8 @@ fn about(
     corpus: &Corpus,
     from: Option<&Checkpoint>,
     host: &Host,
-) -> About {
-    About {
+) -> Result<About, RunError> {
+    Ok(About {
         model: program.model.clone(),
         layout: program.layout.clone(),
         dtype: program.layout.dtype.real(),
@@ -136,11 +139,11 @@ fn about(
         samples: 0,
         tokens: 0,
         seed,
-        hyper: json!(hyper),
+        hyper: to_value(hyper).map_err(RunError::Document)?,
         data: corpus.about.clone(),
-        run: json!({ "command": host.command, "version": env!("CARGO_PKG_VERSION") }),
+        run: to_value(ProgramRun::new(&host.command)).map_err(RunError::Document)?,
         hugging_face: from.and_then(|checkpoint| checkpoint.about().hugging_face.clone()),
-    }
+    })
 }
 
 /// Refuses a warm-up or spare room that no text is left for.

@@ -6,7 +6,8 @@ use quadrille_engine::{Evaluation, Held, ObservedStep, Predictions, assemble};
 use quadrille_oracle::{Decisions, Tensors};
 use quadrille_spec::{Axis, LedgerDifference, RankLedger};
 use quadrille_step::{Loads, Parameter, StageProgram, StepProgram, Verdict};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::Tolerance;
 use crate::decisions::{DecisionsReport, decisions};
@@ -21,7 +22,7 @@ const OF_VALUES: [&str; 2] = ["qkv.weight", "keys_values.weight"];
 
 /// The largest differences of a layout from the serial model over all steps: max|a-b| / max|serial| per tensor, what
 /// works through scores alone beside the gradient of the product that makes values; in 16 bits by the root of squares, see [`Tolerance::by_norm`].
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VerifyReport {
     /// The grid.
     pub grid: String,

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use quadrille_engine::Chosen;
 use quadrille_oracle::{Decisions, Margin};
 use quadrille_spec::Model;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// What a layout's tokens chose, beside what the serial model's would have.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DecisionsReport {
     /// Tokens that chose, once in every block that has experts, in all steps.
     pub made: u64,

@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::{Mask, Pruning};
 use crate::{Checkpoint, CheckpointError};
 
 /// How far the mask of a checkpoint is from those of the checkpoints before it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Distances {
     /// The checkpoint's step.
     pub step: u64,

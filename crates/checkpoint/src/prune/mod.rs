@@ -5,20 +5,21 @@
 //! their elements. What was pruned before stays pruned. (Singh's dissertation, chapter 4, prunes so after some training; taking
 //! the kept weights from an earlier checkpoint is the lottery ticket's way: Frankle and Carbin, 2019.)
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 mod early;
 mod threshold;
 
 use std::path::{Path, PathBuf};
 
 use quadrille_spec::{Model, RealType, Sparsity};
-use serde::Serialize;
 
 use crate::{Checkpoint, CheckpointError, Draft, Number, Quantity, Reader, TensorShape, Tile};
 pub use early::{Distances, EarlyBird, MaskOf};
 use threshold::{Threshold, key};
 
 /// Among which weights magnitudes are compared.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
     /// Those of one tensor: all of them are as sparse.
@@ -40,7 +41,7 @@ pub struct Pruning {
 }
 
 /// What became of a tensor.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PrunedTensor {
     /// The tensor.
     pub tensor: String,

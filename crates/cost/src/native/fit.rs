@@ -7,6 +7,8 @@
 //! where they are small, and twice as long weighs as much as half as long where they are not.
 
 use quadrille_spec::{CollectiveKind, Origin, SpecError, Tier};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::RankGroup;
 
@@ -31,7 +33,7 @@ pub struct Sample {
 }
 
 /// How far the model is from what was measured, relative to that.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Deviation {
     /// Samples.
     pub samples: usize,

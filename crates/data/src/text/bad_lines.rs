@@ -1,12 +1,13 @@
 //! Lines of JSON lines, or rows of tables, without a text.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::TextRules;
 use crate::DataError;
 
 /// Units in which documents are counted in a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LineUnit {
     /// A line of JSON lines.

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::sampler::Sampler;
@@ -9,7 +10,7 @@ use super::{GenerateOptions, Pass};
 use crate::{EngineError, Real};
 
 /// Why a sequence has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Finish {
     /// It has as many tokens as were asked for.
@@ -21,7 +22,7 @@ pub enum Finish {
 }
 
 /// What follows a prompt.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GeneratedSequence {
     /// The tokens behind the prompt.
     pub tokens: Vec<u32>,

@@ -2,18 +2,21 @@
 
 use quadrille_spec::{Model, fullest_rank};
 use quadrille_step::StepProgram;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Totals;
 
 /// What routers of experts have done in a step: losses, which are minimised too, are means over its tokens, summed over blocks.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Routed {
     /// Of unequal loads.
     #[serde(with = "crate::training::not_finite")]
+    #[schemars(with = "Option<f64>")]
     pub balance: f64,
     /// Of large logits.
     #[serde(with = "crate::training::not_finite")]
+    #[schemars(with = "Option<f64>")]
     pub z: f64,
     /// The part of all choices that found no place.
     pub dropped: f64,

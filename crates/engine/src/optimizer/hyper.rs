@@ -1,9 +1,10 @@
 //! The optimizer's constants and the learning-rate schedule.
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// Hyperparameters of AdamW and the schedule.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Hyper {
     /// Peak learning rate.
     pub learning_rate: f64,

@@ -5,6 +5,7 @@ use std::ops::AddAssign;
 
 use quadrille_spec::{AxesLedger, Ledger, LedgerDifference, RankLedger};
 use quadrille_step::Verdict;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Evaluation, MatmulChoices, RankTrace, Routed};
@@ -49,15 +50,17 @@ pub enum RunEvent<'a> {
 }
 
 /// A step as the log shows it.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepRecord {
     /// From 1.
     pub step: u64,
     /// Mean loss in nats; null in JSON where it is not finite.
     #[serde(with = "crate::training::not_finite")]
+    #[schemars(with = "Option<f64>")]
     pub loss: f64,
     /// Global gradient norm before clipping; null in JSON where it is not finite.
     #[serde(with = "crate::training::not_finite")]
+    #[schemars(with = "Option<f64>")]
     pub grad_norm: f64,
     /// Learning rate.
     pub lr: f64,
@@ -93,7 +96,7 @@ impl StepRecord {
 pub const WAITING: [&str; 5] = ["wait", "wait-carried", "reduce-scalar", "receive", "release"];
 
 /// What a step took on one rank, in seconds.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RankStep {
     /// From its begin to its end on this rank.
     pub seconds: f64,
@@ -140,7 +143,7 @@ pub struct RankReport {
 }
 
 /// Bytes of a rank on a device that has memory of its own, after the first step.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceUse {
     /// Buffers of all programs that it has run.
     pub buffers: u64,
@@ -159,7 +162,7 @@ pub struct DeviceUse {
 }
 
 /// What a rank did with graphs of its kernels: rows of commands that its device keeps, to be started all at once.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GraphUse {
     /// Graphs that were made.
     pub made: u64,

@@ -358,7 +358,7 @@ fn a_model_trained_from_scratch_is_exported_and_read_again() {
         write::<f64>(&model, &first, None, |index| index as f64 + 1.0 / 1024.0);
         let options = ExportOptions { shard_size: 2000, ..ExportOptions::default() };
         let (exported, notes) = export(Checkpoint::find(&first).unwrap(), &folder, options).unwrap();
-        assert_eq!((exported.family, exported.rounded, notes.len()), (model_type, 0, 0));
+        assert_eq!((exported.family.as_str(), exported.rounded, notes.len()), (model_type, 0, 0));
         assert!(exported.files.len() > 2);
         imported(&folder, &second).unwrap();
         let [first, second] = [first, second].map(|path| Checkpoint::find(&path).unwrap());

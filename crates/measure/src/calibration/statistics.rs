@@ -1,11 +1,12 @@
 //! Medians of runs, and how far the runs scatter.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::timing::quantile;
 
 /// The runs of one measurement.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Runs {
     /// The median, in seconds.
     pub seconds: f64,

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use quadrille_cost::native::{Deviation, RankGroup, Sample, fit_tier};
 use quadrille_spec::{Algorithm, CollectiveKind, GroupBandwidth, Network, Origin, Origins, Tier};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::cases::Case;
 use super::{Measured, Measurements};
@@ -145,7 +146,7 @@ pub fn group_bandwidths(measured: &Measurements) -> Vec<GroupBandwidth> {
 }
 
 /// An algorithm beside what the transport brings.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Compared {
     /// Which.
     pub algorithm: Algorithm,

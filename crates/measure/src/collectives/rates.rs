@@ -5,13 +5,14 @@
 //! that of a broadcast n/t. <https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md>
 
 use quadrille_spec::{Algorithm, CollectiveKind, Tier};
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use super::cases::Case;
 use crate::timing::{median, quantile};
 
 /// One collective by one algorithm at one size.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Measured {
     /// Which collective.
     #[serde(rename = "collective", serialize_with = "name")]

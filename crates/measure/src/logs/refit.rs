@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 
 use quadrille_cost::native::{Deviation, Sample, fit_tier};
 use quadrille_spec::{Cluster, Tier};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::log::Placed;
 use crate::{MeasureError, Refusal, Setting};
 
 /// A tier before and after.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Refit {
     /// As the cluster had it.
     pub before: Tier,

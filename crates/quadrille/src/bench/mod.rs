@@ -11,6 +11,7 @@ use quadrille_engine::{Hyper, LossScale, TrainOptions};
 use quadrille_measure::pipeline::PipelineBench;
 use quadrille_measure::simulation::{MODEL as SIMULATED_MODEL, SimulationBench};
 use quadrille_measure::{gemm, searches, step};
+use quadrille_report::ReportVersion;
 use quadrille_report::bench::{self as told, GemmReport, PipelineReport, SimulationReport, StepReport};
 use quadrille_run::{LayoutDefaults, StatesSpec, assignments, cores, resources};
 use quadrille_spec::{ElementType, Layout, Model};
@@ -84,7 +85,14 @@ fn schedules(arguments: &BenchPipelineArguments) -> Result<(), Failure> {
     let states = StatesSpec::Memory;
     bench.programs().iter().try_for_each(|program| resources::check(program, 1, &Launch::THREADS, &states, 0))?;
     let runs = bars::measuring(|told| bench.measure(arguments.steps, &mut |progress| told(progress)))?;
-    let report = PipelineReport { stages, microbatches, pass_ms: arguments.pass_ms, steps: arguments.steps, runs };
+    let report = PipelineReport {
+        version: ReportVersion::CURRENT,
+        stages,
+        microbatches,
+        pass_ms: arguments.pass_ms,
+        steps: arguments.steps,
+        runs,
+    };
     if arguments.json { print_json(&report) } else { print_text(report.text()) }
 }
 
@@ -105,7 +113,11 @@ fn simulation(arguments: &BenchSimulationArguments) -> Result<(), Failure> {
 /// Configurations that complete searches settle in a second, on one core.
 fn plan(arguments: &BenchPlanArguments) -> Result<(), Failure> {
     let measured = bars::measuring(|told| searches::measure(arguments.runs, &mut |progress| told(progress)))?;
-    if arguments.json { print_json(&measured) } else { print_text(told::searches(&measured)) }
+    if arguments.json {
+        print_json(&told::SearchesReport { version: ReportVersion::CURRENT, searches: measured })
+    } else {
+        print_text(told::searches(&measured))
+    }
 }
 
 /// The layout that was asked for: one rank without `--grid` and `--ranks`.

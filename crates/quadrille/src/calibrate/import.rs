@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use quadrille_measure::logs::Job;
 use quadrille_report::import::ImportReport;
 use quadrille_run::described;
-use serde_json::json;
 
 use super::arguments::{CalibrateArguments, ImportArguments};
 use super::{warn, write};
@@ -36,9 +35,7 @@ pub fn run(arguments: &CalibrateArguments) -> Result<(), Failure> {
     write(out, &cluster)?;
     let warnings = warn(report.warnings());
     if arguments.json {
-        let tiers = &imported.refits;
-        let steps = &imported.scaled;
-        return print_json(&json!({ "out": out, "tiers": tiers, "steps": steps, "warnings": warnings }));
+        return print_json(&report.document(out, warnings));
     }
     print_text(report.text() + format!("written to {}\n", out.display()))
 }

@@ -8,7 +8,6 @@ use std::path::Path;
 use quadrille_measure::calibration::CalibrationSpec;
 use quadrille_report::calibration::CalibrationReport;
 use quadrille_spec::Cluster;
-use serde_json::{Map, Value, json};
 
 use self::arguments::CalibrateArguments;
 use crate::failure::Failure;
@@ -53,12 +52,7 @@ fn print(arguments: &CalibrateArguments, report: &CalibrationReport) -> Result<(
     if !arguments.json {
         return print_text(report.text() + format!("\nwritten to {}\n", arguments.out.display()));
     }
-    let mut document = Map::from_iter([("out".to_owned(), json!(arguments.out))]);
-    if let Value::Object(found) = report.document() {
-        document.extend(found);
-    }
-    document.insert("warnings".to_owned(), json!(warnings));
-    print_json(&document)
+    print_json(&report.document(&arguments.out, warnings))
 }
 
 /// Says what is to be minded on standard error; returns it in the words of the command line.

@@ -3,15 +3,14 @@
 pub mod arguments;
 
 use quadrille_checkpoint::{Checkpoint, CheckpointError, Folder, Merge, Verdict, merge};
-use quadrille_report::checkpoint::{contents_document, contents_text, verdicts_document, verdicts_text};
+use quadrille_report::checkpoint::{CheckpointReport, KeptCheckpoints, MergeReport, VerdictsReport};
 use quadrille_run::{Lock, carry_companions, check_companions_of};
 use quadrille_spec::counted;
-use serde_json::json;
 
 use self::arguments::{CheckpointArguments, InfoArguments, MergeArguments, PruneArguments, Task, VerifyArguments};
 use crate::bars;
 use crate::failure::Failure;
-use crate::output::{bytes, print_json, print_text};
+use crate::output::{print_json, print_text};
 
 /// Runs one of the tasks.
 pub fn run(arguments: &CheckpointArguments) -> Result<(), Failure> {
@@ -26,19 +25,18 @@ pub fn run(arguments: &CheckpointArguments) -> Result<(), Failure> {
 /// Prints what a checkpoint is of, its tensors and its files.
 fn info(arguments: &InfoArguments) -> Result<(), Failure> {
     let checkpoint = Checkpoint::find(&arguments.folder)?;
-    if arguments.json {
-        return print_json(&contents_document(&checkpoint)?);
-    }
-    print_text(contents_text(&checkpoint)?)
+    let report = CheckpointReport::new(&checkpoint)?;
+    if arguments.json { print_json(&report) } else { print_text(report.text()) }
 }
 
 /// Prints what was found of every byte; damage is a failure, after all checkpoints have been read.
 fn verify(arguments: &VerifyArguments) -> Result<(), Failure> {
     let verdicts = bars::waiting("reading every byte", || verdicts(arguments))?;
+    let report = VerdictsReport::new(&verdicts);
     if arguments.json {
-        print_json(&verdicts_document(&verdicts))?;
+        print_json(&report)?;
     } else {
-        print_text(verdicts_text(&verdicts))?;
+        print_text(report.text())?;
     }
     match verdicts.iter().filter(|verdict| !verdict.is_sound()).count() {
         0 => Ok(()),
@@ -73,15 +71,8 @@ fn merge_tiles(arguments: &MergeArguments) -> Result<(), Failure> {
     let path = merged.map_err(Failure::of_checkpoints)?;
     carry_companions(&Checkpoint::find(&from)?, &path)?;
     let written = Checkpoint::open(&path).map_err(Failure::of_checkpoints)?;
-    let tensors = written.tensors().len();
-    let size = written.bytes();
-    let dtype = written.about().dtype;
-    if arguments.json {
-        return print_json(&json!({ "from": from, "path": path, "tensors": tensors, "bytes": size, "dtype": dtype }));
-    }
-    let from = from.display();
-    let path = path.display();
-    print_text(format!("{from}: {tensors} whole tensors in {dtype}, {}, written to {path}\n", bytes(size)))
+    let report = MergeReport::new(&from, &written);
+    if arguments.json { print_json(&report) } else { print_text(report.text()) }
 }
 
 /// Removes old checkpoints and lists what is gone and what is kept.
@@ -97,10 +88,6 @@ fn prune(arguments: &PruneArguments) -> Result<(), Failure> {
     }
     let kept: Vec<_> = folder.list()?.into_iter().map(|(_, path)| path).collect();
     let unfinished = folder.partial()?;
-    if arguments.json {
-        return print_json(&json!({ "removed": removed, "kept": kept, "unfinished": unfinished }));
-    }
-    let parts = [("removed", &removed), ("kept", &kept), ("unfinished, kept without --partial", &unfinished)];
-    let lines = parts.iter().flat_map(|(what, paths)| paths.iter().map(move |path| (what, path.display())));
-    print_text(lines.map(|(what, path)| format!("{what}: {path}\n")).collect::<String>())
+    let report = KeptCheckpoints::new(&removed, &kept, &unfinished);
+    if arguments.json { print_json(&report) } else { print_text(report.text()) }
 }

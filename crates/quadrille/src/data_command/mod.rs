@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use quadrille_data::{InputFormat, TextRules, inspect};
-use quadrille_report::contents;
+use quadrille_report::contents::ContentsReport;
 
 use self::prepare::PrepareArguments;
 use crate::failure::Failure;
@@ -63,5 +63,6 @@ fn info(arguments: &InfoArguments) -> Result<(), Failure> {
     let rules =
         TextRules { field: &arguments.text_field, format: arguments.format, skip_bad_lines: arguments.skip_bad_lines };
     let found = inspect(&arguments.files, rules)?;
-    if arguments.json { print_json(&contents::document(&found)) } else { print_text(contents::text(&found)) }
+    let report = ContentsReport::new(&found);
+    if arguments.json { print_json(&report) } else { print_text(report.text()) }
 }

@@ -124,9 +124,8 @@ fn prepare(arguments: &PrepareArguments) -> Result<(), Failure> {
     let start = Instant::now();
     let converted = bars::preparing(|told| open.run(&mut |done, total| told(done, total)))?;
     let seconds = start.elapsed().as_secs_f64();
-    let report =
-        TokensReport { read: &read, tokenizer: &tokenizer, converted: &converted, format: arguments.format, seconds };
-    if arguments.json { print_json(&report.document()) } else { print_text(flags::spelled(&report.text())) }
+    let report = TokensReport::new(&read, &tokenizer, &converted, arguments.format, seconds);
+    if arguments.json { print_json(&report) } else { print_text(flags::spelled(&report.text())) }
 }
 
 /// The tokenizer of what is written, and the reason for it.

@@ -12,8 +12,8 @@ use quadrille_pages::run_page;
 pub use quadrille_plan::native::PlanRequest;
 use quadrille_plan::native::{Answer, Cancel, Resolved};
 pub use quadrille_report::plan::{PlanReport, PricedLayout};
-use quadrille_report::run::{Prediction, Run, document};
-use quadrille_run::{Host, OnEvent, Prepared, RunChanges, RunOutcome, RunSpec};
+use quadrille_report::run::{Prediction, Run, RunPage};
+use quadrille_run::{Host, OnEvent, Prepared, RunChanges, RunError, RunOutcome, RunSpec};
 use quadrille_spec::{Cluster, Layout, Model};
 use quadrille_step::StepProgram;
 use quadrille_verify::{Reference, VerifyOptions, VerifyReport, verify_on_cpu};
@@ -90,5 +90,7 @@ pub fn resume(folder: &Path, changes: RunChanges, on_event: OnEvent) -> Result<R
 /// A folder without a run, or one that cannot be read.
 pub fn report(folder: &Path, cluster: &Cluster) -> Result<String, Error> {
     let run = Run::read(folder)?;
-    Ok(run_page(&document(&run, &Prediction::of(&run, cluster.clone()))))
+    let page = RunPage::new(&run, &Prediction::of(&run, cluster.clone()));
+    let page = serde_json::to_value(page).map_err(RunError::Document)?;
+    Ok(run_page(&page))
 }

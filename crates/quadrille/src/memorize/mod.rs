@@ -17,7 +17,7 @@ use self::arguments::MemorizeArguments;
 use crate::bars::{self, StudyBars};
 use crate::failure::Failure;
 use crate::launch::Launch;
-use crate::output::{check_writable, print_json, print_text, tell, write_file};
+use crate::output::{check_writable, json_value, print_json, print_text, tell, write_file};
 use crate::paths;
 
 /// Sequences of a step without `--global-batch`.
@@ -43,10 +43,10 @@ pub fn run(arguments: &MemorizeArguments, launch: &Launch) -> Result<(), Failure
         return Ok(());
     }
     if let Some(path) = &arguments.html {
-        write_file("--html", path, memorize_page(&findings.page_document()).as_bytes())?;
+        write_file("--html", path, memorize_page(&json_value(&findings.page())?).as_bytes())?;
     }
     if arguments.json {
-        print_json(&findings.document())?
+        print_json(&findings.report())?
     } else {
         print_text(findings.text())?
     }

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::failure::{Failure, Stopped};
 use crate::launch::Launch;
-use crate::output::{detail, print_json, print_text, tell};
+use crate::output::{detail, json_value, print_json, print_text, tell};
 use crate::{bars, paths};
 
 /// Trains and reports.
@@ -41,7 +41,8 @@ pub fn told(
         Ended::Stopped { step, .. } => Some(step),
         Ended::Whole => None,
     };
-    Ok((outcome.summary.unwrap_or_default(), stopped))
+    let summary = outcome.summary.as_ref().map_or(Ok(Value::Null), json_value)?;
+    Ok((summary, stopped))
 }
 
 /// The run that is asked for, ready to begin or to go on.

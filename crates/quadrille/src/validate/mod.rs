@@ -16,7 +16,7 @@ use crate::bars;
 use crate::documents;
 use crate::failure::Failure;
 use crate::launch::Launch;
-use crate::output::{print_json, print_text, write_file, write_rows};
+use crate::output::{json_value, print_json, print_text, write_file, write_rows};
 
 #[derive(Debug, Args)]
 pub struct ValidateArguments {
@@ -90,7 +90,11 @@ fn published_runs(arguments: &ValidatePublishedArguments, launch: &Launch) -> Re
     if arguments.cross {
         return crossed(arguments, &evaluate(&measured(arguments.csv.as_deref())?)?, launch);
     }
-    if arguments.json { print_json(&document(arguments)?) } else { print_text(compared(arguments, published::text)?) }
+    if arguments.json {
+        print_json(&compared(arguments, published::document)?)
+    } else {
+        print_text(compared(arguments, published::text)?)
+    }
 }
 
 /// Every run beside its price, whatever is fitted.
@@ -98,7 +102,7 @@ pub fn document(arguments: &ValidatePublishedArguments) -> Result<Value, Failure
     if arguments.cross {
         Err(Failure::usage("--cross: documents are of predictions by the numbers in use; leave it out"))
     } else {
-        compared(arguments, published::document)
+        json_value(&compared(arguments, published::document)?)
     }
 }
 
@@ -113,7 +117,7 @@ fn compared<T>(
     })?;
     let summary = Summary::of(&evaluation);
     if let Some(path) = &arguments.html {
-        let page = published_page(&published::page_document(&evaluation, &summary));
+        let page = published_page(&json_value(&published::page(&evaluation, &summary))?);
         write_file("--html", path, page.as_bytes())?;
     }
     Ok(tell(&evaluation, &summary))

@@ -10,7 +10,7 @@ use quadrille_step::{GemmStorage, Product, StepProgram};
 use serde::Serialize;
 
 use crate::summary::summary;
-use crate::{Text, table};
+use crate::{ReportVersion, Text, table};
 
 /// What was measured of a program's products.
 pub struct GemmReport<'a> {
@@ -24,6 +24,7 @@ pub struct GemmReport<'a> {
 
 #[derive(Serialize)]
 struct Document<'a> {
+    version: ReportVersion,
     model: &'a Model,
     layout: LayoutFile,
     threads: usize,
@@ -35,7 +36,13 @@ impl GemmReport<'_> {
     /// All of it, as `bench gemm --json` prints it.
     pub fn document(&self) -> impl Serialize {
         let Self { program, threads, measured } = *self;
-        Document { model: &program.model, layout: shown_layout(&program.layout), threads, measured }
+        Document {
+            version: ReportVersion::CURRENT,
+            model: &program.model,
+            layout: shown_layout(&program.layout),
+            threads,
+            measured,
+        }
     }
 
     /// Model and layout, then a table for people.

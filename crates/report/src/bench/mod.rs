@@ -10,6 +10,6 @@ mod step;
 pub use gemm::GemmReport;
 pub use optimizer::OptimizerReport;
 pub use pipeline::PipelineReport;
-pub use searches::text as searches;
+pub use searches::{SearchesReport, text as searches};
 pub use simulation::SimulationReport;
 pub use step::StepReport;

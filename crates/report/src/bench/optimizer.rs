@@ -8,7 +8,7 @@ use quadrille_step::StepProgram;
 use serde::Serialize;
 
 use crate::summary::summary;
-use crate::{Text, table};
+use crate::{ReportVersion, Text, table};
 
 /// What was measured of a program's states.
 pub struct OptimizerReport<'a> {
@@ -22,6 +22,7 @@ pub struct OptimizerReport<'a> {
 
 #[derive(Serialize)]
 struct Document<'a> {
+    version: ReportVersion,
     model: &'a Model,
     layout: LayoutFile,
     states: &'a str,
@@ -33,7 +34,13 @@ impl OptimizerReport<'_> {
     /// All of it, as `bench optimizer --json` prints it.
     pub fn document(&self) -> impl Serialize {
         let Self { program, place, measured } = self;
-        Document { model: &program.model, layout: shown_layout(&program.layout), states: place, measured }
+        Document {
+            version: ReportVersion::CURRENT,
+            model: &program.model,
+            layout: shown_layout(&program.layout),
+            states: place,
+            measured,
+        }
     }
 
     /// Model and layout, the step with states on the device, and a row for each number of buckets.

@@ -5,11 +5,13 @@ use quadrille_run::units::percent;
 use quadrille_spec::{Schedule, counted};
 use serde::Serialize;
 
-use crate::{Text, table};
+use crate::{ReportVersion, Text, table};
 
 /// What was measured, as `bench pipeline --json` prints it.
 #[derive(Serialize)]
 pub struct PipelineReport {
+    /// Version of the document.
+    pub version: ReportVersion,
     /// Stages.
     pub stages: usize,
     /// Microbatches of a step.
@@ -25,7 +27,7 @@ pub struct PipelineReport {
 impl PipelineReport {
     /// A table for people, and what came of message-driven passes.
     pub fn text(&self) -> Text {
-        let Self { stages, microbatches, pass_ms, steps, runs } = self;
+        let Self { stages, microbatches, pass_ms, steps, runs, .. } = self;
         let head = format!(
             "{}, {}, passes of {pass_ms} ms forward and {} ms backward; median of \
              {}\nslow stage: stage {} takes {SLOWDOWN} times as long; delays: messages take 0 to {} ms\n\n",

@@ -2,8 +2,20 @@
 
 use quadrille_measure::searches::{Bounded, Measured, Searches, Yardstick};
 use quadrille_run::units::decimal;
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use crate::{Text, table};
+use crate::{ReportVersion, Text, table};
+
+/// Searches beside their yardsticks: what `bench plan --json` prints.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct SearchesReport {
+    /// Version of the document.
+    pub version: ReportVersion,
+    /// The searches.
+    #[serde(flatten)]
+    pub searches: Searches,
+}
 
 /// A table for people, and how many layouts bounds leave out.
 pub fn text(searches: &Searches) -> Text {

@@ -5,7 +5,7 @@ use quadrille_measure::simulation::{NOT_MODELLED, Simulated};
 use quadrille_spec::{Model, counted};
 use serde::Serialize;
 
-use crate::{Table, Text, table};
+use crate::{ReportVersion, Table, Text, table};
 
 /// What was simulated and measured of layouts of a model.
 pub struct SimulationReport<'a> {
@@ -23,6 +23,7 @@ pub struct SimulationReport<'a> {
 
 #[derive(Serialize)]
 struct Document<'a> {
+    version: ReportVersion,
     model: &'a Model,
     global_batch: usize,
     cores: usize,
@@ -36,7 +37,15 @@ impl SimulationReport<'_> {
     /// All of it, as `bench simulation --json` prints it.
     pub fn document(&self) -> impl Serialize {
         let Self { model, global_batch, cores, steps, measured } = *self;
-        Document { model, global_batch, cores, steps, measured, not_modelled: NOT_MODELLED }
+        Document {
+            version: ReportVersion::CURRENT,
+            model,
+            global_batch,
+            cores,
+            steps,
+            measured,
+            not_modelled: NOT_MODELLED,
+        }
     }
 
     /// Tables for people: the constants, then the layouts.

@@ -8,7 +8,7 @@ use quadrille_step::StepProgram;
 use serde::Serialize;
 
 use crate::summary::summary;
-use crate::{Text, ledger, table};
+use crate::{ReportVersion, Text, ledger, table};
 
 /// What was measured of a program's step.
 pub struct StepReport<'a> {
@@ -20,6 +20,7 @@ pub struct StepReport<'a> {
 
 #[derive(Serialize)]
 struct Document<'a> {
+    version: ReportVersion,
     model: &'a Model,
     layout: LayoutFile,
     #[serde(flatten)]
@@ -30,7 +31,12 @@ impl StepReport<'_> {
     /// All of it, as `bench step --json` prints it.
     pub fn document(&self) -> impl Serialize {
         let Self { program, measured } = *self;
-        Document { model: &program.model, layout: shown_layout(&program.layout), measured }
+        Document {
+            version: ReportVersion::CURRENT,
+            model: &program.model,
+            layout: shown_layout(&program.layout),
+            measured,
+        }
     }
 
     /// Model and layout, the rates, and a table of what the step is spent on.

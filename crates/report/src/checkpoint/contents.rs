@@ -1,28 +1,56 @@
-//! What a checkpoint is of, its tensors and its files.
+//! The report of a checkpoint: its run, its tensors and its files.
 
-use quadrille_checkpoint::{Checkpoint, CheckpointError, PrunedTensor, Quantity, TensorShape};
+use quadrille_checkpoint::{About, Checkpoint, CheckpointError, PrunedTensor, Quantity, TensorShape};
 use quadrille_run::units::bytes;
-use serde_json::{Value, json};
+use quadrille_spec::counted;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::notes::{listed, told};
 use super::{of_all_blocks, pruned_table};
 use crate::run::command;
 use crate::summary::sizes;
-use crate::{Table, Text, table};
-use quadrille_spec::counted;
+use crate::{ReportVersion, Table, Text, table};
 
 /// Ranks that are listed one by one.
 const LISTED_RANKS: usize = 32;
 
-fn quantities(checkpoint: &Checkpoint) -> Vec<Quantity> {
-    Quantity::NUMBERS.into_iter().filter(|quantity| checkpoint.has(*quantity)).collect()
+/// A checkpoint: what `checkpoint info --json` prints.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CheckpointReport {
+    /// Version of the document.
+    pub version: ReportVersion,
+    /// Its folder.
+    pub path: String,
+    /// Its run, as in its manifest.
+    pub about: About,
+    /// Quantities that it holds of every tensor.
+    pub quantities: Vec<Quantity>,
+    /// Number of parameters.
+    pub parameters: u64,
+    /// Bytes of all its files.
+    pub bytes: u64,
+    /// Its tensors, whole.
+    pub tensors: Vec<TensorShape>,
+    /// Retained elements of pruned tensors.
+    pub masks: Vec<PrunedTensor>,
+    /// Its files.
+    pub files: Vec<CheckpointFile>,
 }
 
-fn parameters(checkpoint: &Checkpoint) -> u64 {
-    checkpoint.tensors().iter().map(|shape| (shape.rows * shape.cols) as u64).sum()
+/// A file of a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct CheckpointFile {
+    /// Rank that wrote it.
+    pub rank: usize,
+    /// Its size.
+    pub bytes: u64,
+    /// Number of tiles in it.
+    pub tiles: usize,
 }
 
-/// What is kept of pruned tensors.
+/// Retained elements of pruned tensors.
 fn masks(checkpoint: &Checkpoint) -> Result<Vec<PrunedTensor>, CheckpointError> {
     let pruned = checkpoint.tensors().iter().enumerate().filter(|(at, _)| checkpoint.is_pruned(*at));
     let of = |(_, shape): (usize, &TensorShape)| {
@@ -33,72 +61,71 @@ fn masks(checkpoint: &Checkpoint) -> Result<Vec<PrunedTensor>, CheckpointError> 
     pruned.map(of).collect()
 }
 
-/// All of it, as `checkpoint info --json` prints it.
-///
-/// # Errors
-/// Damaged masks.
-pub fn contents_document(checkpoint: &Checkpoint) -> Result<Value, CheckpointError> {
-    let file = |(rank, bytes, tiles): (usize, u64, usize)| json!({ "rank": rank, "bytes": bytes, "tiles": tiles });
-    Ok(json!({
-        "path": checkpoint.path().to_string_lossy(),
-        "about": checkpoint.about(),
-        "quantities": quantities(checkpoint),
-        "parameters": parameters(checkpoint),
-        "bytes": checkpoint.bytes(),
-        "tensors": checkpoint.tensors(),
-        "masks": masks(checkpoint)?,
-        "files": checkpoint.files().map(file).collect::<Vec<_>>(),
-    }))
-}
+impl CheckpointReport {
+    /// Report of a checkpoint.
+    ///
+    /// # Errors
+    /// Damaged masks.
+    pub fn new(checkpoint: &Checkpoint) -> Result<Self, CheckpointError> {
+        let file = |(rank, bytes, tiles): (usize, u64, usize)| CheckpointFile { rank, bytes, tiles };
+        Ok(Self {
+            version: ReportVersion::CURRENT,
+            path: checkpoint.path().to_string_lossy().into_owned(),
+            about: checkpoint.about().clone(),
+            quantities: Quantity::NUMBERS.into_iter().filter(|quantity| checkpoint.has(*quantity)).collect(),
+            parameters: checkpoint.tensors().iter().map(|shape| (shape.rows * shape.cols) as u64).sum(),
+            bytes: checkpoint.bytes(),
+            tensors: checkpoint.tensors().to_vec(),
+            masks: masks(checkpoint)?,
+            files: checkpoint.files().map(file).collect(),
+        })
+    }
 
-/// For people.
-///
-/// # Errors
-/// Damaged masks.
-pub fn contents_text(checkpoint: &Checkpoint) -> Result<Text, CheckpointError> {
-    let about = checkpoint.about();
-    let layout = &about.layout;
-    let unit = about.model.sequence_unit();
-    let held: Vec<String> = quantities(checkpoint).iter().map(|quantity| format!("{quantity}s")).collect();
-    let only = if held.len() == 1 { ", weights only" } else { "" };
-    let mut rows = vec![
-        ("checkpoint", checkpoint.path().display().to_string()),
-        ("model", sizes(&about.model)),
-        ("step", format!("{}, after {} sequences, {} {unit}", about.step, about.samples, about.tokens)),
-        ("seed", about.seed.to_string()),
-        (
-            "written on",
-            format!(
-                "{} ({}), {} a step",
-                layout.grid,
-                counted(layout.grid.ranks(), "rank"),
-                counted(layout.global_batch, "sequence")
+    /// Lines and tables for people.
+    pub fn text(&self) -> Text {
+        let about = &self.about;
+        let layout = &about.layout;
+        let unit = about.model.sequence_unit();
+        let held: Vec<String> = self.quantities.iter().map(|quantity| format!("{quantity}s")).collect();
+        let only = if held.len() == 1 { ", weights only" } else { "" };
+        let mut rows = vec![
+            ("checkpoint", self.path.clone()),
+            ("model", sizes(&about.model)),
+            ("step", format!("{}, after {} sequences, {} {unit}", about.step, about.samples, about.tokens)),
+            ("seed", about.seed.to_string()),
+            (
+                "written on",
+                format!(
+                    "{} ({}), {} a step",
+                    layout.grid,
+                    counted(layout.grid.ranks(), "rank"),
+                    counted(layout.global_batch, "sequence")
+                ),
             ),
-        ),
-        ("numbers", format!("{} parameters in {}: {}{only}", parameters(checkpoint), about.dtype, held.join(", "))),
-        ("size", format!("{} in {}", bytes(checkpoint.bytes()), counted(checkpoint.files().count(), "file"))),
-    ];
-    let (command, run) = command_of(&about.run);
-    rows.extend(command.map(|command| ("command", command)));
-    let notes = [("optimizer", &about.hyper), ("data", &about.data), ("run", &run)];
-    rows.extend(notes.map(|(name, note)| (name, told(note))).into_iter().filter(|(_, told)| !told.is_empty()));
-    if let Some(config) = &about.hugging_face {
-        rows.push(("from", format!("a Hugging Face model: {}", told(config))));
-    }
-    let text: String = rows.into_iter().map(|(name, value)| format!("{name:<12}{value}\n")).collect();
-    let mut text = Text::from(text);
-    for table in notes.iter().flat_map(|(_, note)| listed(note)) {
+            ("numbers", format!("{} parameters in {}: {}{only}", self.parameters, about.dtype, held.join(", "))),
+            ("size", format!("{} in {}", bytes(self.bytes), counted(self.files.len(), "file"))),
+        ];
+        let (command, run) = command_of(&about.run);
+        rows.extend(command.map(|command| ("command", command)));
+        let notes = [("optimizer", &about.hyper), ("data", &about.data), ("run", &run)];
+        rows.extend(notes.map(|(name, note)| (name, told(note))).into_iter().filter(|(_, told)| !told.is_empty()));
+        if let Some(config) = &about.hugging_face {
+            rows.push(("from", format!("a Hugging Face model: {}", told(config))));
+        }
+        let text: String = rows.into_iter().map(|(name, value)| format!("{name:<12}{value}\n")).collect();
+        let mut text = Text::from(text);
+        for table in notes.iter().flat_map(|(_, note)| listed(note)) {
+            text += "\n";
+            text += table;
+        }
         text += "\n";
-        text += table;
+        text += tensors(&self.tensors);
+        if !self.masks.is_empty() {
+            text += "\n";
+            text += pruned_table(&self.masks);
+        }
+        text + "\n" + files(&self.files)
     }
-    text += "\n";
-    text += tensors(checkpoint.tensors());
-    let masks = masks(checkpoint)?;
-    if !masks.is_empty() {
-        text += "\n";
-        text += pruned_table(&masks);
-    }
-    Ok(text + "\n" + files(checkpoint))
 }
 
 /// The command line that a run notes, as a shell reads it, and what else it notes.
@@ -129,10 +156,10 @@ fn tensors(shapes: &[TensorShape]) -> Table {
     table(&["tensor", "rows", "columns", "of them"], &cells.collect::<Vec<_>>())
 }
 
-fn files(checkpoint: &Checkpoint) -> Table {
-    let mut files: Vec<(usize, u64, usize)> = checkpoint.files().collect();
+fn files(files: &[CheckpointFile]) -> Table {
+    let mut files = files.to_vec();
     files.sort_unstable();
-    let cells = |(rank, size, tiles): &(usize, u64, usize)| vec![rank.to_string(), tiles.to_string(), bytes(*size)];
+    let cells = |file: &CheckpointFile| vec![file.rank.to_string(), file.tiles.to_string(), bytes(file.bytes)];
     if files.len() <= LISTED_RANKS {
         return table(&["rank", "tiles", "size"], &files.iter().map(cells).collect::<Vec<_>>());
     }
@@ -140,8 +167,8 @@ fn files(checkpoint: &Checkpoint) -> Table {
         numbers.sort_unstable();
         [numbers[0], numbers[numbers.len() / 2], numbers[numbers.len() - 1]]
     };
-    let tiles = span(files.iter().map(|file| file.2 as u64).collect());
-    let sizes = span(files.iter().map(|file| file.1).collect());
+    let tiles = span(files.iter().map(|file| file.tiles as u64).collect());
+    let sizes = span(files.iter().map(|file| file.bytes).collect());
     let row = |at: usize, name: &str| vec![name.to_owned(), tiles[at].to_string(), bytes(sizes[at])];
     let header = format!("of {}", counted(files.len(), "rank"));
     table(&[header.as_str(), "tiles", "size"], &[row(0, "least"), row(1, "median"), row(2, "most")])
@@ -149,6 +176,8 @@ fn files(checkpoint: &Checkpoint) -> Table {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -1,13 +1,15 @@
 //! What a checkpoint is of, its tensors and its files; whether they are sound; what of them is pruned.
 
+mod changes;
 mod contents;
 mod notes;
 mod pruned;
 mod verdicts;
 
-pub use contents::{contents_document, contents_text};
-pub use pruned::{distances_text, pruned_table, settled_at};
-pub use verdicts::{verdicts_document, verdicts_text};
+pub use changes::{KeptCheckpoints, MergeReport, PruningReport, SettlingReport};
+pub use contents::{CheckpointFile, CheckpointReport};
+use pruned::pruned_table;
+pub use verdicts::{CheckpointVerdict, VerdictsReport};
 
 /// A tensor's name, for all blocks alike.
 fn of_all_blocks(tensor: &str) -> String {

@@ -1,48 +1,77 @@
-//! Checkpoints that were held against their checksums.
+//! The report of checkpoints that were compared with their checksums.
 
 use std::error::Error;
 
 use quadrille_checkpoint::{CheckpointError, Summary, Verdict};
 use quadrille_run::units::bytes;
-use serde_json::{Value, json};
-
 use quadrille_spec::counted;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-/// All of it, as `checkpoint verify --json` prints it.
-pub fn verdicts_document(verdicts: &[Verdict]) -> Value {
-    let document = |verdict: &Verdict| {
-        json!({
-            "path": verdict.path.to_string_lossy(),
-            "sound": verdict.is_sound(),
-            "summary": verdict.summary,
-            "faults": verdict.faults.iter().map(told).collect::<Vec<_>>(),
-        })
-    };
-    json!({ "checkpoints": verdicts.iter().map(document).collect::<Vec<_>>() })
+use crate::ReportVersion;
+
+/// Checkpoints that were read in full: what `checkpoint verify --json` prints.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct VerdictsReport {
+    /// Version of the document.
+    pub version: ReportVersion,
+    /// The checkpoints.
+    pub checkpoints: Vec<CheckpointVerdict>,
 }
 
-/// For people.
-pub fn verdicts_text(verdicts: &[Verdict]) -> String {
-    verdicts.iter().map(text).collect()
+/// The verdict on a checkpoint.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CheckpointVerdict {
+    /// Its folder.
+    pub path: String,
+    /// True if all of it is sound.
+    pub sound: bool,
+    /// Its sound parts; null where it cannot be opened.
+    pub summary: Option<Summary>,
+    /// All other parts, with the reasons.
+    pub faults: Vec<String>,
 }
 
-fn text(verdict: &Verdict) -> String {
-    let mut text = format!("{}\n", verdict.path.display());
-    let mut tell = |line: String| text += &format!("  {line}\n");
-    if let Some(Summary { tensors, files, tiles, bytes: size, not_finite }) = &verdict.summary {
-        let size = bytes(*size);
-        let sound = if verdict.is_sound() { "all sound" } else { "sound of them" };
-        tell(format!(
-            "{sound}: {tiles} tiles, {size}; {tensors} tensors in {}, each number in exactly one tile",
-            counted(*files, "file")
-        ));
-        for found in not_finite {
-            let numbers = usize::try_from(found.numbers).unwrap_or(usize::MAX);
-            tell(format!("not finite: {} of {} ({})", counted(numbers, "number"), found.tensor, found.quantity));
+impl VerdictsReport {
+    /// Report of verdicts.
+    pub fn new(verdicts: &[Verdict]) -> Self {
+        Self { version: ReportVersion::CURRENT, checkpoints: verdicts.iter().map(CheckpointVerdict::new).collect() }
+    }
+
+    /// Lines for people.
+    pub fn text(&self) -> String {
+        self.checkpoints.iter().map(CheckpointVerdict::text).collect()
+    }
+}
+
+impl CheckpointVerdict {
+    fn new(verdict: &Verdict) -> Self {
+        Self {
+            path: verdict.path.to_string_lossy().into_owned(),
+            sound: verdict.is_sound(),
+            summary: verdict.summary.clone(),
+            faults: verdict.faults.iter().map(told).collect(),
         }
     }
-    verdict.faults.iter().for_each(|fault| tell(format!("damaged: {}", told(fault))));
-    text
+
+    fn text(&self) -> String {
+        let mut text = format!("{}\n", self.path);
+        let mut tell = |line: String| text += &format!("  {line}\n");
+        if let Some(Summary { tensors, files, tiles, bytes: size, not_finite }) = &self.summary {
+            let size = bytes(*size);
+            let sound = if self.sound { "all sound" } else { "sound of them" };
+            tell(format!(
+                "{sound}: {tiles} tiles, {size}; {tensors} tensors in {}, each number in exactly one tile",
+                counted(*files, "file")
+            ));
+            for found in not_finite {
+                let numbers = usize::try_from(found.numbers).unwrap_or(usize::MAX);
+                tell(format!("not finite: {} of {} ({})", counted(numbers, "number"), found.tensor, found.quantity));
+            }
+        }
+        self.faults.iter().for_each(|fault| tell(format!("damaged: {fault}")));
+        text
+    }
 }
 
 /// An error with its causes.

@@ -5,8 +5,9 @@ mod text;
 
 use quadrille_measure::local::{Comparison, LocalGrids, Row};
 use quadrille_spec::Axis;
-use serde_json::Value;
 
+pub use self::document::{BestLayouts, LocalDocument, LocalEntry, LocalLayout, LocalPage, LocalSummary};
+use crate::ReportError;
 use crate::candidate::sizes;
 
 /// What was compared, and on what.
@@ -20,18 +21,22 @@ pub struct LocalReport<'a> {
 }
 
 impl LocalReport<'_> {
-    /// What a page shows: the document, with what is told around its table.
-    pub fn page_document(&self) -> Value {
-        let mut document = self.document();
-        let lines = |text: &str| -> Value { text.lines().collect() };
-        document["told"] = lines(&self.head());
-        document["summary_told"] = lines(&text::summary(self.comparison));
-        document["left_out"] = lines(&self.left_out());
-        document
+    /// Page of the layouts.
+    pub fn page(&self) -> LocalPage {
+        let lines = |text: &str| text.lines().map(str::to_owned).collect();
+        LocalPage {
+            document: self.document(),
+            told: lines(&self.head()),
+            summary_told: lines(&text::summary(self.comparison)),
+            left_out: lines(&self.left_out()),
+        }
     }
 
-    /// For comma-separated values: the header and a row for every layout, with the names of [`Self::document`].
-    pub fn rows(&self) -> Vec<Vec<String>> {
+    /// Header and rows of comma-separated values: a row for every layout, with the names of [`LocalEntry`].
+    ///
+    /// # Errors
+    /// An entry that is no object of JSON, which none is.
+    pub fn rows(&self) -> Result<Vec<Vec<String>>, ReportError> {
         document::rows(self.comparison)
     }
 }

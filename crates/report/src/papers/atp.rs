@@ -3,10 +3,11 @@
 use quadrille_papers::atp::{AllReduce, Candidate, Counts, Dimension, Found, Mesh, Search};
 use quadrille_run::units::{bytes, shortest};
 use quadrille_spec::SpecError;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::columns;
-use crate::{Text, table};
+use crate::{ReportVersion, Text, table};
 
 /// What was searched, and what was found.
 pub struct AtpReport<'a> {
@@ -16,44 +17,126 @@ pub struct AtpReport<'a> {
     pub found: &'a Found,
 }
 
+/// Meshes of ATP, fastest first.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AtpDocument {
+    /// Version of the document.
+    pub version: ReportVersion,
+    /// Name of the model.
+    pub model: String,
+    /// Name of the interconnect.
+    pub interconnect: String,
+    /// Source of its numbers.
+    pub source: String,
+    /// Cost model: `atp`.
+    pub cost: String,
+    /// Counts of elements.
+    pub counts: String,
+    /// Algorithm of all-reduces; null by measured bandwidths.
+    pub all_reduce: Option<String>,
+    /// Number of devices.
+    pub gpus: usize,
+    /// Sequences in a step.
+    pub global_batch: usize,
+    /// Tokens in a sequence.
+    pub seq_len: usize,
+    /// Bytes of an element.
+    pub element_bytes: u64,
+    /// Number of meshes.
+    pub candidates: usize,
+    /// Number of meshes that break no rule.
+    pub feasible: usize,
+    /// The other meshes.
+    pub refusals: Vec<RefusedMesh>,
+    /// The meshes, fastest first.
+    pub plans: Vec<AtpEntry>,
+}
+
+/// A mesh of two dimensions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AtpMesh {
+    /// First dimension.
+    pub d1: usize,
+    /// Second dimension.
+    pub d2: usize,
+    /// The mesh in this program's axes.
+    pub grid: String,
+}
+
+/// A mesh that breaks a rule.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RefusedMesh {
+    /// The mesh.
+    pub layout: AtpMesh,
+    /// The rule.
+    pub rule: String,
+}
+
+/// A mesh with its communication.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AtpEntry {
+    /// The mesh.
+    pub layout: AtpMesh,
+    /// Seconds of communication in a step.
+    pub time_s: f64,
+    /// Both dimensions.
+    pub dimensions: [AtpDimension; 2],
+}
+
+/// Communication along a dimension.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AtpDimension {
+    /// Number of devices.
+    pub size: usize,
+    /// Bytes a second; null of one device, which sends nothing.
+    pub bandwidth: Option<f64>,
+    /// Bytes in a step.
+    pub bytes: f64,
+    /// Seconds in a step.
+    pub time_s: f64,
+}
+
+impl AtpMesh {
+    fn new(mesh: Mesh) -> Self {
+        Self { d1: mesh.d1, d2: mesh.d2, grid: grid(mesh) }
+    }
+}
+
 impl AtpReport<'_> {
-    /// All of it, as `paper atp plan --json` prints it.
-    pub fn document(&self) -> Value {
+    /// The report as a document.
+    pub fn document(&self) -> AtpDocument {
         let Self { search, found } = self;
         let Search { model, interconnect, batch, element_bytes, counts, all_reduce } = search;
-        let refusal = |(mesh, error): &(Mesh, SpecError)| json!({ "layout": { "d1": mesh.d1, "d2": mesh.d2, "grid": grid(*mesh) }, "rule": error.to_string() });
-        json!({
-            "model": model.name,
-            "interconnect": interconnect.name,
-            "source": interconnect.source,
-            "cost": "atp",
-            "counts": counts.name(),
-            "all_reduce": all_reduce.map(AllReduce::name),
-            "gpus": found.devices,
-            "global_batch": batch,
-            "seq_len": model.seq_len,
-            "element_bytes": element_bytes,
-            "candidates": found.feasible + found.refusals.len(),
-            "feasible": found.feasible,
-            "refusals": found.refusals.iter().map(refusal).collect::<Vec<_>>(),
-            "plans": found.ranked.iter().map(|candidate| self.entry(candidate)).collect::<Vec<_>>(),
-        })
+        let refusal =
+            |(mesh, error): &(Mesh, SpecError)| RefusedMesh { layout: AtpMesh::new(*mesh), rule: error.to_string() };
+        AtpDocument {
+            version: ReportVersion::CURRENT,
+            model: model.name.clone(),
+            interconnect: interconnect.name.clone(),
+            source: interconnect.source.clone(),
+            cost: "atp".to_owned(),
+            counts: counts.name().to_owned(),
+            all_reduce: all_reduce.map(|it| it.name().to_owned()),
+            gpus: found.devices,
+            global_batch: *batch,
+            seq_len: model.seq_len,
+            element_bytes: *element_bytes,
+            candidates: found.feasible + found.refusals.len(),
+            feasible: found.feasible,
+            refusals: found.refusals.iter().map(refusal).collect(),
+            plans: found.ranked.iter().map(|candidate| self.entry(candidate)).collect(),
+        }
     }
 
-    fn entry(&self, candidate: &Candidate) -> Value {
+    fn entry(&self, candidate: &Candidate) -> AtpEntry {
         let Candidate { mesh, bandwidths, seconds } = candidate;
         let dimensions = self.search.dimensions(candidate);
-        // A dimension of one device sends nothing and has no bandwidth.
         let dimension = |at: usize| {
             let Dimension { size, bytes, seconds } = dimensions[at];
             let bandwidth = Some(bandwidths[at]).filter(|bandwidth| bandwidth.is_finite());
-            json!({ "size": size, "bandwidth": bandwidth, "bytes": bytes, "time_s": seconds })
+            AtpDimension { size, bandwidth, bytes, time_s: seconds }
         };
-        json!({
-            "layout": { "d1": mesh.d1, "d2": mesh.d2, "grid": grid(*mesh) },
-            "time_s": seconds,
-            "dimensions": [dimension(0), dimension(1)],
-        })
+        AtpEntry { layout: AtpMesh::new(*mesh), time_s: *seconds, dimensions: [dimension(0), dimension(1)] }
     }
 
     /// For people.

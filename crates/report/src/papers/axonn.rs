@@ -3,10 +3,11 @@
 use quadrille_papers::axonn::{Candidate, Plan};
 use quadrille_run::shown_layout;
 use quadrille_run::units::bytes;
-use quadrille_spec::{Axis, Field, FieldValue, SpecError};
-use serde_json::{Map, Value, json};
+use quadrille_spec::{Axis, Field, FieldValue, LayoutFile, SpecError};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use crate::{Text, table};
+use crate::{ByName, ReportVersion, Text, table};
 
 /// What was searched, and what was found.
 pub struct AxonnReport<'a> {
@@ -20,22 +21,84 @@ pub struct AxonnReport<'a> {
     pub seconds: f64,
 }
 
+/// Grids of AxoNN's communication model, fastest first.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AxonnDocument {
+    /// Version of the document.
+    pub version: ReportVersion,
+    /// Name of the model.
+    pub model: String,
+    /// Name of the cluster.
+    pub cluster: String,
+    /// Cost model: `axonn`.
+    pub cost: String,
+    /// Number of grids.
+    pub candidates: usize,
+    /// Number of legal grids.
+    pub feasible: usize,
+    /// Grids that break a rule, by rule.
+    pub refusals: Vec<RefusedGrids>,
+    /// Seconds of the search.
+    pub seconds: f64,
+    /// Grids, fastest first.
+    pub plans: Vec<AxonnEntry>,
+}
+
+/// Grids that break a rule.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RefusedGrids {
+    /// Number of grids.
+    pub grids: usize,
+    /// The rule.
+    pub rule: String,
+    /// Message of one of them.
+    pub example: String,
+}
+
+/// A grid with its communication.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AxonnEntry {
+    /// Fields of the layout's file.
+    pub layout: LayoutFile,
+    /// Seconds of communication in a step.
+    pub time_s: f64,
+    /// Communication by axis.
+    pub axes: ByName<AxisCost>,
+    /// Bytes of the states of a rank.
+    pub state_bytes: u64,
+    /// True if the states fit into a device.
+    pub fits: bool,
+}
+
+/// Communication along an axis.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AxisCost {
+    /// Seconds in a step.
+    pub time_s: f64,
+    /// Bytes that a rank sends in a step.
+    pub bytes: f64,
+}
+
 impl AxonnReport<'_> {
-    /// All of it, as `paper axonn plan --json` prints it; values on the wire are of the type `dtype`, which need not be one
-    /// that layouts run.
-    pub fn document(&self, dtype: &str) -> Value {
+    /// The report as a document; values on the wire are of the type `dtype`, which need not be one that layouts run.
+    pub fn document(&self, dtype: &str) -> AxonnDocument {
         let Self { model, cluster, found, seconds } = self;
-        let refusal = |(grids, rule, example): (usize, &str, &SpecError)| json!({ "grids": grids, "rule": rule, "example": example.to_string() });
-        json!({
-            "model": model,
-            "cluster": cluster,
-            "cost": "axonn",
-            "candidates": found.grids,
-            "feasible": found.feasible,
-            "refusals": found.refusals.by_frequency().into_iter().map(refusal).collect::<Vec<_>>(),
-            "seconds": seconds,
-            "plans": found.ranked.iter().map(|candidate| entry(candidate, dtype)).collect::<Vec<_>>(),
-        })
+        let refusal = |(grids, rule, example): (usize, &str, &SpecError)| RefusedGrids {
+            grids,
+            rule: rule.to_owned(),
+            example: example.to_string(),
+        };
+        AxonnDocument {
+            version: ReportVersion::CURRENT,
+            model: (*model).to_owned(),
+            cluster: (*cluster).to_owned(),
+            cost: "axonn".to_owned(),
+            candidates: found.grids,
+            feasible: found.feasible,
+            refusals: found.refusals.by_frequency().into_iter().map(refusal).collect(),
+            seconds: *seconds,
+            plans: found.ranked.iter().map(|candidate| AxonnEntry::new(candidate, dtype)).collect(),
+        }
     }
 
     /// For people.
@@ -77,22 +140,20 @@ impl AxonnReport<'_> {
     }
 }
 
-fn entry(candidate: &Candidate, dtype: &str) -> Value {
-    let Candidate { layout, price, state_bytes, fits } = candidate;
-    let axes: Map<String, Value> = Axis::AXONN
-        .into_iter()
-        .map(|axis| {
+impl AxonnEntry {
+    fn new(candidate: &Candidate, dtype: &str) -> Self {
+        let Candidate { layout, price, state_bytes, fits } = candidate;
+        let cost = |axis: Axis| {
             let cost = price.on(axis);
-            (axis.name().to_owned(), json!({ "time_s": cost.seconds, "bytes": cost.bytes }))
-        })
-        .collect();
-    // Layouts that run know fewer types.
-    let layout = shown_layout(layout).with(Field::Dtype, FieldValue::Name(dtype.to_owned()));
-    json!({
-        "layout": layout,
-        "time_s": price.seconds(),
-        "axes": axes,
-        "state_bytes": state_bytes,
-        "fits": fits,
-    })
+            (axis.name(), AxisCost { time_s: cost.seconds, bytes: cost.bytes })
+        };
+        Self {
+            // Layouts that run know fewer types.
+            layout: shown_layout(layout).with(Field::Dtype, FieldValue::Name(dtype.to_owned())),
+            time_s: price.seconds(),
+            axes: Axis::AXONN.into_iter().map(cost).collect(),
+            state_bytes: *state_bytes,
+            fits: *fits,
+        }
+    }
 }

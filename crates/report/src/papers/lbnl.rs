@@ -3,10 +3,11 @@
 use quadrille_papers::lbnl::{Found, INPUTS, Price, PricedLine, Ranked, Search, training_steps};
 use quadrille_run::units::{decimal, shortest};
 use quadrille_spec::Model;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::columns;
-use crate::{Text, table};
+use crate::{ReportVersion, Text, table};
 
 /// Of the table for people.
 const HEADER: &str =
@@ -36,60 +37,166 @@ pub struct LbnlReport<'a> {
     pub seconds: f64,
 }
 
+/// Configurations of LBNL's model, fastest first.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LbnlDocument {
+    /// Version of the document.
+    pub version: ReportVersion,
+    /// Name of the model.
+    pub model: String,
+    /// Name of the system.
+    pub cluster: String,
+    /// Cost model: `lbnl`.
+    pub cost: String,
+    /// Tensor-parallel strategy.
+    pub strategy: String,
+    /// Number of devices.
+    pub gpus: u64,
+    /// Devices of a fast domain.
+    pub nvs: u64,
+    /// Sequences in a step.
+    pub global_batch: u64,
+    /// Steps of the training.
+    pub steps: f64,
+    /// Number of configurations.
+    pub candidates: u64,
+    /// Number of configurations that fit.
+    pub feasible: u64,
+    /// Bytes of the smallest configuration.
+    pub least_memory_bytes: Option<f64>,
+    /// Bytes of a device.
+    pub device_memory_bytes: f64,
+    /// Seconds of the search.
+    pub seconds: f64,
+    /// Configurations that it settled in a second.
+    pub candidates_per_second: f64,
+    /// Configurations, fastest first.
+    pub plans: Vec<LbnlEntry>,
+}
+
+/// A configuration with its price.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LbnlEntry {
+    /// The configuration.
+    pub layout: LbnlLayout,
+    /// Seconds of a step.
+    pub time_s: f64,
+    /// Seconds of its parts.
+    pub parts_s: LbnlParts,
+    /// FLOPs of a device in a step.
+    pub flops: f64,
+    /// Bytes of a device.
+    pub memory_bytes: f64,
+    /// The same by class.
+    pub memory: LbnlMemory,
+    /// Days of the training.
+    pub days: f64,
+}
+
+/// A configuration in the names of LBNL's code.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LbnlLayout {
+    /// Data parallelism.
+    pub dp: u64,
+    /// First tensor-parallel dimension.
+    pub tp1: u64,
+    /// Second tensor-parallel dimension.
+    pub tp2: u64,
+    /// Stages of the pipeline.
+    pub pp: u64,
+    /// Sequences of a microbatch.
+    pub microbatch: u64,
+    /// Panels of SUMMA.
+    pub summa_nb: u64,
+    /// Ranks of `tp1` in a fast domain.
+    pub nvs_tp1: u64,
+    /// Ranks of `tp2` in a fast domain.
+    pub nvs_tp2: u64,
+    /// Ranks of `dp` in a fast domain.
+    pub nvs_dp: u64,
+    /// Ranks of `pp` in a fast domain.
+    pub nvs_pp: u64,
+}
+
+/// Seconds of a step by part.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LbnlParts {
+    /// Arithmetic.
+    pub compute: f64,
+    /// Memory traffic.
+    pub memory: f64,
+    /// Tensor-parallel communication.
+    pub tensor_communication: f64,
+    /// Data-parallel communication.
+    pub data_communication: f64,
+    /// Communication between stages.
+    pub pipe_communication: f64,
+    /// Bubble of the pipeline.
+    pub bubble: f64,
+}
+
+/// Bytes of a device by class.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LbnlMemory {
+    /// Weights.
+    pub weights: f64,
+    /// Gradients.
+    pub gradients: f64,
+    /// States of the optimizer.
+    pub optimizer: f64,
+    /// Activations.
+    pub activations: f64,
+}
+
 impl LbnlReport<'_> {
-    /// All of it, as `paper lbnl plan --json` prints it.
-    pub fn document(&self) -> Value {
+    /// The report as a document.
+    pub fn document(&self) -> LbnlDocument {
         let Self { model, search, found, seconds } = self;
         let system = search.system();
-        let strategy = search.strategy();
-        let gpus = search.devices();
-        let global_batch = search.global_batch();
-        json!({
-            "model": model.name,
-            "cluster": system.name,
-            "cost": "lbnl",
-            "strategy": strategy.name(),
-            "gpus": gpus,
-            "nvs": system.fast_domain,
-            "global_batch": global_batch,
-            "steps": self.steps(),
-            "candidates": found.candidates,
-            "feasible": found.feasible,
-            "least_memory_bytes": found.least_memory_bytes,
-            "device_memory_bytes": system.memory_bytes,
-            "seconds": seconds,
-            "candidates_per_second": found.candidates as f64 / seconds,
-            "plans": found.ranked.iter().map(|ranked| self.entry(ranked)).collect::<Vec<_>>(),
-        })
+        LbnlDocument {
+            version: ReportVersion::CURRENT,
+            model: model.name.clone(),
+            cluster: system.name.to_owned(),
+            cost: "lbnl".to_owned(),
+            strategy: search.strategy().name().to_owned(),
+            gpus: search.devices(),
+            nvs: system.fast_domain,
+            global_batch: search.global_batch(),
+            steps: self.steps(),
+            candidates: found.candidates,
+            feasible: found.feasible,
+            least_memory_bytes: found.least_memory_bytes,
+            device_memory_bytes: system.memory_bytes,
+            seconds: *seconds,
+            candidates_per_second: found.candidates as f64 / seconds,
+            plans: found.ranked.iter().map(|ranked| self.entry(ranked)).collect(),
+        }
     }
 
-    fn entry(&self, ranked: &Ranked) -> Value {
+    fn entry(&self, ranked: &Ranked) -> LbnlEntry {
         let price = &ranked.price;
         let [dp, tp1, tp2, pp, microbatch, summa_nb, nvs_tp1, nvs_tp2, nvs_dp, nvs_pp] = ranked.configuration.numbers();
-        json!({
-            "layout": {
-                "dp": dp, "tp1": tp1, "tp2": tp2, "pp": pp, "microbatch": microbatch, "summa_nb": summa_nb,
-                "nvs_tp1": nvs_tp1, "nvs_tp2": nvs_tp2, "nvs_dp": nvs_dp, "nvs_pp": nvs_pp,
+        LbnlEntry {
+            layout: LbnlLayout { dp, tp1, tp2, pp, microbatch, summa_nb, nvs_tp1, nvs_tp2, nvs_dp, nvs_pp },
+            time_s: price.seconds,
+            parts_s: LbnlParts {
+                compute: price.compute,
+                memory: price.memory,
+                tensor_communication: price.tensor_communication,
+                data_communication: price.data_communication,
+                pipe_communication: price.pipe_communication,
+                bubble: price.bubble,
             },
-            "time_s": price.seconds,
-            "parts_s": {
-                "compute": price.compute,
-                "memory": price.memory,
-                "tensor_communication": price.tensor_communication,
-                "data_communication": price.data_communication,
-                "pipe_communication": price.pipe_communication,
-                "bubble": price.bubble,
+            flops: price.flops,
+            memory_bytes: price.memory_bytes(),
+            memory: LbnlMemory {
+                weights: price.weight_bytes,
+                gradients: price.gradient_bytes,
+                optimizer: price.optimizer_bytes,
+                activations: price.activation_bytes,
             },
-            "flops": price.flops,
-            "memory_bytes": price.memory_bytes(),
-            "memory": {
-                "weights": price.weight_bytes,
-                "gradients": price.gradient_bytes,
-                "optimizer": price.optimizer_bytes,
-                "activations": price.activation_bytes,
-            },
-            "days": self.days(ranked),
-        })
+            days: self.days(ranked),
+        }
     }
 
     /// For people.

@@ -2,10 +2,11 @@
 
 use quadrille_papers::reproduce::{Part, Point, Summary};
 use quadrille_run::units::shortest;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::columns;
-use crate::{Text, table};
+use crate::{ReportVersion, Text, table};
 
 /// Of comma-separated values.
 const CSV_COLUMNS: &str = "part,source,what,published,ours,unit,deviation_percent,agrees,note";
@@ -13,36 +14,90 @@ const CSV_COLUMNS: &str = "part,source,what,published,ours,unit,deviation_percen
 /// A part of what is reproduced, with its points.
 pub type Reproduced = (Part, Vec<Point>);
 
-/// All of it, as `paper all reproduce --json` prints it; of a printed range the number nearest to ours.
-pub fn document(parts: &[Reproduced]) -> Value {
-    json!({ "parts": parts.iter().map(part).collect::<Vec<_>>() })
+/// Figures that the published works print, beside ours.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ReproductionReport {
+    /// Version of the document.
+    pub version: ReportVersion,
+    /// The parts of the works.
+    pub parts: Vec<ReproducedPart>,
 }
 
-fn part((part, points): &Reproduced) -> Value {
+/// A part of a work.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ReproducedPart {
+    /// Name of the part.
+    pub part: String,
+    /// The work.
+    pub work: String,
+    /// Its figures.
+    pub points: Vec<ReproducedPoint>,
+    /// Their deviations.
+    pub summary: ReproductionSummary,
+}
+
+/// A printed figure.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ReproducedPoint {
+    /// The figure in words.
+    pub what: String,
+    /// Its place in the work.
+    pub source: String,
+    /// The printed number; of a range the number nearest to ours.
+    pub published: f64,
+    /// Our number.
+    pub ours: f64,
+    /// Unit of both.
+    pub unit: String,
+    /// Deviation in percent of the printed number.
+    pub deviation_percent: f64,
+    /// True if both agree to the last printed digit.
+    pub agrees: bool,
+    /// Note on a difference; null where there is none.
+    pub note: Option<String>,
+}
+
+/// Deviations of figures.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ReproductionSummary {
+    /// Number of figures.
+    pub points: usize,
+    /// Number of figures that agree to the last printed digit.
+    pub agreeing: usize,
+    /// Mean of the absolute deviations in percent.
+    pub mean_absolute_deviation_percent: f64,
+    /// Largest absolute deviation in percent.
+    pub max_absolute_deviation_percent: f64,
+}
+
+/// The report as a document.
+pub fn document(parts: &[Reproduced]) -> ReproductionReport {
+    ReproductionReport { version: ReportVersion::CURRENT, parts: parts.iter().map(part).collect() }
+}
+
+fn part((part, points): &Reproduced) -> ReproducedPart {
     let Summary { points: number, agreeing, mean, max } = Summary::of(points);
-    let point = |point: &Point| {
-        json!({
-            "what": point.what,
-            "source": point.source,
-            "published": point.published.nearest(point.ours),
-            "ours": point.ours,
-            "unit": point.unit,
-            "deviation_percent": 100.0 * point.deviation(),
-            "agrees": point.agrees(),
-            "note": point.note,
-        })
+    let point = |point: &Point| ReproducedPoint {
+        what: point.what.clone(),
+        source: point.source.clone(),
+        published: point.published.nearest(point.ours),
+        ours: point.ours,
+        unit: point.unit.to_owned(),
+        deviation_percent: 100.0 * point.deviation(),
+        agrees: point.agrees(),
+        note: point.note.clone(),
     };
-    json!({
-        "part": part.name,
-        "work": part.work,
-        "points": points.iter().map(point).collect::<Vec<_>>(),
-        "summary": {
-            "points": number,
-            "agreeing": agreeing,
-            "mean_absolute_deviation_percent": 100.0 * mean,
-            "max_absolute_deviation_percent": 100.0 * max,
+    ReproducedPart {
+        part: part.name.to_owned(),
+        work: part.work.to_owned(),
+        points: points.iter().map(point).collect(),
+        summary: ReproductionSummary {
+            points: number,
+            agreeing,
+            mean_absolute_deviation_percent: 100.0 * mean,
+            max_absolute_deviation_percent: 100.0 * max,
         },
-    })
+    }
 }
 
 /// For comma-separated values: a header, and a line per point; figures as printed, ours in full.

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use quadrille_spec::counted;
 use quadrille_step::Group as OperationGroup;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::prediction::{Prediction, StageTimes, Times};
 use super::read::Run;
@@ -53,8 +54,52 @@ const OUTSIDE: &str = "outside of operations";
 /// Seconds of a step by kind, a mean over ranks.
 type Kinds = BTreeMap<(Group, String), f64>;
 
-/// Seconds of a step by group and kind, measured and predicted (`null` where they are not), and what both are.
-pub fn breakdown(run: &Run, prediction: &Prediction) -> Value {
+/// Seconds of a step by group and kind, measured and predicted, as a mean over ranks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StepBreakdown {
+    /// Sentences on the prediction and the measurement.
+    pub told: [String; 2],
+    /// The whole step.
+    pub step: StepSides,
+    /// Groups of operations.
+    pub groups: Vec<GroupSeconds>,
+}
+
+/// Measured and predicted seconds of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StepSides {
+    /// Measured seconds; null where there are none.
+    pub measured_s: Option<f64>,
+    /// Predicted seconds; null where there are none.
+    pub predicted_s: Option<f64>,
+}
+
+/// Seconds of a group of operations.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GroupSeconds {
+    /// Measured seconds; null where there are none.
+    pub measured_s: Option<f64>,
+    /// Predicted seconds; null where there are none.
+    pub predicted_s: Option<f64>,
+    /// The group.
+    pub name: String,
+    /// Kinds of operations in it.
+    pub kinds: Vec<KindSeconds>,
+}
+
+/// Seconds of a kind of operations.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct KindSeconds {
+    /// Measured seconds; null where there are none.
+    pub measured_s: Option<f64>,
+    /// Predicted seconds; null where there are none.
+    pub predicted_s: Option<f64>,
+    /// The kind.
+    pub name: String,
+}
+
+/// Seconds of a step by group and kind.
+pub fn breakdown(run: &Run, prediction: &Prediction) -> StepBreakdown {
     let breakdown = run.summary.as_ref().ok().and_then(|summary| summary.breakdown());
     let ranks = breakdown.as_ref().map_or(run.program.layout.grid.ranks(), |(ranks, _)| ranks.len());
     let times = prediction.times.as_ref().ok();
@@ -69,11 +114,14 @@ pub fn breakdown(run: &Run, prediction: &Prediction) -> Value {
             summary.steps.len() - 1
         ),
     };
-    json!({
-        "told": [about(prediction), told],
-        "step": sides(breakdown.as_ref().map(|(_, step)| *step), times.map(|times| times.step)),
-        "groups": Group::ALL.map(|(group, name)| of_both(group, name, measured.as_ref(), predicted.as_ref())),
-    })
+    StepBreakdown {
+        told: [about(prediction), told],
+        step: StepSides {
+            measured_s: breakdown.as_ref().map(|(_, step)| *step),
+            predicted_s: times.map(|times| times.step),
+        },
+        groups: Group::ALL.map(|(group, name)| of_both(group, name, measured.as_ref(), predicted.as_ref())).to_vec(),
+    }
 }
 
 /// What the prediction is for.
@@ -122,12 +170,8 @@ fn of_group(kinds: &Kinds, group: Group) -> f64 {
     kinds.iter().filter(|((of, _), _)| *of == group).fold(0.0, |sum, (_, seconds)| sum + seconds)
 }
 
-fn sides(measured: Option<f64>, predicted: Option<f64>) -> Value {
-    json!({ "measured_s": measured, "predicted_s": predicted })
-}
-
 /// A group with its kinds.
-fn of_both(group: Group, name: &str, measured: Option<&Kinds>, predicted: Option<&Kinds>) -> Value {
+fn of_both(group: Group, name: &str, measured: Option<&Kinds>, predicted: Option<&Kinds>) -> GroupSeconds {
     let knows = |kinds: &&Kinds| kinds.keys().any(|(of, _)| *of == group);
     let sum = |kinds: Option<&Kinds>| kinds.filter(knows).map(|kinds| of_group(kinds, group));
     let names = [measured, predicted].into_iter().flatten().flat_map(BTreeMap::keys);
@@ -138,14 +182,14 @@ fn of_both(group: Group, name: &str, measured: Option<&Kinds>, predicted: Option
     keys.dedup();
     let kinds = keys.into_iter().map(|key| {
         let of = |kinds: Option<&Kinds>| kinds.and_then(|kinds| kinds.get(key).copied());
-        let mut kind = sides(of(measured), of(predicted));
-        kind["name"] = json!(key.1);
-        kind
+        KindSeconds { measured_s: of(measured), predicted_s: of(predicted), name: key.1.clone() }
     });
-    let mut entry = sides(sum(measured), sum(predicted));
-    entry["name"] = json!(name);
-    entry["kinds"] = kinds.collect();
-    entry
+    GroupSeconds {
+        measured_s: sum(measured),
+        predicted_s: sum(predicted),
+        name: name.to_owned(),
+        kinds: kinds.collect(),
+    }
 }
 
 #[cfg(test)]
@@ -176,14 +220,11 @@ mod tests {
         let measured = kinds(&[("gemm", 2.0), ("wait", 1.0)]);
         let predicted = kinds(&[(WAITS_FOR_COLLECTIVES, 0.5)]);
         let of = |group| of_both(group, "name", Some(&measured), Some(&predicted));
-        assert_eq!(
-            of(Group::Collectives),
-            json!({
-                "name": "name", "measured_s": 1.0, "predicted_s": 0.5,
-                "kinds": [{ "name": "wait", "measured_s": 1.0, "predicted_s": null }],
-            })
-        );
-        assert_eq!(of(Group::Products)["predicted_s"], Value::Null);
-        assert_eq!(of(Group::Stages)["kinds"], json!([]));
+        let wait = KindSeconds { measured_s: Some(1.0), predicted_s: None, name: "wait".to_owned() };
+        let waits =
+            GroupSeconds { measured_s: Some(1.0), predicted_s: Some(0.5), name: "name".to_owned(), kinds: vec![wait] };
+        assert_eq!(of(Group::Collectives), waits);
+        assert_eq!(of(Group::Products).predicted_s, None);
+        assert!(of(Group::Stages).kinds.is_empty());
     }
 }

@@ -1,46 +1,111 @@
-//! What a run is, as a document: its curves, its step, its events and checkpoints.
+//! The page of a run: its curves, its step, its events and checkpoints.
 
-use quadrille_run::Event;
 use quadrille_run::units::decimal;
-use serde_json::{Value, json};
+use quadrille_run::{Event, ExpertLoads};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
+use super::breakdown::StepBreakdown;
+use super::curves::RunCurves;
+use super::ledgers::LedgerTables;
 use super::prediction::Prediction;
 use super::read::{Run, Stored};
 use super::{breakdown, curves, ledgers, loads};
-use crate::ledger;
 use crate::plan::counted;
 use crate::summary::summary;
+use crate::{ReportVersion, ledger};
 
 /// Of more events the newest are listed.
 const LISTED_EVENTS: usize = 500;
 
-/// All that a page of the run shows.
-pub fn document(run: &Run, prediction: &Prediction) -> Value {
-    let last = run.steps.last();
-    let model = &run.program.model;
-    let validation = run.events.iter().rev().find(|event| event.kind == "validation");
-    json!({
-        "run": run.path.display().to_string(),
-        "model": model.name,
-        "unit": model.sequence_unit(),
-        "is_of_patches": model.patch_values.is_some(),
-        "steps": last.map_or(0, |step| step.step),
-        "steps_wanted": run.last,
-        "tokens": last.map(|step| step.tokens),
-        "loss": last.map(|step| step.loss).filter(|loss| loss.is_finite()),
-        "validation_loss": validation.and_then(|event| event.loss),
-        "validation_step": validation.map(|event| event.step),
-        "about": about(run),
-        "notes": notes(run),
-        "curves": curves::curves(run),
-        "expert_loads": loads::loads(run),
-        "breakdown": breakdown::breakdown(run, prediction),
-        "ledger": ledgers::ledgers(run),
-        "events": events(run),
-        "earlier_events": run.events.len().saturating_sub(LISTED_EVENTS),
-        "checkpoints": run.checkpoints.iter().map(checkpoint).collect::<Vec<_>>(),
-        "unfinished_checkpoints": run.unfinished,
-    })
+/// A run as its page shows it: its curves, its step, its events and checkpoints.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunPage {
+    /// Version of the document.
+    pub version: ReportVersion,
+    /// Folder of the run.
+    pub run: String,
+    /// Name of the model.
+    pub model: String,
+    /// Unit of sequences: tokens or patches.
+    pub unit: String,
+    /// True if the model reads patches.
+    pub is_of_patches: bool,
+    /// Number of steps that are done.
+    pub steps: u64,
+    /// Step after which the run was to end; null where it does not say so.
+    pub steps_wanted: Option<u64>,
+    /// Tokens up to the last step; null of a run without steps.
+    pub tokens: Option<u64>,
+    /// Loss of the last step; null where it is not finite, and of a run without steps.
+    pub loss: Option<f64>,
+    /// Loss of the last validation; null where there is none.
+    pub validation_loss: Option<f64>,
+    /// Step of that validation.
+    pub validation_step: Option<u64>,
+    /// The run in pairs of names and texts.
+    pub about: Vec<[String; 2]>,
+    /// Sentences on what is unusual about the folder.
+    pub notes: Vec<String>,
+    /// Curves; null of a run without steps.
+    pub curves: Option<RunCurves>,
+    /// Choices of experts by block.
+    pub expert_loads: Vec<ExpertLoads>,
+    /// Seconds of a step.
+    pub breakdown: StepBreakdown,
+    /// Ledgers of a step.
+    pub ledger: LedgerTables,
+    /// The newest events, the oldest of them first.
+    pub events: Vec<RunPageEvent>,
+    /// Number of earlier events.
+    pub earlier_events: usize,
+    /// Finished checkpoints, oldest first.
+    pub checkpoints: Vec<Stored>,
+    /// Number of unfinished checkpoints.
+    pub unfinished_checkpoints: usize,
+}
+
+/// Something beside steps that happened in a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RunPageEvent {
+    /// Step after which it happened.
+    pub step: u64,
+    /// Kind of the event.
+    pub kind: String,
+    /// A sentence on it.
+    pub text: String,
+}
+
+impl RunPage {
+    /// Page of a run, beside the prediction for its step.
+    pub fn new(run: &Run, prediction: &Prediction) -> Self {
+        let last = run.steps.last();
+        let model = &run.program.model;
+        let validation = run.events.iter().rev().find(|event| event.kind == "validation");
+        Self {
+            version: ReportVersion::CURRENT,
+            run: run.path.display().to_string(),
+            model: model.name.clone(),
+            unit: model.sequence_unit().to_string(),
+            is_of_patches: model.patch_values.is_some(),
+            steps: last.map_or(0, |step| step.step),
+            steps_wanted: run.last,
+            tokens: last.map(|step| step.tokens),
+            loss: last.map(|step| step.loss).filter(|loss| loss.is_finite()),
+            validation_loss: validation.and_then(|event| event.loss),
+            validation_step: validation.map(|event| event.step),
+            about: about(run),
+            notes: notes(run),
+            curves: curves::curves(run),
+            expert_loads: loads::loads(run),
+            breakdown: breakdown::breakdown(run, prediction),
+            ledger: ledgers::ledgers(run),
+            events: events(run),
+            earlier_events: run.events.len().saturating_sub(LISTED_EVENTS),
+            checkpoints: run.checkpoints.clone(),
+            unfinished_checkpoints: run.unfinished,
+        }
+    }
 }
 
 /// What the run is, as pairs of names and texts.
@@ -91,15 +156,11 @@ fn notes(run: &Run) -> Vec<String> {
     run.summary.as_ref().err().cloned().into_iter().chain(cut).collect()
 }
 
-/// The newest, the oldest of them first.
-fn events(run: &Run) -> Value {
+/// The newest events, the oldest of them first.
+fn events(run: &Run) -> Vec<RunPageEvent> {
     let earlier = run.events.len().saturating_sub(LISTED_EVENTS);
-    let event = |event: &Event| json!({ "step": event.step, "kind": event.kind, "text": event.text });
+    let event = |event: &Event| RunPageEvent { step: event.step, kind: event.kind.clone(), text: event.text.clone() };
     run.events[earlier..].iter().map(event).collect()
-}
-
-fn checkpoint(Stored { step, name, bytes }: &Stored) -> Value {
-    json!({ "step": step, "name": name, "bytes": bytes })
 }
 
 #[cfg(test)]

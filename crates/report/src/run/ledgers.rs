@@ -3,13 +3,66 @@
 use std::collections::BTreeMap;
 
 use quadrille_spec::{CollectiveKind, FlopsLedger, Ledger, MemoryClass, RankLedger, Transfer};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::read::{Ledgers, Run};
 use crate::ledger::all_ranks;
 
+/// A predicted count, and the counted one where there is one.
+pub type CountPair = (u64, Option<u64>);
+
+/// Ledgers of a step: sums over ranks, and the memory of the rank that holds most; every count as a pair of the predicted one
+/// and the counted one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LedgerTables {
+    /// A sentence on whether they are equal.
+    pub told: String,
+    /// Number of ranks.
+    pub ranks: usize,
+    /// True if they are equal, as integers; null where nothing was counted.
+    pub equal: Option<bool>,
+    /// Transfers by axes and collective.
+    pub transfers: Vec<TransferCounts>,
+    /// FLOPs by kind.
+    pub flops: Vec<FlopCounts>,
+    /// Most bytes of a rank by class.
+    pub memory: Vec<ByteCounts>,
+}
+
+/// Transfers of one kind over the same axes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TransferCounts {
+    /// Axes and collective.
+    pub name: String,
+    /// Number of calls.
+    pub calls: CountPair,
+    /// Bytes of the logical buffers.
+    pub payload: CountPair,
+    /// Bytes that are sent.
+    pub wire: CountPair,
+}
+
+/// FLOPs of one kind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FlopCounts {
+    /// The kind.
+    pub name: String,
+    /// FLOPs.
+    pub flops: CountPair,
+}
+
+/// Bytes of one class.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ByteCounts {
+    /// The class.
+    pub name: String,
+    /// Bytes.
+    pub bytes: CountPair,
+}
+
 /// What all ranks send and compute, and what the rank holds that holds most: predicted, and counted where it was.
-pub fn ledgers(run: &Run) -> Value {
+pub fn ledgers(run: &Run) -> LedgerTables {
     let ledgers = run.summary.as_ref().ok().map(|summary| &summary.ledger);
     let predicted = ledgers.map_or(&run.predicted, |ledgers| &ledgers.predicted);
     let counted = ledgers.and_then(|ledgers| ledgers.counted.as_ref());
@@ -24,22 +77,27 @@ pub fn ledgers(run: &Run) -> Value {
         }
         _ => "The counted ledger DIFFERS from the prediction in at least one step; counted is the last one.".to_owned(),
     };
-    json!({
-        "told": told,
-        "ranks": ranks,
-        "equal": ledgers.and_then(|ledgers| ledgers.equal),
-        "transfers": rows(["calls", "payload", "wire"], &transfers(predicted), counted.map(transfers).as_ref()),
-        "flops": rows(["flops"], &work(predicted), counted.map(work).as_ref()),
-        "memory": rows(["bytes"], &memory(predicted), counted.map(memory).as_ref()),
-    })
+    let transfers = rows(&transfers(predicted), counted.map(transfers).as_ref());
+    let flops = rows(&work(predicted), counted.map(work).as_ref());
+    let memory = rows(&memory(predicted), counted.map(memory).as_ref());
+    LedgerTables {
+        told,
+        ranks,
+        equal: ledgers.and_then(|ledgers| ledgers.equal),
+        transfers: transfers
+            .into_iter()
+            .map(|(name, [calls, payload, wire])| TransferCounts { name, calls, payload, wire })
+            .collect(),
+        flops: flops.into_iter().map(|(name, [flops])| FlopCounts { name, flops }).collect(),
+        memory: memory.into_iter().map(|(name, [bytes])| ByteCounts { name, bytes }).collect(),
+    }
 }
 
 /// What is counted of a name, in the order of the columns.
 type Counts<const N: usize> = Vec<(String, [u64; N])>;
 
-/// An entry for every name, with both sides of each column as `[predicted, counted]`. What one side does not know at all, it has
-/// nothing of.
-fn rows<const N: usize>(columns: [&str; N], predicted: &Counts<N>, counted: Option<&Counts<N>>) -> Value {
+/// An entry for every name, with both sides of each column. What one side does not know at all, it has nothing of.
+fn rows<const N: usize>(predicted: &Counts<N>, counted: Option<&Counts<N>>) -> Vec<(String, [CountPair; N])> {
     let find =
         |counts: &Counts<N>, name: &str| counts.iter().find(|(of, _)| of == name).map_or([0; N], |(_, counts)| *counts);
     let is_predicted = |name: &str| predicted.iter().any(|(known, _)| known == name);
@@ -47,11 +105,8 @@ fn rows<const N: usize>(columns: [&str; N], predicted: &Counts<N>, counted: Opti
     let row = |(name, _): &(String, [u64; N])| {
         let predicted = find(predicted, name);
         let counted = counted.map(|counts| find(counts, name));
-        let mut row = json!({ "name": name });
-        for (at, column) in columns.into_iter().enumerate() {
-            row[column] = json!([predicted[at], counted.map(|counts| counts[at])]);
-        }
-        row
+        let pair = |at: usize| (predicted[at], counted.map(|counts| counts[at]));
+        (name.clone(), std::array::from_fn(pair))
     };
     predicted.iter().chain(only_counted).map(row).collect()
 }
@@ -111,12 +166,9 @@ mod tests {
         let of = |name: &str, count: u64| (name.to_owned(), [count]);
         let predicted = vec![of("a", 2048), of("b", 4096)];
         let counted = vec![of("a", 2048), of("b", 4097), of("c", 1)];
-        let both = rows(["held"], &predicted, Some(&counted));
-        let row = |name: &str, sides: Value| json!({ "name": name, "held": sides });
-        assert_eq!(
-            both,
-            json!([row("a", json!([2048, 2048])), row("b", json!([4096, 4097])), row("c", json!([0, 1]))])
-        );
-        assert_eq!(rows(["held"], &predicted, None)[1], row("b", json!([4096, null])));
+        let both = rows(&predicted, Some(&counted));
+        let row = |name: &str, predicted: u64, counted: Option<u64>| (name.to_owned(), [(predicted, counted)]);
+        assert_eq!(both, [row("a", 2048, Some(2048)), row("b", 4096, Some(4097)), row("c", 0, Some(1))]);
+        assert_eq!(rows(&predicted, None)[1], row("b", 4096, None));
     }
 }

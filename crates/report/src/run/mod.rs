@@ -1,7 +1,7 @@
-//! A run's folder as a document, of which a page is made.
+//! The reports of a run's folder, and of its page.
 //!
-//! [`Run::read`] reads the folder, [`Prediction::of`] prices a step of it, [`document`](fn@document) puts both together; the other
-//! modules tell a part each.
+//! [`Run::read`] reads the folder, [`Prediction::of`] prices a step of it, [`RunPage`] puts both together; the other modules have a
+//! part each.
 
 mod breakdown;
 mod contents;
@@ -13,7 +13,11 @@ mod prediction;
 mod rate;
 mod read;
 
+pub use breakdown::{GroupSeconds, KindSeconds, StepBreakdown, StepSides};
+pub use contents::{RunLedgers, RunReport};
+pub use curves::{MarkedStep, RouterCurves, RunCurves};
 pub(crate) use document::command;
-pub use document::document;
+pub use document::{RunPage, RunPageEvent};
+pub use ledgers::{ByteCounts, CountPair, FlopCounts, LedgerTables, TransferCounts};
 pub use prediction::{Prediction, StageTimes, Times};
 pub use read::{Ledgers, Run, Stored, Summary};

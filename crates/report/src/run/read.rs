@@ -9,7 +9,8 @@ use quadrille_engine::StepRecord;
 use quadrille_run::{Description, Event, ExpertLoads, Processes, Recorded, RunError, checkpoints, documents};
 use quadrille_spec::{FlopsConvention, Ledger};
 use quadrille_step::StepProgram;
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::ReportError;
 
@@ -46,6 +47,7 @@ pub struct Run {
 }
 
 /// A checkpoint as the system lists it; it is not opened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stored {
     /// The step after which it was written.
     pub step: u64,

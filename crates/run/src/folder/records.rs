@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use quadrille_engine::{Evaluation, RunEvent, StepRecord};
 use quadrille_files::replace;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::tensorboard::EventFile;
@@ -12,7 +13,7 @@ use super::{EVENTS, Lines, STEPS, TABLE};
 use crate::{Refusal, RunError, documents};
 
 /// Something beside steps that happened in a run.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Event {
     /// The step after which it happened.
     pub step: u64,

@@ -1,9 +1,9 @@
 //! Identity of the data of a run: the contents of its files, for documents and for comparison with an earlier part of the run.
 
 use quadrille_data::DataFile;
-use serde_json::{Value, json};
+use serde::Serialize;
 
-use super::overview::skipped_lines;
+use super::overview::SkippedFile;
 
 /// Number of files of a source that a document lists: each checkpoint holds one.
 const LISTED: usize = 256;
@@ -39,15 +39,30 @@ impl SourceIdentity {
     }
 
     /// The lines of each file that were skipped, for documents.
-    pub fn skipped_lines(&self) -> Value {
-        skipped_lines(self.files.iter().filter_map(|file| Some((file.path.as_path(), file.skipped.as_ref()?))))
+    pub fn skipped_lines(&self) -> Vec<SkippedFile> {
+        self.files.iter().filter_map(|file| Some(SkippedFile::new(&file.path, file.skipped.as_ref()?))).collect()
     }
 
     /// The files with the hashes of their contents, for documents: of many files the first ones.
-    pub fn files(&self) -> Value {
-        let entry = |DataFile { path, bytes, content, .. }: &DataFile| json!({ "path": path.to_string_lossy(), "bytes": bytes, "content": digits(*content) });
-        self.files.iter().take(LISTED).map(entry).collect()
+    pub fn files(&self) -> Vec<FileIdentity> {
+        let identity = |DataFile { path, bytes, content, .. }: &DataFile| FileIdentity {
+            path: path.to_string_lossy().into_owned(),
+            bytes: *bytes,
+            content: digits(*content),
+        };
+        self.files.iter().take(LISTED).map(identity).collect()
     }
+}
+
+/// A file by its content.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct FileIdentity {
+    /// Path of the file.
+    pub path: String,
+    /// Size of the file.
+    pub bytes: u64,
+    /// Hash of its content, in hexadecimal digits.
+    pub content: String,
 }
 
 fn digits(hash: u128) -> String {

@@ -9,16 +9,17 @@ use quadrille_checkpoint::Checkpoint;
 use quadrille_data::{DataError, Goldfish, Mixture, TokenSource, Vocabulary, Waves, Windows, fill_batch};
 use quadrille_engine::{EngineError, Samples};
 use quadrille_spec::Model;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
-use self::identity::{FilesRead, SourceIdentity};
-use self::tokenizer::UsedTokenizer;
+use self::identity::{FileIdentity, FilesRead, SourceIdentity};
+use self::tokenizer::{SpecialTokensRead, UsedTokenizer};
 use crate::refusal::{Refusal, Setting};
 use crate::tokenizer_rule::TokenizerRule;
 use crate::{DataSpec, RunError};
 
 pub use open::open_files;
-pub use overview::{SourceOverview, skipped_lines};
+pub use overview::{SkippedFile, SourceOverview};
 pub use tokenizer::describe_tokenizer;
 
 /// Tokens of the built-in corpus.
@@ -79,7 +80,7 @@ impl Source {
             None if spec.paths.is_empty() => open::demo(spec, rule, seed, seq_len)?,
             None => open::files(spec, rule, seed, seq_len, on_preparation)?,
         };
-        let about = kind.about(spec, tokenizer.as_ref());
+        let about = kind.about(spec, tokenizer.as_ref())?;
         let source = Self { kind, seed, seq_len, goldfish: spec.goldfish, about, tokenizer };
         source.check_first(model)?;
         Ok(source)
@@ -236,46 +237,91 @@ impl Kind {
         }
     }
 
-    fn about(&self, spec: &DataSpec, tokenizer: Option<&UsedTokenizer>) -> Value {
-        let mixture = |mixture: &Mixture, identities: &[SourceIdentity]| -> Vec<Value> {
+    /// Identity of the data, for checkpoints.
+    ///
+    /// # Errors
+    /// None that is known: all of it is plain data.
+    fn about(&self, spec: &DataSpec, tokenizer: Option<&UsedTokenizer>) -> Result<Value, RunError> {
+        let mixture = |mixture: &Mixture, identities: &[SourceIdentity]| -> Vec<SourceAbout> {
             let sources = mixture.sources().zip(identities);
-            sources.map(|((windows, share), identity)| source_about(windows, share, identity)).collect()
+            sources.map(|((windows, share), identity)| SourceAbout::new(windows, share, identity)).collect()
         };
-        let share = || json!(spec.held_out_share());
-        let (kind, training, validation) = match self {
+        let share = || ValidationAbout::Share(spec.held_out_share());
+        let (kind, sources, validation) = match self {
             Self::Files { training, validation, files } => (
                 "files",
                 mixture(training, &files.training),
-                validation.as_ref().map_or(Value::Null, |validation| mixture(validation, &files.validation).into()),
+                match validation {
+                    Some(validation) => ValidationAbout::Files(mixture(validation, &files.validation)),
+                    None => ValidationAbout::Share(None),
+                },
             ),
             Self::Demo { .. } => ("demo", Vec::new(), share()),
             Self::Waves { .. } => ("waves", Vec::new(), share()),
         };
-        json!({
-            "kind": kind,
-            "vocabulary": self.vocabulary().map(|vocabulary| vocabulary.name.to_string()),
-            "sources": training,
-            "special_tokens": tokenizer.and_then(|it| it.special.as_ref()).filter(|special| !special.is_empty()),
-            "documents": spec.documents.to_string(),
-            "validation": validation,
-            "goldfish": spec.goldfish.map(|goldfish| goldfish.to_string()),
-        })
+        let about = DataAbout {
+            kind,
+            vocabulary: self.vocabulary().map(|vocabulary| vocabulary.name.to_string()),
+            sources,
+            special_tokens: tokenizer.and_then(|it| it.special.as_ref()).filter(|special| !special.is_empty()),
+            documents: spec.documents.to_string(),
+            validation,
+            goldfish: spec.goldfish.map(|goldfish| goldfish.to_string()),
+        };
+        serde_json::to_value(about).map_err(RunError::Document)
     }
 }
 
-fn source_about(windows: &Windows, share: f64, identity: &SourceIdentity) -> Value {
-    let source = windows.source();
-    let range = windows.range();
-    json!({
-        "path": source.path().to_string_lossy(),
-        "share": share,
-        "tokens": source.len(),
-        "first": range.start,
-        "end": range.end,
-        "samples": windows.len(),
-        "vocabulary": source.vocabulary().map(|vocabulary| vocabulary.name.to_string()),
-        "skipped_lines": identity.skipped_lines(),
-        "content": identity.content(),
-        "files": identity.files(),
-    })
+/// Identity of the data of a run.
+#[derive(Serialize)]
+struct DataAbout<'a> {
+    kind: &'static str,
+    vocabulary: Option<String>,
+    sources: Vec<SourceAbout>,
+    special_tokens: Option<&'a SpecialTokensRead>,
+    documents: String,
+    validation: ValidationAbout,
+    goldfish: Option<String>,
+}
+
+/// Data of validations: files, or a part of the training data.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum ValidationAbout {
+    Files(Vec<SourceAbout>),
+    Share(Option<f64>),
+}
+
+/// Identity of a source, and the part of it that is read.
+#[derive(Serialize)]
+struct SourceAbout {
+    path: String,
+    share: f64,
+    tokens: usize,
+    first: usize,
+    end: usize,
+    samples: u64,
+    vocabulary: Option<String>,
+    skipped_lines: Vec<SkippedFile>,
+    content: String,
+    files: Vec<FileIdentity>,
+}
+
+impl SourceAbout {
+    fn new(windows: &Windows, share: f64, identity: &SourceIdentity) -> Self {
+        let source = windows.source();
+        let range = windows.range();
+        Self {
+            path: source.path().to_string_lossy().into_owned(),
+            share,
+            tokens: source.len(),
+            first: range.start,
+            end: range.end,
+            samples: windows.len(),
+            vocabulary: source.vocabulary().map(|vocabulary| vocabulary.name.to_string()),
+            skipped_lines: identity.skipped_lines(),
+            content: identity.content(),
+            files: identity.files(),
+        }
+    }
 }

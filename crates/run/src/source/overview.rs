@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use quadrille_data::{DataFile, DataSource, FileSurvey, Format, Mixture, SkippedLines, TokenSource, Windows};
-use serde_json::{Value, json};
+use quadrille_data::{DataFile, DataSource, FileSurvey, Format, LineUnit, Mixture, SkippedLines, TokenSource, Windows};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::identity::SourceIdentity;
 use super::{Kind, Source};
@@ -115,20 +116,28 @@ impl Default for SourceOverview {
     }
 }
 
-/// An entry of a document for each file with lines that are skipped: its path, the unit, their number, the first one and the
-/// reason.
-pub fn skipped_lines<'f>(files: impl IntoIterator<Item = (&'f Path, &'f SkippedLines)>) -> Value {
-    let entry = |(path, lines): (&Path, &SkippedLines)| {
+/// A file with lines or rows that are skipped because they hold no text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SkippedFile {
+    /// Path of the file.
+    pub path: String,
+    /// Lines or rows.
+    pub unit: LineUnit,
+    /// Number of skipped ones.
+    pub count: u64,
+    /// Number of the first one in the file, from 1 on.
+    pub first: u64,
+    /// Reason why the first one holds no text.
+    pub reason: String,
+}
+
+impl SkippedFile {
+    /// Skipped lines of the file at a path.
+    pub fn new(path: &Path, lines: &SkippedLines) -> Self {
         let SkippedLines { unit, count, first, reason } = lines;
-        json!({
-            "path": path.to_string_lossy(),
-            "unit": unit.name(),
-            "count": count,
-            "first": first,
-            "reason": reason,
-        })
-    };
-    files.into_iter().map(entry).collect()
+        let path = path.to_string_lossy().into_owned();
+        Self { path, unit: *unit, count: *count, first: *first, reason: reason.clone() }
+    }
 }
 
 fn overviews(mixture: &Mixture, identities: &[SourceIdentity], is_held_out: bool) -> Vec<SourceOverview> {
@@ -144,7 +153,7 @@ fn overviews(mixture: &Mixture, identities: &[SourceIdentity], is_held_out: bool
 
 #[cfg(test)]
 mod tests {
-    use quadrille_data::LineUnit;
+    use serde_json::json;
 
     use super::*;
 
@@ -160,11 +169,11 @@ mod tests {
         let expected = json!([{
             "path": "caf\u{fffd}.jsonl", "unit": "row", "count": 3, "first": 2, "reason": "the text is null",
         }]);
-        assert_eq!(skipped_lines([(path, &lines)]), expected);
+        assert_eq!(serde_json::to_value([SkippedFile::new(path, &lines)]).unwrap(), expected);
         let file =
             DataFile { path: path.into(), format: Format::JsonLines, bytes: 9, content: 0, skipped: Some(lines) };
         let identity = SourceIdentity { files: vec![file], content: 0 };
-        assert_eq!(identity.skipped_lines(), expected);
-        assert_eq!(identity.files()[0]["path"], "caf\u{fffd}.jsonl");
+        assert_eq!(serde_json::to_value(identity.skipped_lines()).unwrap(), expected);
+        assert_eq!(identity.files()[0].path, "caf\u{fffd}.jsonl");
     }
 }

@@ -53,7 +53,7 @@ fn a_callback_sees_every_step_and_may_end_the_run_in_good_order() {
     let outcome = whole(Prepared::resume(&out, RunChanges::default(), &Host::default()).unwrap());
     assert_eq!((outcome.ended, losses(&outcome)), (Ended::Whole, undisturbed[step as usize..].to_vec()));
     let outcome = outcome.check().unwrap();
-    assert_eq!(outcome.summary.unwrap()["losses"].as_array().unwrap().len(), 8 - step as usize);
+    assert_eq!(outcome.summary.unwrap().losses.len(), 8 - step as usize);
     let Recorded { steps, events, cut } = Recorded::read(&out).unwrap();
     assert_eq!((steps.iter().map(|record| record.loss).collect::<Vec<_>>(), cut), (undisturbed, Vec::new()));
     let happened: Vec<_> = events.iter().map(|event| (event.step, event.kind.as_str())).collect();

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use quadrille_spec::{Axis, AxisSet, Block, CollectiveKind, Grid, Model, Normalization};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Layer, ValueId};
@@ -19,7 +20,7 @@ pub enum GemmPass {
 }
 
 /// How the operands of a product lie in memory: `N` as used, `T` transposed; left operand first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GemmStorage {
     /// `[m,k] [k,n]`
@@ -31,7 +32,7 @@ pub enum GemmStorage {
 }
 
 /// The local shape of a product: `[m,k] [k,n]` with operands stored as said.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Product {
     /// How the operands lie.

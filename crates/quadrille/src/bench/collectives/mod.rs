@@ -11,12 +11,11 @@ use quadrille_measure::collectives::{Cases, CollectivesSpec, Runs};
 use quadrille_pages::collectives_page;
 use quadrille_report::collectives as told;
 use quadrille_run::{LayoutDefaults, described};
-use serde_json::json;
 
 use self::arguments::BenchCollectivesArguments;
 use crate::failure::Failure;
 use crate::launch::Launch;
-use crate::output::{check_writable, print_json, print_text, write_file, write_rows};
+use crate::output::{check_writable, json_value, print_json, print_text, write_file, write_rows};
 use crate::{bars, paths};
 
 /// Numbers of thread ranks that are measured unless others are asked for.
@@ -39,11 +38,11 @@ pub fn run(arguments: &BenchCollectivesArguments, launch: &Launch) -> Result<(),
         return Ok(());
     }
     write_rows("--csv", arguments.csv.as_deref(), || told::rows(&collectives))?;
-    let document = json!({ "collectives": collectives });
+    let report = told::CollectivesReport::new(collectives);
     if let Some(path) = &arguments.html {
-        write_file("--html", path, collectives_page(&document).as_bytes())?;
+        write_file("--html", path, collectives_page(&json_value(&report)?).as_bytes())?;
     }
-    if arguments.json { print_json(&document) } else { print_text(told::text(&collectives)) }
+    if arguments.json { print_json(&report) } else { print_text(told::text(&report.collectives)) }
 }
 
 /// What is measured, checked before anything runs: also that the buffers fit into memory.

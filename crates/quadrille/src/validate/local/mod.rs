@@ -13,7 +13,7 @@ use quadrille_run::LayoutDefaults;
 pub use self::arguments::ValidateLocalArguments;
 use crate::failure::Failure;
 use crate::launch::Launch;
-use crate::output::{check_writable, print_json, print_text, write_file, write_rows};
+use crate::output::{check_writable, csv, json_value, print_json, print_text, write_file};
 use crate::{bars, flags, paths};
 
 /// Predicts, measures, compares.
@@ -68,9 +68,11 @@ fn spec(arguments: &ValidateLocalArguments, launch: &Launch) -> Result<GridsSpec
 
 /// Writes the files and prints: all that a run of the command leaves.
 fn publish(arguments: &ValidateLocalArguments, report: &LocalReport) -> Result<(), Failure> {
-    write_rows("--csv", arguments.csv.as_deref(), || report.rows())?;
+    if let Some(path) = &arguments.csv {
+        write_file("--csv", path, csv(report.rows()?)?.as_bytes())?;
+    }
     if let Some(path) = &arguments.html {
-        write_file("--html", path, local_page(&report.page_document()).as_bytes())?;
+        write_file("--html", path, local_page(&json_value(&report.page())?).as_bytes())?;
     }
     if arguments.json {
         return print_json(&report.document());
