@@ -107,7 +107,10 @@ fn reached_errors_hold() {
     let fits = summary.fits;
     assert!(50 * fits.called_fitting <= fits.out_of_memory, "{fits:?}");
     assert!(15 * fits.called_too_large <= fits.ran, "{fits:?}");
-    let order = |source| summary.ranking.sources.iter().find(|order| order.source == Some(source)).unwrap();
+    let order = |source: &str| {
+        let sources = &summary.ranking.sources;
+        sources.iter().find(|order| order.source.as_deref() == Some(source)).unwrap()
+    };
     let llama = order("Hagemann");
     assert!(llama.mean_regret <= 0.01 && llama.largest_regret <= 0.07 && llama.mean_tau > Some(0.71), "{llama:?}");
     let multi = order("vTrain multi-node");

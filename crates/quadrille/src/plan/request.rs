@@ -274,7 +274,7 @@ mod tests {
         let text = "model = 'llama3-8b'\ncluster = 'dgx-h100'\ngpus = 64\nglobal_batch = '4M'\nmax = { pipe = 4, x = 8 }\ntop = 3";
         std::fs::write(&path, text).unwrap();
         let file = format!("--request={}", path.display());
-        assert_eq!(parsed(&[file.clone()]), PlanRequest::from_toml(text).unwrap());
+        assert_eq!(parsed(std::slice::from_ref(&file)), PlanRequest::from_toml(text).unwrap());
         let words = ["--gpus=128", "--max=x=2", "--schedule=1f1b"].map(str::to_owned);
         let request = parsed(&[&[file], words.as_slice()].concat());
         let expected = "model = 'llama3-8b'\ncluster = 'dgx-h100'\ngpus = 128\nglobal_batch = '4M'\nmax = { pipe = 4, x = 2 }\n\
