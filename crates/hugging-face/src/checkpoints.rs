@@ -8,7 +8,7 @@ use quadrille_checkpoint::{About, Checkpoint, Draft, Folder, Quantity, TensorSha
 use quadrille_spec::{Grid, Layout, LayoutRequest, Model, RealType, SpecError, quantities};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 
 use crate::companions::{COMPANIONS, copy_companions, remove_companions};
 use crate::destination::check_vacant;
@@ -155,7 +155,7 @@ fn about(model: &Model, source: &Source) -> Result<About, HuggingFaceError> {
         seed: 0,
         hyper: Value::Null,
         data: Value::Null,
-        run: json!({ "converted_from": source.folder().display().to_string() }),
+        run: Map::from_iter([("converted_from".to_owned(), source.folder().display().to_string().into())]).into(),
         hugging_face: Some(source.origin().to_value()),
     })
 }

@@ -10,7 +10,7 @@ use quadrille_checkpoint::Checkpoint;
 use quadrille_spec::ElementType;
 use quadrille_step::StepProgram;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 
 use crate::StepOutcome;
 
@@ -118,7 +118,10 @@ impl LossScaler {
     /// For a checkpoint.
     pub fn write(&self, run: &mut Value) {
         if let (Value::Object(run), Some(LossScale::Auto)) = (run, self.rule) {
-            run.insert(STATE.to_owned(), json!({ "scale": self.scale, "good_steps": self.good }));
+            let state = [("scale", self.scale), ("good_steps", self.good)];
+            let state: Map<String, Value> =
+                state.map(|(name, number)| (name.to_owned(), number.into())).into_iter().collect();
+            run.insert(STATE.to_owned(), state.into());
         }
     }
 
