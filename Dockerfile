@@ -3,7 +3,7 @@ FROM rust:1.95-slim-bookworm AS build
 RUN apt-get update && apt-get install -y --no-install-recommends libopenmpi-dev libclang-dev git && rm -rf /var/lib/apt/lists/*
 WORKDIR /quadrille
 COPY . .
-RUN cargo install --path crates/quadrille --features mpi --locked --root /installed
+RUN cargo install --path crates/cli --features mpi --locked --root /installed
 
 FROM debian:bookworm-slim
 RUN apt-get update && apt-get install -y --no-install-recommends openmpi-bin openssh-client && rm -rf /var/lib/apt/lists/*

@@ -8,9 +8,9 @@ mod training;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use quadrille::command_line::{self, Failure, Flag};
 use quadrille::run::layout_of_json;
 use quadrille::spec::Model;
+use quadrille_cli::command_line::{self, Failure, Flag};
 
 use crate::apart::apart;
 

@@ -5,9 +5,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::spawn;
 
 use pyo3::prelude::*;
-use quadrille::command_line::{self, Failure, Trained};
 use quadrille::engine::{RunEvent, StepRecord};
 use quadrille::run::Event;
+use quadrille_cli::command_line::{self, Failure, Trained};
 use serde::Serialize;
 
 use crate::apart::{next, panicked};

@@ -68,6 +68,26 @@ fn product_crates_depend_on_no_test_crate() {
     }
 }
 
+/// Users of the library compile neither a command line nor a server.
+#[test]
+fn the_library_has_no_command_line_and_no_server() {
+    let manifests = manifests();
+    let mut open = vec!["quadrille".to_owned()];
+    let mut seen = Vec::new();
+    while let Some(name) = open.pop() {
+        let manifest = fs::read_to_string(root().join("crates").join(&name).join("Cargo.toml")).unwrap();
+        let manifest: toml::Table = manifest.parse().unwrap();
+        let others = manifest["dependencies"].as_table().unwrap();
+        let unwanted = ["clap", "clap_complete", "clap_mangen", "indicatif", "axum", "tokio", "anstream"];
+        let found = unwanted.iter().find(|crate_name| others.contains_key(**crate_name));
+        assert_eq!(found, None, "{name}");
+        let below: Vec<String> = manifests[&name].iter().filter(|other| !seen.contains(*other)).cloned().collect();
+        seen.extend(below.iter().cloned());
+        open.extend(below);
+    }
+    assert!(seen.len() > 15 && !seen.contains(&"cli".to_owned()), "{seen:?}");
+}
+
 /// What judges shares nothing with what it judges.
 #[test]
 fn the_oracle_depends_on_descriptions_alone() {
@@ -104,7 +124,7 @@ fn of_the_papers_only_figures_of_our_programs_know_step_programs() {
     assert_eq!(knowing, ["bubble.rs", "experts.rs", "memory.rs"]);
 }
 
-/// Libraries name choices by keys, which the command line spells as its flags (`quadrille/src/flags.rs`).
+/// Libraries name choices by keys, which the command line spells as its flags (`cli/src/flags.rs`).
 #[test]
 fn no_library_names_a_flag() {
     // Flags of other programs, and the words by which a run was asked for.
@@ -114,7 +134,7 @@ fn no_library_names_a_flag() {
         "crates/report/src/run/document.rs",
         "crates/cuda/src/gpu/compile.rs",
     ];
-    let libraries = manifests().into_keys().filter(|name| !["quadrille", "proofs"].contains(&name.as_str()));
+    let libraries = manifests().into_keys().filter(|name| !["cli", "proofs"].contains(&name.as_str()));
     let mut open: Vec<PathBuf> = libraries.map(|name| root().join("crates").join(name).join("src")).collect();
     let mut naming = Vec::new();
     while let Some(path) = open.pop() {

@@ -2,8 +2,10 @@
 
 use std::process::{Command, Stdio};
 
-use quadrille::command_line::{Failure, Flag, document, flags, train};
-use quadrille::prelude::*;
+use quadrille_cli::command_line::{Failure, Flag, document, flags, train};
+use std::ops::ControlFlow;
+
+use quadrille_engine::RunEvent;
 use serde_json::Value;
 
 fn words(line: &str) -> Vec<String> {

@@ -21,15 +21,15 @@ macro_rules! examples {
 }
 
 examples! {
-    callback: "../../examples/callback.rs",
-    custom_cluster: "../../examples/custom_cluster.rs",
-    custom_schedule: "../../examples/custom_schedule.rs",
-    plan_1024: "../../examples/plan_1024.rs",
-    read_checkpoint: "../../examples/read_checkpoint.rs",
-    sharded_product: "../../examples/sharded_product.rs",
-    sharded_step: "../../examples/sharded_step.rs",
-    timeline: "../../examples/timeline.rs",
-    verify_layout: "../../examples/verify_layout.rs"
+    callback: "../examples/callback.rs",
+    custom_cluster: "../examples/custom_cluster.rs",
+    custom_schedule: "../examples/custom_schedule.rs",
+    plan_1024: "../examples/plan_1024.rs",
+    read_checkpoint: "../examples/read_checkpoint.rs",
+    sharded_product: "../examples/sharded_product.rs",
+    sharded_step: "../examples/sharded_step.rs",
+    timeline: "../examples/timeline.rs",
+    verify_layout: "../examples/verify_layout.rs"
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn no_example_is_left_out() {
     let mut found: Vec<String> = folder
         .read_dir()
         .unwrap()
-        .map(|entry| format!("../../examples/{}", entry.unwrap().file_name().to_str().unwrap()))
+        .map(|entry| format!("../examples/{}", entry.unwrap().file_name().to_str().unwrap()))
         .collect();
     found.sort();
     assert_eq!(found, EXAMPLES);

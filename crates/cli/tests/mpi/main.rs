@@ -1,5 +1,5 @@
 //! The command line under `mpirun`: `verify`, on processors and on emulated devices, and ledgers, the bits of losses, errors of usage. A name as argument chooses the
-//! cases that contain it: `cargo test --release -p quadrille --features mpi --test mpi -- losses`.
+//! cases that contain it: `cargo test --release -p quadrille-cli --features mpi --test mpi -- losses`.
 
 mod devices;
 mod layouts;

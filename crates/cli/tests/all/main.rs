@@ -17,7 +17,6 @@ mod decided;
 mod described;
 mod devices;
 mod eval_generate;
-mod examples;
 mod explain;
 mod explained_runs;
 mod export;

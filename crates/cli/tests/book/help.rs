@@ -1,4 +1,4 @@
-//! The page of commands is what `--help` prints. `UPDATE_DOCS=1 cargo test --release -p quadrille --test book` writes it.
+//! The page of commands is what `--help` prints. `UPDATE_DOCS=1 cargo test --release -p quadrille-cli --test book` writes it.
 
 use std::process::{Command, Stdio};
 use std::{env, fs};
@@ -10,7 +10,7 @@ const PAGE: &str = "docs/src/reference/commands.md";
 const BEGINNING: &str = "\
 # Commands
 
-<!-- Written by `UPDATE_DOCS=1 cargo test --release -p quadrille --test book` from what `--help` prints. -->
+<!-- Written by `UPDATE_DOCS=1 cargo test --release -p quadrille-cli --test book` from what `--help` prints. -->
 
 This page is what `--help` of every command prints: a test writes it and holds it against the program. Words in a special
 sense are in the [glossary](../glossary.md).
@@ -30,7 +30,7 @@ fn the_page_of_commands_is_what_help_prints() {
     let line = differing.unwrap_or(page.lines().count().min(written.lines().count())) + 1;
     assert!(
         page == written,
-        "{PAGE}:{line} is not what --help prints; run\n  UPDATE_DOCS=1 cargo test --release -p quadrille --test book"
+        "{PAGE}:{line} is not what --help prints; run\n  UPDATE_DOCS=1 cargo test --release -p quadrille-cli --test book"
     );
 }
 
