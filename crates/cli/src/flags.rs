@@ -8,7 +8,7 @@ use quadrille_study as study;
 
 /// Choices that messages of libraries name by a key with a dot, between backticks, and what they are called here; besides
 /// them the fields of layouts and models, as `layout.per_node` and `model.seq_len`.
-const FLAGS: [(&str, &str); 48] = [
+const FLAGS: [(&str, &str); 49] = [
     ("calibration.runs", "--runs"),
     ("checkpoint.merge", "quadrille checkpoint merge --dtype"),
     ("checkpoints.partial", "--partial"),
@@ -42,6 +42,7 @@ const FLAGS: [(&str, &str); 48] = [
     ("search.memory_reserve", "--memory-reserve"),
     ("search.mtbf", "--mtbf"),
     ("search.nodes", "--nodes"),
+    ("search.pareto", "--pareto"),
     ("search.price", "--price"),
     ("search.price_per_hour", "--price-per-hour"),
     ("search.restart_seconds", "--restart-seconds"),

@@ -24,6 +24,7 @@ use crate::published::{CrossReport, PublishedReport};
 use crate::run::{RunPage, RunReport};
 use crate::sweep::SweepReport;
 use crate::verification::VerificationReport;
+use quadrille_plan::native::PlanRequest;
 use quadrille_run::TrainSummary;
 
 /// A report's schema.
@@ -47,6 +48,7 @@ macro_rules! schemas {
 /// Schemas of all reports, by the commands that print them.
 pub fn schemas() -> Vec<ReportSchema> {
     schemas! {
+        "plan-request", "plan --request" => PlanRequest;
         "plan", "plan --json" => PlanReport;
         "plan-page", "plan --html" => PlanPage;
         "price", "explain --price --json" => PriceReport;
@@ -76,10 +78,10 @@ pub fn schemas() -> Vec<ReportSchema> {
         "convert-from-hf", "convert --from-hf --json" => ImportedModelReport;
         "convert-to-hf", "convert --to-hf --json" => ExportedModelReport;
         "export", "export --json" => OptionsReport;
-        "paper-lbnl", "plan --cost lbnl --json" => LbnlDocument;
-        "paper-megatron", "plan --cost megatron --json" => MegatronDocument;
-        "paper-atp", "plan --cost atp --json" => AtpDocument;
-        "paper-axonn", "plan --cost axonn --json" => AxonnDocument;
-        "reproduce", "reproduce --json" => ReproductionReport;
+        "paper-lbnl", "paper lbnl plan --json" => LbnlDocument;
+        "paper-megatron", "paper megatron plan --json" => MegatronDocument;
+        "paper-atp", "paper atp plan --json" => AtpDocument;
+        "paper-axonn", "paper axonn plan --json" => AxonnDocument;
+        "reproduce", "paper all reproduce --json" => ReproductionReport;
     }
 }

@@ -21,6 +21,9 @@ pub fn request(
     question: &QuestionArguments,
     dtype: Option<ElementType>,
 ) -> Result<PlanRequest, Failure> {
+    if layout.ranks == Some(0) {
+        return Err(Failure::usage("--ranks 0: there is at least one rank; give a positive number"));
+    }
     let mut choices = layout.flags.said.clone();
     if let Some(grid) = layout.grid.as_deref().filter(|grid| *grid != "auto") {
         choices = choices.with(Field::Grid, Field::Grid.parse(grid)?);

@@ -48,7 +48,7 @@ fn buckets() {
     );
     layout_refused("--grid x=2 --bucket 7", &["bucket = 7", "only states outside the device", "leaving --bucket out"]);
     layout_refused("--grid x=2 --offload host --bucket 0", &["bucket = 0", "--bucket"]);
-    refused("plan --model gpt-tiny --gpus 8 --recompute full:auto", &["--recompute full:auto", "give full:K"]);
+    refused("plan --model gpt-tiny --gpus 8 --recompute full:auto", &["--recompute = full:auto", "give full:K"]);
     refused("explain --grid x=2 --offload host --timeline --cluster frontier", &["host_bandwidth", "offload"]);
     layout_refused(
         "--grid x=2 --optimizer-overlap",

@@ -123,7 +123,11 @@ fn types_of_a_run_are_those_of_its_engine_alone() {
             "{line}"
         );
     }
-    refused_in(at, "explain --from run --framework megatron --dtype bf16", &["--dtype", "megatron says itself"]);
+    refused_in(
+        at,
+        "explain --from run --framework megatron --dtype bf16",
+        &["--dtype", "megatron stores values in a type of its own"],
+    );
 }
 
 #[test]

@@ -126,23 +126,13 @@ fn a_run_that_skips_one_step_after_the_other_ends_with_the_remedy() {
     ends("wide", "--dtype f32 --grid x=1 --lr 1e30 --set warmup_steps=0 --global-batch 1 --seq-len 8", &rate);
 }
 
-/// A folder of the version before, which says nothing of the scale, goes on with the usual one.
 #[test]
-fn a_folder_of_the_version_before_has_the_usual_scale() {
+fn resume_rejects_a_run_of_another_version() {
     let folder = tempfile::tempdir().unwrap();
     let run_folder = folder.path().join("run");
     succeed(folder.path(), &format!("{TINY} --steps 4 --dtype f16 --out run"));
     let mut description: Value = serde_json::from_slice(&fs::read(run_folder.join("run.json")).unwrap()).unwrap();
-    let spec = description["spec"].as_object_mut().unwrap();
-    spec.remove("loss_scale");
-    spec["version"] = json!(1);
+    description["spec"]["version"] = json!(1);
     fs::write(run_folder.join("run.json"), description.to_string()).unwrap();
-    let text = fs::read_to_string(run_folder.join("steps.jsonl")).unwrap();
-    let before = text.replace(",\"loss_scale\":65536,\"overflow\":false", "");
-    assert_ne!(text, before);
-    fs::write(run_folder.join("steps.jsonl"), before).unwrap();
-    succeed(folder.path(), "train --resume run --steps 5");
-    let mut expected = vec![Value::Null; 4];
-    expected.push(json!(65536));
-    assert_eq!((decided(&run_folder), scales(&run_folder)), (json!("auto"), expected));
+    refused_in(folder.path(), "train --resume run --steps 5", &["run.json: version 1", "reads version 2"]);
 }

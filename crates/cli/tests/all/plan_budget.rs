@@ -197,7 +197,7 @@ fn failures_cost_time_and_money() {
     refused(&line("--gpus 8 --mtbf 0"), &["--mtbf = 0", "positive"]);
     refused(
         &line("--gpus 8 --goodput --checkpoint-seconds 3 --checkpoint-bandwidth 1e9"),
-        &["--checkpoint-seconds 3", "--checkpoint-bandwidth", "leave one of them out"],
+        &["--checkpoint-seconds = 3", "--checkpoint-bandwidth", "leave one of them out"],
     );
     let offloaded = line("--gpus 8 --goodput --framework quadrille --offload host");
     refused(&offloaded, &["--goodput", "host", "--checkpoint-seconds"]);

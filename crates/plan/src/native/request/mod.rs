@@ -10,6 +10,7 @@ mod source;
 use quadrille_cost::native::{Moments, NarrowFormat};
 use quadrille_spec::quantities::BatchSize;
 use quadrille_spec::{ElementType, Field, FieldValue, FlopsConvention, Imbalance, LayoutFile, Sparsity, SpecError};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::budget::Currency;
@@ -37,46 +38,57 @@ pub use source::{ClusterSource, ModelSource};
 /// assert!(PlanRequest::from_toml("gpu = 16").is_err());
 /// # Ok::<(), quadrille_spec::SpecError>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PlanRequest {
     /// Version of this format: [`PlanRequest::VERSION`].
     pub version: u32,
     /// Model to train; GPT-3 175B if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<scalar::DescriptionSchema>")]
     pub model: Option<ModelSource>,
     /// Fields of the model that replace its own, e.g. `layers = 4`.
     #[serde(skip_serializing_if = "Assignments::is_empty")]
+    #[schemars(with = "scalar::AssignmentsSchema")]
     pub set: Assignments,
     /// Cluster; Selene if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<scalar::DescriptionSchema>")]
     pub cluster: Option<ClusterSource>,
     /// Number of devices, or several in ascending order, which `pareto` compares and `days` chooses from; 1,024, or as many as the
     /// grid of `layout` has, if left out.
+    #[schemars(with = "scalar::CountsSchema")]
     #[serde(with = "scalar::counts", skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<usize>,
     /// Number of nodes (hosts) whose devices are all used, or several, in place of `gpus`.
+    #[schemars(with = "scalar::CountsSchema")]
     #[serde(with = "scalar::counts", skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<usize>,
     /// Devices of a fast domain, in place of the cluster's own number.
+    #[schemars(with = "Option<scalar::NumberSchema>")]
     #[serde(with = "scalar::number", skip_serializing_if = "Option::is_none")]
     pub nvs: Option<usize>,
     /// Framework that trains: megatron, megatron-stored, fsdp or quadrille; megatron if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub framework: Option<String>,
     /// Part of the matrices of blocks that is pruned, for this program's engine.
+    #[schemars(with = "Option<String>")]
     #[serde(with = "scalar::text", skip_serializing_if = "Option::is_none")]
     pub sparsity: Option<Sparsity>,
     /// Element type of the values, for this program's engine; f32 if left out.
+    #[schemars(with = "Option<String>")]
     #[serde(with = "scalar::text", skip_serializing_if = "Option::is_none")]
     pub dtype: Option<ElementType>,
     /// Format to which operands of products are cast: fp8, fp8-block, mxfp8 or nvfp4.
+    #[schemars(with = "Option<String>")]
     #[serde(with = "scalar::text", skip_serializing_if = "Option::is_none")]
     pub products: Option<NarrowFormat>,
     /// Element type of the optimizer's moments: f32, bf16 or fp8.
+    #[schemars(with = "Option<String>")]
     #[serde(with = "scalar::text", skip_serializing_if = "Option::is_none")]
     pub moments: Option<Moments>,
     /// Rows of experts on the fullest rank over their mean; of a measured run by number of ranks. 1 if left out.
+    #[schemars(with = "Option<scalar::ImbalanceSchema>")]
     #[serde(with = "scalar::imbalance", skip_serializing_if = "Option::is_none")]
     pub imbalance: Option<Imbalance>,
     /// True if layouts and types are searched that the framework lacks.
@@ -87,50 +99,65 @@ pub struct PlanRequest {
     pub layout: LayoutFile,
     /// Choices that the search keeps, e.g. `schedule = "1f1b"` or `x = 8`.
     #[serde(skip_serializing_if = "Assignments::is_empty")]
+    #[schemars(with = "scalar::AssignmentsSchema")]
     pub fix: Assignments,
     /// Upper bounds of sizes, e.g. `pipe = 16`.
     #[serde(skip_serializing_if = "Assignments::is_empty")]
+    #[schemars(with = "scalar::AssignmentsSchema")]
     pub max: Assignments,
     /// Lower bounds of sizes.
     #[serde(skip_serializing_if = "Assignments::is_empty")]
+    #[schemars(with = "scalar::AssignmentsSchema")]
     pub min: Assignments,
     /// Memory of each device that stays free: `10%`, `4GB`, or `runs:97%` for as much that 97% of published runs would fit.
+    #[schemars(with = "Option<String>")]
     #[serde(with = "scalar::text", skip_serializing_if = "Option::is_none")]
     pub memory_reserve: Option<Reserve>,
     /// Bound of the search's work: 1 for each bound and at least 64 for each price; unlimited if left out.
+    #[schemars(with = "Option<scalar::NumberSchema>")]
     #[serde(with = "scalar::number", skip_serializing_if = "Option::is_none")]
     pub search_limit: Option<u64>,
     /// Tokens of the whole training.
+    #[schemars(with = "Option<scalar::NumberSchema>")]
     #[serde(with = "scalar::amount", skip_serializing_if = "Option::is_none")]
     pub tokens: Option<f64>,
     /// Price of a device for an hour, in `currency`.
+    #[schemars(with = "Option<scalar::NumberSchema>")]
     #[serde(with = "scalar::number", skip_serializing_if = "Option::is_none")]
     pub price_per_hour: Option<f64>,
     /// Currency of prices, as three letters; USD if left out.
+    #[schemars(with = "Option<String>")]
     #[serde(with = "scalar::text", skip_serializing_if = "Option::is_none")]
     pub currency: Option<Currency>,
     /// Days within which the training ends; of several numbers of devices the smallest is planned that does it.
+    #[schemars(with = "Option<scalar::NumberSchema>")]
     #[serde(with = "scalar::number", skip_serializing_if = "Option::is_none")]
     pub days: Option<f64>,
     /// True if failures of devices are counted, as often as in the training of Llama 3 405B unless `mtbf` is given.
     #[serde(skip_serializing_if = "is_false")]
     pub goodput: bool,
     /// Device-hours between two failures of one device.
+    #[schemars(with = "Option<scalar::NumberSchema>")]
     #[serde(with = "scalar::number", skip_serializing_if = "Option::is_none")]
     pub mtbf: Option<f64>,
     /// Bytes per second at which each device writes its states into a checkpoint.
+    #[schemars(with = "Option<scalar::NumberSchema>")]
     #[serde(with = "scalar::number", skip_serializing_if = "Option::is_none")]
     pub checkpoint_bandwidth: Option<f64>,
     /// Seconds that a checkpoint takes, in place of `checkpoint_bandwidth`.
+    #[schemars(with = "Option<scalar::NumberSchema>")]
     #[serde(with = "scalar::number", skip_serializing_if = "Option::is_none")]
     pub checkpoint_seconds: Option<f64>,
     /// Seconds from a failure until training continues.
+    #[schemars(with = "Option<scalar::NumberSchema>")]
     #[serde(with = "scalar::number", skip_serializing_if = "Option::is_none")]
     pub restart_seconds: Option<f64>,
     /// Convention by which the FLOPs of TFLOP/s and MFU are counted: native, megatron or torchtitan.
+    #[schemars(with = "Option<String>")]
     #[serde(with = "scalar::text", skip_serializing_if = "Option::is_none")]
     pub flops_convention: Option<FlopsConvention>,
     /// Number of layouts in the report; 10 if left out.
+    #[schemars(with = "Option<scalar::NumberSchema>")]
     #[serde(with = "scalar::number", skip_serializing_if = "Option::is_none")]
     pub top: Option<usize>,
     /// True if variants of a layout are listed, which differ in neither sizes of axes nor the spreading of experts.
@@ -143,12 +170,14 @@ pub struct PlanRequest {
     #[serde(skip_serializing_if = "is_false")]
     pub exotic: bool,
     /// Part of the fastest layout's time by which a recommended simpler one may be slower, e.g. `5%`.
+    #[schemars(with = "Option<scalar::NumberSchema>")]
     #[serde(with = "scalar::part", skip_serializing_if = "Option::is_none")]
     pub tolerance: Option<f64>,
     /// True if the recommended layout is explained.
     #[serde(skip_serializing_if = "is_false")]
     pub explain: bool,
     /// Choices of the layout, each with the name of its option: `global_batch`, `seq_len`, `schedule`, ...
+    #[schemars(flatten, with = "LayoutFile")]
     #[serde(flatten, deserialize_with = "scalar::choices")]
     pub choices: LayoutFile,
 }

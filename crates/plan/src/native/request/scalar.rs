@@ -1,12 +1,41 @@
 //! Values of a request as files, bodies and forms write them: numbers also as text.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
 use quadrille_spec::{Field, FieldValue, LayoutFile};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{DeserializeSeed, Error, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+
+/// Defines a type that stands for values of several kinds in schemas.
+macro_rules! schema_type {
+    ($name:ident, $schema:tt) => {
+        pub struct $name;
+
+        impl JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!($schema)
+            }
+        }
+    };
+}
+
+schema_type!(NumberSchema, { "type": ["number", "string"] });
+schema_type!(CountsSchema, { "type": ["integer", "array", "string"], "items": { "type": ["integer", "string"] } });
+schema_type!(ImbalanceSchema, { "type": ["number", "string", "object"] });
+schema_type!(DescriptionSchema, { "type": ["string", "object"] });
+schema_type!(AssignmentsSchema, { "type": ["object", "array", "string"] });
 
 /// Text, or the text of a number or of a truth.
 pub struct Scalar(pub String);
@@ -128,7 +157,7 @@ pub mod part {
 pub fn part_of(text: &str) -> Result<f64, &'static str> {
     let percent = text.strip_suffix('%').map(|percent| percent.trim_end().parse::<f64>().map(|part| part / 100.0));
     let part = percent.unwrap_or_else(|| text.parse()).ok().filter(|part| (0.0..=10.0).contains(part));
-    part.ok_or("it is a part of the fastest layout's time, up to 1000%; give e.g. 5%")
+    part.ok_or("it is a part of the fastest layout's time, up to 1000%; write e.g. 5%")
 }
 
 /// Numbers of devices: one, a list, or a range such as `64..1024`.
