@@ -101,9 +101,7 @@ fn bounded(request: &PlanRequest) -> Result<&PlanRequest, String> {
     }
     let several = request.gpus.len() > 1 || request.nodes.len() > 1;
     if several || request.pareto {
-        return Err(
-            "`search.devices`: this page plans for one number of devices; ask `quadrille plan --pareto`".to_owned()
-        );
+        return Err("`search.devices`: this page plans for one number of devices; ask `quadrille plan`".to_owned());
     }
     Ok(request)
 }
@@ -291,7 +289,7 @@ mod tests {
             ),
             (r#"{"gpus":"8"}"#.to_owned(), ["no model", "config.json"]),
             (r#"{"model":"gpt2-124m","gpus":"eight"}"#.to_owned(), ["“Devices” = eight", "64..1024"]),
-            (r#"{"model":"gpt2-124m","gpus":"0"}"#.to_owned(), ["0", "at least one"]),
+            (r#"{"model":"gpt2-124m","gpus":"0"}"#.to_owned(), ["“Devices” = 0", "64..1024"]),
             (
                 r#"{"model":"gpt2-124m","gpus":"8","global_batch":"7x"}"#.to_owned(),
                 ["“Sequences a step” = 7x", "whole number"],

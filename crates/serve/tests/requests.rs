@@ -60,7 +60,7 @@ fn layouts_of_an_answer_are_drawn_when_they_are_asked_for() {
     let plans = found["plans"].as_array().unwrap();
     for plan in plans {
         assert!(plan.get("mesh").is_none() && plan.get("timeline").is_none());
-        let chosen = format!(r#"{{"question":{question},"layout":{}}}"#, plan["layout"]);
+        let chosen = format!(r#"{{"request":{question},"layout":{}}}"#, plan["layout"]);
         let drawn = document(&sent(address, "POST /layout", JSON, &chosen));
         let step = drawn["timeline"]["step_s"].as_f64().unwrap();
         let price = plan["time_s"].as_f64().unwrap();
@@ -72,7 +72,7 @@ fn layouts_of_an_answer_are_drawn_when_they_are_asked_for() {
         (question, "{}".to_owned(), "grid"),
         (question, "3".to_owned(), "layout: "),
     ] {
-        let chosen = format!(r#"{{"question":{question},"layout":{layout}}}"#);
+        let chosen = format!(r#"{{"request":{question},"layout":{layout}}}"#);
         let answer = sent(address, "POST /layout", JSON, &chosen);
         assert!(answer.starts_with("HTTP/1.1 422") && answer.contains(reason), "{answer}");
     }
@@ -84,7 +84,7 @@ fn a_question_that_was_asked_is_answered_again_with_the_same_words() {
     let question = r#"{"model":"gpt2-124m","cluster":"dgx-a100","gpus":"8","global_batch":"64"}"#;
     let whole = document(&sent(address, "POST /plan", JSON, question));
     // A search of its own would have other seconds.
-    let again = document(&sent(address, "POST /plan", JSON, &question.replace('}', r#","round":0}"#)));
+    let again = document(&sent(address, "POST /plan?round=0", JSON, question));
     assert_eq!(whole, again);
 }
 
@@ -132,7 +132,7 @@ fn what_is_no_question_is_refused_with_a_reason() {
         (
             "POST /plan",
             JSON,
-            format!(r#"{{"config":"{}"}}"#, "x".repeat(quadrille_serve::LONGEST)),
+            format!(r#"{{"model":"{}"}}"#, "x".repeat(quadrille_serve::LONGEST)),
             "413",
             "262144 bytes",
         ),

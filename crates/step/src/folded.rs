@@ -7,6 +7,7 @@ use quadrille_spec::{Axis, Layout, Model};
 use crate::ledger::check_counts;
 use crate::program::Purpose;
 use crate::schedule::{self, Pipeline, Step};
+use crate::update;
 use crate::{KeptCounts, Message, Practice, StageProgram, StepError, StepProgram};
 
 /// A training program whose stages are there by kind. Stages whose pieces have equal blocks, and are both or neither the first
@@ -46,7 +47,7 @@ impl StepProgram {
         let mut stages = Vec::new();
         let whole = KeptCounts::new();
         for (stage, steps) in steps.into_iter().enumerate() {
-            let pieces = pieces(model, layout, stage);
+            let pieces = pieces(model, layout, practice, stage);
             let kind = *numbers.entry(pieces.clone()).or_insert(kinds.len());
             if kind == kinds.len() {
                 let like = |chunk: usize| pieces[..chunk].iter().position(|piece| *piece == pieces[chunk]);
@@ -62,16 +63,18 @@ impl StepProgram {
     }
 }
 
-/// What decides about the operations of a piece of layers: whether it is the first or the last, and the kinds of its blocks.
-type PieceKind = ([bool; 2], Vec<usize>);
+/// Properties that decide about the operations of a piece of layers: whether it is the first or the last of the model, whether the
+/// step's tokens are counted before its passes, and the kinds of its blocks.
+type PieceKind = ([bool; 3], Vec<usize>);
 
-fn pieces(model: &Model, layout: &Layout, stage: usize) -> Vec<PieceKind> {
+fn pieces(model: &Model, layout: &Layout, practice: Practice, stage: usize) -> Vec<PieceKind> {
     let stages = layout.grid.size(Axis::Pipe);
     let all = layout.pieces();
     let piece = |chunk: usize| {
         let piece = chunk * stages + stage;
         let blocks = layout.blocks_of(piece).map(|block| model.blocks.kind_of(block));
-        ([piece == 0, piece + 1 == all], blocks.collect())
+        let counts = chunk == 0 && update::counts_batch(model, practice);
+        ([piece == 0, piece + 1 == all, counts], blocks.collect())
     };
     (0..layout.chunks).map(piece).collect()
 }

@@ -1,12 +1,12 @@
 //! After the last microbatch: what is still a partial sum is reduced, the gradient norm is taken, parameters move.
 
-use quadrille_spec::{Axis, AxisSet, CollectiveKind, Offload};
+use quadrille_spec::{Axis, AxisSet, CollectiveKind, Model, Offload};
 
 use crate::buckets::{Bucket, buckets};
 use crate::builder::Builder;
 use crate::operation::{Collective, Members, Operation, Reduction, Scalar, When, Write};
 use crate::shared_keys::CopiesSum;
-use crate::{BucketId, BucketRun, Layer, Parameter, ParameterId, Purpose, ShardRun, StepError, Value, kind};
+use crate::{BucketId, BucketRun, Layer, Parameter, ParameterId, Practice, Purpose, ShardRun, StepError, Value, kind};
 
 /// A collective with what goes right before and after it.
 struct Step {
@@ -273,10 +273,14 @@ fn gather(b: &mut Builder, parameter: ParameterId, gathers: &mut Gathers) {
     }
 }
 
+/// True if the tokens and targets of a step are counted: routers need their numbers.
+pub(crate) fn counts_batch(model: &Model, practice: Practice) -> bool {
+    practice.counts_tokens && model.patch_values.is_none() && model.has_experts()
+}
+
 /// The numbers of tokens and targets of the step on every rank, before its first pass, if routers need them.
 pub(crate) fn count_batch(b: &mut Builder) {
-    let is_counted = b.purpose == Purpose::Training && b.practice.counts_tokens && b.model.patch_values.is_none();
-    if is_counted && b.model.has_experts() {
+    if b.purpose == Purpose::Training && counts_batch(b.model, b.practice) {
         b.layer = Layer::Step;
         b.push_once(kind::ReduceScalar { scalar: Scalar::Batch, axes: b.layout.row_axes().collect() });
     }

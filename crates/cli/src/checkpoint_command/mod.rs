@@ -10,6 +10,7 @@ use quadrille_spec::counted;
 use self::arguments::{CheckpointArguments, InfoArguments, MergeArguments, PruneArguments, Task, VerifyArguments};
 use crate::bars;
 use crate::failure::Failure;
+use crate::flags;
 use crate::output::{print_json, print_text};
 
 /// Runs one of the tasks.
@@ -89,5 +90,5 @@ fn prune(arguments: &PruneArguments) -> Result<(), Failure> {
     let kept: Vec<_> = folder.list()?.into_iter().map(|(_, path)| path).collect();
     let unfinished = folder.partial()?;
     let report = KeptCheckpoints::new(&removed, &kept, &unfinished);
-    if arguments.json { print_json(&report) } else { print_text(report.text()) }
+    if arguments.json { print_json(&report) } else { print_text(flags::spelled(&report.text())) }
 }

@@ -172,7 +172,7 @@ impl KeptCheckpoints {
         let parts = [
             ("removed", &self.removed),
             ("kept", &self.kept),
-            ("unfinished, kept without --partial", &self.unfinished),
+            ("unfinished, kept without `checkpoints.partial`", &self.unfinished),
         ];
         let lines = parts.iter().flat_map(|(what, paths)| paths.iter().map(move |path| format!("{what}: {path}\n")));
         lines.collect()

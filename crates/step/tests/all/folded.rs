@@ -31,10 +31,11 @@ fn forget(layer: &mut Layer) {
     }
 }
 
-/// Of blocks of two kinds.
-fn model(layers: usize, every: usize) -> Model {
+/// Model with blocks of two kinds, with or without experts.
+fn model(layers: usize, every: usize, has_experts: bool) -> Model {
+    let experts = if has_experts { "experts = 2\nexperts_per_token = 1\n" } else { "" };
     let text = format!(
-        "name = \"m\"\nlayers = {layers}\nhidden = 8\nheads = 2\nvocab = 16\nseq_len = 8\ndropout = 0.1\n\
+        "name = \"m\"\nlayers = {layers}\nhidden = 8\nheads = 2\nvocab = 16\nseq_len = 8\ndropout = 0.1\n{experts}\
          [[blocks]]\nfrom = 0\nevery = {every}\nwindow = 4\nffn = 24\n"
     );
     Model::from_toml(&text, &[]).unwrap()
@@ -48,9 +49,9 @@ proptest! {
         [pipe, chunks, more, every] in [1_usize..6, 1_usize..4, 0_usize..5, 1_usize..4],
         (microbatches, schedule) in (1_usize..9, 0..5_usize),
         (recompute, zero, keep) in (0..4_usize, 0..3_usize, any::<bool>()),
-        eager in any::<bool>(),
+        [eager, has_experts] in any::<[bool; 2]>(),
     ) {
-        let model = model(pipe * chunks + more + 1, every);
+        let model = model(pipe * chunks + more + 1, every, has_experts);
         let schedule = ["gpipe", "1f1b", "interleaved", "zb-h1", "message-driven"][schedule];
         let chunks = if schedule == "interleaved" { chunks } else { 1 };
         let request = LayoutRequest {
@@ -77,7 +78,7 @@ proptest! {
 
 #[test]
 fn stages_with_equal_blocks_are_one_kind() {
-    let model = model(12, 1);
+    let model = model(12, 1, false);
     let request = LayoutRequest {
         schedule: "interleaved".parse().unwrap(),
         chunks: 2,
