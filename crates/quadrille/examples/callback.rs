@@ -1,6 +1,6 @@
 //! Trains a tiny model from code: a callback for every step, and what came of the run.
 //!
-//! `cargo run --release --example callback`
+//! `cargo run --release -p quadrille --example callback`
 
 use quadrille::prelude::*;
 use quadrille::run::{DataSpec, HeldOut};

@@ -1,6 +1,6 @@
 //! The same model and budget on three machines: a preset, the preset with another network, and one of one's own.
 //!
-//! `cargo run --release --example custom_cluster`
+//! `cargo run --release -p quadrille --example custom_cluster`
 
 use quadrille::prelude::*;
 use quadrille::search::native::hardware;

@@ -1,6 +1,6 @@
 //! A schedule of one's own: two forwards and two backwards in turn, drawn beside 1F1B, and proven.
 //!
-//! `cargo run --release --example custom_schedule`
+//! `cargo run --release -p quadrille --example custom_schedule`
 
 use std::error::Error;
 

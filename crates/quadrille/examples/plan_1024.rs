@@ -1,6 +1,6 @@
 //! The best layouts of a model of 175 billion parameters on 1,024 GPUs of Selene in Megatron-LM, and what they take.
 //!
-//! `cargo run --release --example plan_1024`
+//! `cargo run --release -p quadrille --example plan_1024`
 
 use quadrille::prelude::*;
 

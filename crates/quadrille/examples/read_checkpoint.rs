@@ -1,6 +1,6 @@
 //! A checkpoint looked at by hand, and the page of its run.
 //!
-//! `cargo run --release --example read_checkpoint`
+//! `cargo run --release -p quadrille --example read_checkpoint`
 
 use std::error::Error;
 use std::path::Path;

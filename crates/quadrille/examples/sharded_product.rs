@@ -3,7 +3,7 @@
 //! `C = A B`, with A cut over z (rows) and y (columns), B over y and z (rows) and x (columns). Each rank gathers B over z,
 //! multiplies what it has, and adds up over y. C lies over z (rows) and x (columns).
 //!
-//! `cargo run --release --example sharded_product`
+//! `cargo run --release -p quadrille --example sharded_product`
 
 use std::error::Error;
 

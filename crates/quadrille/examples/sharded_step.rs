@@ -1,6 +1,6 @@
 //! One training step of a small model on a 2x2x2 grid: what was predicted beside what was executed.
 //!
-//! `cargo run --release --example sharded_step`
+//! `cargo run --release -p quadrille --example sharded_step`
 
 use quadrille::engine::{Hyper, TrainOptions, random_batch, train_on_cpu};
 use quadrille::prelude::{Layout, LayoutRequest, Model, RunEvent};

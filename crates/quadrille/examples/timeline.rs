@@ -1,7 +1,7 @@
 //! The same step by three schedules: drawn, with what each keeps in memory; then one of them executed, and its counted
 //! memory beside the predicted one.
 //!
-//! `cargo run --release --example timeline`
+//! `cargo run --release -p quadrille --example timeline`
 
 use quadrille::comm::{JobOptions, run_ranks};
 use quadrille::cost::simulation::{DeviceRates, RingNetwork, UniformMachine, simulate, timeline};

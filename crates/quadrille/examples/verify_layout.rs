@@ -1,6 +1,6 @@
 //! A layout of one's own held against the serial model, from code.
 //!
-//! `cargo run --release --example verify_layout`
+//! `cargo run --release -p quadrille --example verify_layout`
 
 use quadrille::prelude::*;
 
