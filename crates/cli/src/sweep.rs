@@ -16,6 +16,7 @@ use crate::layout_arguments::LayoutArguments;
 use crate::layout_flags::searched;
 use crate::output::{csv, json_value, print_text, write_file, written};
 use crate::parse::whole;
+use crate::plan::arguments::set_help;
 use crate::plan::question::QuestionArguments;
 use crate::plan::request::{print_sources, request, set_devices};
 use crate::{bars, flags, paths, terminal};
@@ -23,7 +24,7 @@ use crate::{bars, flags, paths, terminal};
 /// Searches the best layout, as `plan` does, for every value of one number, or every pair of values of two. A terminal gets a
 /// table; a pipe, or the file of --out, comma-separated values with the fields of `plan --json`.
 #[derive(Debug, Args)]
-#[command(allow_negative_numbers = true, after_help = EXAMPLES, mut_args(searched))]
+#[command(allow_negative_numbers = true, after_help = EXAMPLES, mut_arg("set", set_help), mut_args(searched))]
 pub struct SweepArguments {
     #[command(flatten)]
     pub model: ModelArguments,

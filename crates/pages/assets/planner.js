@@ -19,7 +19,7 @@ const FIELDS = [
   { name: "tolerance", steps: ["0%", "1%", "2%", "", "5%", "10%", "20%", "50%", "100%"], none: "3%" },
   { name: "tokens", kind: "text", hint: "e.g. 300B or 15T" },
   { name: "days", steps: [1, 2, 3, 5, 7, 10, 14, 21, 30, 45, 60, 90, 120, 180, 365, ""].map(String), none: "any time", unit: "days", with: "tokens" },
-  { name: "price_per_hour", hint: "e.g. 2.5" },
+  { name: "price_per_hour", hint: "e.g. 2.5", with: "tokens" },
   { name: "flops_convention", options: choices.flops_conventions, start: "native" },
 ];
 
@@ -136,13 +136,13 @@ async function ask() {
     status.className = kind;
     status.textContent = words;
   };
+  answer.classList.add("old");
   try {
     request = requestOf(question);
   } catch (error) {
     return say(`config.json: ${error.message}`, "warn");
   }
   say("Searching …", "soft");
-  answer.classList.add("old");
   const show = (found, isWhole) => {
     answer.replaceChildren(...drawPlan(found, isWhole ? ({ layout }) => posted("layout", { request, layout }, mine.signal) : null));
   };

@@ -3,10 +3,9 @@
 use std::fmt::Display;
 
 use quadrille_cost::native::Learned;
-use quadrille_plan::native::{Answer, Cancel, ClusterSource, Nothing, PlanRequest, Question, Resolved, Wanted};
+use quadrille_plan::native::{Answer, Cancel, Nothing, PlanRequest, Question, Resolved, Wanted};
 use quadrille_report::plan::{Drawing, PlanPage, PricedLayout};
 use quadrille_run::layout_of_json;
-use quadrille_spec::Cluster;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -14,6 +13,9 @@ use crate::words::in_words;
 
 /// Sequences of a step at most: a layout of more passes takes seconds to price, and nobody can end that.
 const MOST_SEQUENCES: usize = 1 << 16;
+
+/// Layouts of an answer at most.
+const MOST_LAYOUTS: usize = 100;
 
 /// Work ([`Question::limit`]) of the second answer; the first is of usual layouts alone, and is there at once after each change of
 /// a request. Counts and no times: a busy machine answers later, and the same.
@@ -58,7 +60,7 @@ pub(crate) fn request_of(body: &str) -> Result<PlanRequest, String> {
 #[serde(deny_unknown_fields)]
 pub(crate) struct DrawingRequest {
     /// The planning request.
-    request: PlanRequest,
+    request: Value,
     /// Layout, as the answer has it.
     layout: Value,
 }
@@ -66,7 +68,7 @@ pub(crate) struct DrawingRequest {
 impl DrawingRequest {
     /// The mesh and the passes of its step, unless it is cancelled.
     pub(crate) fn drawn(self, cancel: &Cancel) -> Result<Value, String> {
-        let question = question(&self.request)?;
+        let question = question(&request_of(&self.request.to_string())?)?;
         let file = layout_of_json(self.layout).map_err(|error| format!("layout: {error}"))?;
         let layout = file.validate(&question.model).map_err(text)?;
         let sizes = [layout.grid.ranks(), layout.global_batch, layout.seq_len];
@@ -95,21 +97,25 @@ fn bounded(request: &PlanRequest) -> Result<&PlanRequest, String> {
     if request.model.is_none() {
         return Err("no model is named; choose one, or paste a config.json".to_owned());
     }
-    if let Some(ClusterSource::Preset(name)) = &request.cluster {
-        // A preset, whatever files have its name.
-        Cluster::preset(name).map_err(text)?;
-    }
     let several = request.gpus.len() > 1 || request.nodes.len() > 1;
     if several || request.pareto {
         return Err("`search.devices`: this page plans for one number of devices; ask `quadrille plan`".to_owned());
     }
-    Ok(request)
+    match request.top {
+        Some(top) if top > MOST_LAYOUTS => {
+            Err(format!("top {top}: this page shows at most {MOST_LAYOUTS} layouts; ask `quadrille plan`"))
+        }
+        _ => Ok(request),
+    }
 }
 
 /// Searches until it has looked at as much as the wanted round does, or is cancelled; the answer as a page shows it, or why there is
 /// none. An answer that is not the whole one may have no layouts yet and is not explained, nor is a layout whose prices take long.
 /// Tables of earlier answers serve this one.
 pub(crate) fn answer(request: &PlanRequest, round: Round, cancel: &Cancel, learned: &Learned) -> Result<Value, String> {
+    if request.search_limit.is_some() && round.round.is_some() {
+        return Err("`search.limit`: rounds bound the work of an answer; leave one of them out".to_owned());
+    }
     question(request)?;
     let Resolved { mut question, wanted } = request.resolve(cancel, learned).map_err(text)?;
     question.limit = Some(round.limit().min(question.limit.unwrap_or(u64::MAX)));

@@ -19,6 +19,7 @@ use crate::quantities::Counts;
     after_long_help = DOCUMENT,
     mut_arg("layout", layout_help),
     mut_arg("model", model_help),
+    mut_arg("set", set_help),
     mut_arg("cluster", cluster_help),
     mut_args(searched)
 )]
@@ -64,6 +65,11 @@ fn layout_help(argument: Arg) -> Arg {
 
 fn model_help(argument: Arg) -> Arg {
     argument.help("A preset's name or a TOML file [default: gpt3-175b]")
+}
+
+/// Help of `--set` where nothing is trained.
+pub fn set_help(argument: Arg) -> Arg {
+    argument.help("Replace a field of the model, e.g. --set layers=4 --set hidden=4096")
 }
 
 fn cluster_help(argument: Arg) -> Arg {

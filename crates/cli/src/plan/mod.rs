@@ -16,7 +16,7 @@ use self::request::{print_sources, request, set_devices};
 use crate::failure::Failure;
 use crate::output::{csv, json_value, print_json, print_text, write_file, written};
 use crate::quantities::Counts;
-use crate::{bars, documents, flags, paths};
+use crate::{bars, documents, flags, output, paths};
 
 /// Searches and prints what was found.
 pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
@@ -25,7 +25,10 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
         return print_json(&spelled(report));
     }
     let PlanArguments { model, layout, results, csv, .. } = arguments;
-    layout.note_length(model, report.seq_len)?;
+    // A request may give the length of sequences, too.
+    if arguments.request.is_none() {
+        layout.note_length(model, report.seq_len)?;
+    }
     print_text(text(&report).map(flags::spelled))?;
     written([&results.out, csv, &results.html]);
     Ok(())
@@ -51,8 +54,15 @@ fn report(arguments: &PlanArguments, cancel: &Cancel) -> Result<PlanReport, Fail
         .chain(paths::asked([("--request", &arguments.request)]))
         .collect();
     paths::check_ready(&files, &read)?;
+    if request.pareto && results.html.is_some() {
+        return Err(Failure::usage("--html: a page is of one number of GPUs; leave out pareto, or the page"));
+    }
     let Resolved { question, mut wanted } = request.resolve(cancel, &Learned::default())?;
-    print_sources(&arguments.model, &arguments.layout);
+    match arguments.request {
+        None => print_sources(&arguments.model, &arguments.layout),
+        Some(_) => output::detail(&format!("model {}, cluster {}", question.model.name, question.cluster.name)),
+    }
+    let is_explained = wanted.explain;
     wanted.explain |= results.html.is_some();
     let searched = || question.cancel.searched();
     let mut answer = bars::watching("searching", searched, || Answer::new(&question, &wanted))?;
@@ -64,7 +74,7 @@ fn report(arguments: &PlanArguments, cancel: &Cancel) -> Result<PlanReport, Fail
         page.messages_mut().for_each(|message| *message = flags::spelled(message));
         write_file("--html", path, plan_page(&json_value(&page)?).as_bytes())?;
         // The page has an explanation in any case.
-        answer.explanation = answer.explanation.take().filter(|_| results.explain);
+        answer.explanation = answer.explanation.take().filter(|_| is_explained);
     }
     let report = PlanReport::new(&answer)?;
     if let Some(path) = &arguments.csv {

@@ -50,7 +50,7 @@ pub struct QuestionArguments {
     #[arg(long, value_name = "N", value_parser = amount)]
     pub tokens: Option<f64>,
     /// Price of a device for an hour: with --tokens adds the cost
-    #[arg(long, value_name = "PRICE", requires = "tokens", value_parser = real)]
+    #[arg(long, value_name = "PRICE", value_parser = real)]
     pub price_per_hour: Option<f64>,
     /// What --price-per-hour is in, by its code of three letters [default: USD]
     #[arg(long, value_name = "CODE")]

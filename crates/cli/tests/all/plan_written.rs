@@ -88,8 +88,8 @@ fn layout_files_are_kept_or_refused() {
     for (text, words) in [
         ("per_node = 0\n", &["per-node = 0", "at least 1"][..]),
         ("order = \"x,y,z,data\"\n", &["order = x,y,z,data", "every order"]),
-        ("grid = \"pipe=2,data=4\"\nmicrobatch_group = 4\n", &["'microbatch_group'", "as long as the pipeline"]),
-        ("stage_blocks = [5, 7]\n", &["'stage_blocks'", "as equal as possible"]),
+        ("grid = \"pipe=2,data=4\"\nmicrobatch_group = 4\n", &["microbatch_group = 4", "as long as the pipeline"]),
+        ("stage_blocks = [5, 7]\n", &["stage_blocks = ", "as equal as possible"]),
     ] {
         refused(&with(text).0, words);
     }

@@ -139,7 +139,8 @@ fn fields_that_are_none_are_named() {
         (r#"{"global_batch": "7x"}"#, &["global_batch", "7x"]),
         (r#"{"cac": "maybe"}"#, &["cac", "maybe"]),
         (r#"{"fix": {"x": [1]}}"#, &["fix"]),
-        (r#"{"model": {"hugging_face": {}, "layers": 2}}"#, &["hugging_face"]),
+        (r#"{"model": {"hugging_face": {}, "layers": 2}}"#, &["hugging_face", "other fields"]),
+        (r#"{"model": {"hugging_face": null}}"#, &["hugging_face is null", "object of a config.json"]),
         (r#"{"model": {"layers": 2}}"#, &["missing field"]),
         (r#"{"cluster": {"name": "own"}}"#, &["cluster", "missing field"]),
         (r#"{"version": 1} {}"#, &["trailing"]),
@@ -159,6 +160,11 @@ fn rules_of_requests_are_named_by_field() {
         (r#"{"set": {"colour": 3}}"#, ["colour", "known"]),
         (r#"{"gpus": 8, "nodes": 1}"#, ["`search.devices` = 8", "leave one of them out"]),
         (r#"{"gpus": 0}"#, ["`search.devices` = 0", "at least one"]),
+        (r#"{"gpus": [0, 8], "pareto": true}"#, ["`search.devices` = 0", "at least one"]),
+        (r#"{"nodes": [0, 1], "pareto": true}"#, ["`search.nodes` = 0", "at least one"]),
+        (r#"{"top": 0}"#, ["top = 0", "positive"]),
+        (r#"{"search_limit": 0}"#, ["`search.limit` = 0", "positive"]),
+        (r#"{"exotic": true, "tolerance": 0.1}"#, ["tolerance = 0.1", "leave one of them out"]),
         (r#"{"days": 3}"#, ["`search.days` = 3", "`search.tokens`"]),
         (r#"{"price_per_hour": 3}"#, ["`search.price_per_hour` = 3", "`search.tokens`"]),
         (r#"{"currency": "EUR"}"#, ["`search.currency` = EUR", "`search.price_per_hour`"]),
@@ -170,12 +176,26 @@ fn rules_of_requests_are_named_by_field() {
         (r#"{"grid": "x=2"}"#, ["`layout.grid` = x=2", "`space.fix` x=2,pipe=4"]),
         (r#"{"order": "x,y,z,data,pipe"}"#, ["`layout.order`", "every order"]),
         (r#"{"recompute": "full:auto"}"#, ["full:auto", "full:K"]),
-        (r#"{"layout": {"stage_blocks": [1, 5]}}"#, ["stage_blocks", "equally"]),
+        (r#"{"layout": {"stage_blocks": [1, 5]}}"#, ["stage_blocks", "as equal as possible"]),
         (r#"{"dtype": "f64"}"#, ["`layout.dtype` = f64", "`search.framework` quadrille"]),
         (r#"{"sparsity": 0.9}"#, ["`search.sparsity` = 0.9", "`search.framework` quadrille"]),
         (r#"{"framework": "quadrille", "products": "fp8"}"#, ["`search.products` = fp8", "megatron"]),
     ] {
         let message = of(json);
         assert!(parts.iter().all(|part| message.contains(part)), "{json}: {message}");
+    }
+}
+
+#[test]
+fn patches_replace_what_excludes_them() {
+    let read = |text: &str| PlanRequest::from_toml(text).unwrap();
+    for (file, patch, merged) in [
+        ("gpus = 64", "nodes = 4", "nodes = 4"),
+        ("checkpoint_bandwidth = 1e9", "checkpoint_seconds = 3", "checkpoint_seconds = 3"),
+        ("exotic = true\ntop = 3", "tolerance = 0.1", "tolerance = 0.1\ntop = 3"),
+        ("[layout]\nzero = 1\nchunks = 2", "[layout]\nzero = 2", "[layout]\nzero = 2"),
+        ("fix = ['x=2', 'y=2']", "fix = ['x=4', 'x=8']", "fix = ['y=2', 'x=4', 'x=8']"),
+    ] {
+        assert_eq!(read(patch).over(&read(file)).unwrap(), read(merged), "{patch} over {file}");
     }
 }

@@ -31,6 +31,13 @@ impl Assignments {
         &self.0
     }
 
+    /// These assignments, and those of `other` to names that these lack.
+    #[must_use]
+    pub fn over(&self, other: &Self) -> Self {
+        let is_free = |(name, _): &&(String, String)| self.0.iter().all(|(own, _)| own != name);
+        Self(other.0.iter().filter(is_free).chain(&self.0).cloned().collect())
+    }
+
     /// Assigns one more value.
     pub fn push(&mut self, name: impl Into<String>, value: impl Into<String>) {
         self.0.push((name.into(), value.into()));

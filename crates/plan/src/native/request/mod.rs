@@ -24,9 +24,10 @@ pub use source::{ClusterSource, ModelSource};
 
 /// Question that the planner answers: which layouts of a model on a number of devices are the fastest.
 ///
-/// Every field but the model has a default. The names are those of the options of `quadrille plan`, with `_` in place of `-`; choices of a
+/// Every field has a default. The names are those of the options of `quadrille plan`, with `_` in place of `-`; choices of a
 /// layout (`global_batch`, `seq_len`, `schedule`, ...) stand beside the other fields and are kept by the search. In files numbers
-/// may be written as text, too (`tokens = "15T"`, `global_batch = "4M"`).
+/// may be written as text, too (`tokens = "15T"`, `global_batch = "4M"`). A request names no files: models and clusters are presets or
+/// tables.
 ///
 /// ```
 /// use quadrille_plan::native::PlanRequest;
@@ -39,6 +40,10 @@ pub use source::{ClusterSource, ModelSource};
 /// # Ok::<(), quadrille_spec::SpecError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(
+    description = "Question to the planner: which layouts of a model on a number of devices are the fastest. Fields have the \
+                          names of the options of `quadrille plan`, with `_` in place of `-`; numbers may be text."
+)]
 #[serde(default)]
 pub struct PlanRequest {
     /// Version of this format: [`PlanRequest::VERSION`].
@@ -298,22 +303,54 @@ impl PlanRequest {
         serde_json::to_string_pretty(self).map_err(|error| refused("", &error))
     }
 
-    /// This request, whose fields replace those of `other` (a merge patch, RFC 7396; descriptions are replaced as a whole).
+    /// This request, whose fields replace those of `other` (a merge patch, RFC 7396). Descriptions and layouts are replaced as a whole,
+    /// and a field replaces the one that excludes it.
     ///
     /// # Errors
     /// As [`Self::from_json`].
     pub fn over(&self, other: &Self) -> Result<Self, SpecError> {
-        let value = |request: &Self| serde_json::to_value(request).map_err(|error| refused("", &error));
-        let mut merged = value(other)?;
-        scalar::merge(&mut merged, value(&Self { model: None, cluster: None, imbalance: None, ..self.clone() })?);
+        let value = |request: &Self| serde_json::to_value(request.scalars()).map_err(|error| refused("", &error));
+        let mut merged = value(&self.without_excluded(other))?;
+        scalar::merge(&mut merged, value(self)?);
         let merged = Self::from_json(&merged.to_string())?;
-        let Self { model, cluster, imbalance, .. } = self.clone();
+        let is_layout_given = self.layout != LayoutFile::default();
         Ok(Self {
-            model: model.or(merged.model),
-            cluster: cluster.or(merged.cluster),
-            imbalance: imbalance.or(merged.imbalance),
+            model: self.model.clone().or(other.model.clone()),
+            cluster: self.cluster.clone().or(other.cluster.clone()),
+            imbalance: self.imbalance.clone().or(other.imbalance.clone()),
+            layout: if is_layout_given { self.layout.clone() } else { other.layout.clone() },
+            set: self.set.over(&other.set),
+            fix: self.fix.over(&other.fix),
+            max: self.max.over(&other.max),
+            min: self.min.over(&other.min),
             ..merged
         })
+    }
+
+    /// This request without the fields that are tables.
+    fn scalars(&self) -> Self {
+        let assignments = Assignments::default;
+        let layout = LayoutFile::default();
+        let [set, fix, max, min] = [assignments(), assignments(), assignments(), assignments()];
+        Self { model: None, cluster: None, imbalance: None, layout, set, fix, max, min, ..self.clone() }
+    }
+
+    /// `other` without fields that exclude fields of this request.
+    fn without_excluded(&self, other: &Self) -> Self {
+        let mut other = other.clone();
+        if !(self.gpus.is_empty() && self.nodes.is_empty()) {
+            other.gpus.clear();
+            other.nodes.clear();
+        }
+        if self.checkpoint_seconds.or(self.checkpoint_bandwidth).is_some() {
+            other.checkpoint_seconds = None;
+            other.checkpoint_bandwidth = None;
+        }
+        if self.exotic || self.tolerance.is_some() {
+            other.exotic = false;
+            other.tolerance = None;
+        }
+        other
     }
 
     /// Number of sequences or tokens of a step, if it is given.

@@ -47,7 +47,7 @@ impl PlanRequest {
                 let rule = "several numbers of devices are compared by `search.pareto`, and `search.days` plans the smallest that trains \
                             in time";
                 let remedy = "add one of them, or give one number";
-                return Err(SpecError::invalid("`search.devices`", numbers, rule, remedy).into());
+                return Err(SpecError::invalid(self.devices_key(), numbers, rule, remedy).into());
             }
             question = question.smallest_in_time(gpus)?;
         }
@@ -62,6 +62,11 @@ impl PlanRequest {
             brief: false,
         };
         Ok(Resolved { question, wanted })
+    }
+
+    /// Key of the field that gives the number of devices.
+    fn devices_key(&self) -> &'static str {
+        if self.nodes.is_empty() { "`search.devices`" } else { "`search.nodes`" }
     }
 
     /// Several numbers of devices, if there are.
@@ -81,6 +86,17 @@ impl PlanRequest {
         if self.version != Self::VERSION {
             let rule = format!("this program reads requests of version {}", Self::VERSION);
             return Err(SpecError::invalid("version", self.version, rule, "write the request anew"));
+        }
+        if self.top == Some(0) {
+            return Err(SpecError::invalid("top", 0, "a report has at least one layout", "give a positive number"));
+        }
+        if self.search_limit == Some(0) {
+            let rule = "a search looks at something";
+            return Err(SpecError::invalid("`search.limit`", 0, rule, "give a positive number, or leave it out"));
+        }
+        if let (true, Some(tolerance)) = (self.exotic, self.tolerance) {
+            let rule = "the fastest layout is recommended with exotic";
+            return Err(SpecError::invalid("tolerance", tolerance, rule, "leave one of them out"));
         }
         let source = self.model.clone().unwrap_or(ModelSource::from(Self::MODEL));
         let model = source.model(self.set.pairs())?;
@@ -157,8 +173,9 @@ impl PlanRequest {
             None if self.layout.get(Field::Grid).is_some() => self.layout.request()?.grid.ranks(),
             None => DEVICES,
         };
-        let field = if of_nodes.is_some() { "`search.nodes`" } else { "`search.devices`" };
-        match devices {
+        let field = self.devices_key();
+        let has_none = self.gpus.iter().chain(&self.nodes).any(|count| *count == 0);
+        match if has_none { 0 } else { devices } {
             0 => Err(SpecError::invalid(field, 0, "there is at least one device", "give a positive number")),
             1..=0x100_0000 => Ok(devices),
             _ => Err(SpecError::invalid(field, devices, "a grid has at most 2^24 ranks", "use fewer")),
@@ -192,7 +209,7 @@ impl PlanRequest {
         let of_file = file.request()?;
         let order = "the search tries every order";
         let group = "groups are as long as the pipeline";
-        let blocks = "stages have blocks as equally as possible";
+        let blocks = "pieces of layers are as equal as possible";
         let waits = "the search knows updates that wait for the norm; `search.price` has a price of other layouts";
         let mut merged = of_file.clone();
         let overlap = self.choices.get(Field::OptimizerOverlap);

@@ -123,7 +123,7 @@ pub mod number {
 
 /// Reads a number.
 fn number_of<T: std::str::FromStr>(text: &str) -> Result<T, &'static str> {
-    text.parse().map_err(|_| "it is no such number; give e.g. 64")
+    text.parse().map_err(|_| "it is no number that this field takes; give e.g. 64")
 }
 
 /// Large numbers, which may be written with a letter: `15T`.
@@ -170,6 +170,9 @@ pub mod counts {
 
     use super::{Scalar, number_of};
 
+    /// Most numbers of a list, as of a range in words.
+    const MOST_COUNTS: usize = 256;
+
     pub fn serialize<S: Serializer>(counts: &[usize], serializer: S) -> Result<S::Ok, S::Error> {
         match counts {
             [count] => count.serialize(serializer),
@@ -211,6 +214,9 @@ pub mod counts {
                 let mut counts = Vec::new();
                 while let Some(Scalar(text)) = list.next_element()? {
                     counts.push(number_of(&text).map_err(|error| A::Error::custom(format!("\"{text}\": {error}")))?);
+                }
+                if counts.len() > MOST_COUNTS {
+                    return Err(A::Error::custom(format!("a list has at most {MOST_COUNTS} numbers of devices")));
                 }
                 counts.sort_unstable();
                 counts.dedup();

@@ -88,6 +88,9 @@ impl<'de> Deserialize<'de> for ModelSource {
                     Some(Value::Object(configuration)) if fields.is_empty() => {
                         Ok(ModelSource::HuggingFace(configuration))
                     }
+                    Some(other) if fields.is_empty() => {
+                        Err(A::Error::custom(format!("hugging_face is {other}: it is the object of a config.json")))
+                    }
                     Some(_) => {
                         Err(A::Error::custom("hugging_face is a configuration alone, without other fields beside it"))
                     }
