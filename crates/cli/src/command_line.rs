@@ -7,7 +7,7 @@
 //!
 //! ```
 //! let words = ["explain", "--model", "gpt-tiny", "--grid", "x=2"].map(str::to_owned);
-//! let explained = quadrille::command_line::document(&words).map_err(|failure| failure.message())?;
+//! let explained = quadrille_cli::command_line::document(&words).map_err(|failure| failure.message())?;
 //! assert_eq!(explained["stages"].as_array().map(Vec::len), Some(2)); // of two ranks
 //! # Ok::<(), String>(())
 //! ```

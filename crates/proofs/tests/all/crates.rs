@@ -77,7 +77,7 @@ fn the_library_has_no_command_line_and_no_server() {
     while let Some(name) = open.pop() {
         let manifest = fs::read_to_string(root().join("crates").join(&name).join("Cargo.toml")).unwrap();
         let manifest: toml::Table = manifest.parse().unwrap();
-        let others = manifest["dependencies"].as_table().unwrap();
+        let Some(others) = manifest.get("dependencies").and_then(toml::Value::as_table) else { continue };
         let unwanted = ["clap", "clap_complete", "clap_mangen", "indicatif", "axum", "tokio", "anstream"];
         let found = unwanted.iter().find(|crate_name| others.contains_key(**crate_name));
         assert_eq!(found, None, "{name}");

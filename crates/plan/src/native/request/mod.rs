@@ -381,7 +381,7 @@ fn of_field<E: std::fmt::Display>(text: &str, error: &serde_path_to_error::Error
     match (path.as_str(), quoted) {
         (".", _) => refused(text, error.inner()),
         (path, Some((value, rule))) => {
-            let (rule, remedy) = rule.split_once("; ").unwrap_or((rule, "see `quadrille plan --help`"));
+            let (rule, remedy) = rule.split_once("; ").unwrap_or((rule, "`quadrille help plan` describes it"));
             SpecError::invalid(path, value, rule, remedy)
         }
         (path, None) => refused(text, &format!("{path}: {}", error.inner())),
