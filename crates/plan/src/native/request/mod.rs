@@ -281,7 +281,7 @@ impl PlanRequest {
     /// Names the field, or the line, that is no part of a request.
     pub fn from_toml(text: &str) -> Result<Self, SpecError> {
         let read = toml::Deserializer::parse(text).map_err(|error| refused(text, &error))?;
-        serde_path_to_error::deserialize(read).map_err(|error| of_field(text, &error))
+        serde_path_to_error::deserialize(read).map_err(|error| of_field(text, error.path(), error.inner().message()))
     }
 
     /// Reads a request from JSON.
@@ -290,7 +290,10 @@ impl PlanRequest {
     /// Names the field, or the place, that is no part of a request.
     pub fn from_json(text: &str) -> Result<Self, SpecError> {
         let read = &mut serde_json::Deserializer::from_str(text);
-        let request = serde_path_to_error::deserialize(&mut *read).map_err(|error| of_field(text, &error))?;
+        let named = |error: serde_path_to_error::Error<serde_json::Error>| {
+            of_field(text, error.path(), &error.inner().to_string())
+        };
+        let request = serde_path_to_error::deserialize(&mut *read).map_err(named)?;
         read.end().map_err(|error| refused(text, &error))?;
         Ok(request)
     }
@@ -364,27 +367,26 @@ impl PlanRequest {
 }
 
 fn refused(text: &str, error: &dyn std::fmt::Display) -> SpecError {
-    let text: String = text.chars().take(40).collect();
+    let text: String = text.lines().next().unwrap_or_default().chars().take(40).collect();
     SpecError::Syntax { what: "a plan request", text, reason: error.to_string().trim_end().to_owned() }
 }
 
 /// The error of a field, by its path; fields of layouts have their names in the message.
-fn of_field<E: std::fmt::Display>(text: &str, error: &serde_path_to_error::Error<E>) -> SpecError {
-    let path = error.path().to_string();
-    let message = error.inner().to_string();
-    let message = message.split(" at line ").next().unwrap_or_default().trim_end();
+fn of_field(text: &str, path: &serde_path_to_error::Path, error: &str) -> SpecError {
+    let path = path.to_string();
+    let message = error.split(" at line ").next().unwrap_or_default().trim_end();
     let (path, reason) = match message.split_once(": \"") {
         Some((name, _)) if path == "." && !name.contains(' ') => (name.to_owned(), &message[name.len() + 2..]),
         _ => (path, message),
     };
     let quoted = reason.strip_prefix('"').and_then(|rest| rest.split_once("\": "));
     match (path.as_str(), quoted) {
-        (".", _) => refused(text, error.inner()),
+        (".", _) => refused(text, &error),
         (path, Some((value, rule))) => {
             let (rule, remedy) = rule.split_once("; ").unwrap_or((rule, "`quadrille help plan` describes it"));
             SpecError::invalid(path, value, rule, remedy)
         }
-        (path, None) => refused(text, &format!("{path}: {}", error.inner())),
+        (path, None) => refused(text, &format!("{path}: {error}")),
     }
 }
 
