@@ -83,7 +83,7 @@ pub enum Command {
     Sweep(SweepArguments),
     /// Plan in a browser: a page on this machine that answers every change.
     Serve(ServeArguments),
-    /// Plan by the models of published works, and print their figures beside ours.
+    /// Plan by the models of published works, and compare their figures with ours.
     Paper(PaperArguments),
     /// Write a layout as another framework's flags or configuration.
     Export(ExportArguments),

@@ -17,7 +17,7 @@ pub const PROMPT: Document = Document::new("a prompt", 1 << 26);
 /// `--request`: a plan request, which may hold a model and a calibrated cluster.
 const PLAN_REQUEST: Document = Document::new("a plan request", 1 << 24);
 
-/// Reads a plan request, of JSON if its name ends so, else of TOML.
+/// Reads a plan request: JSON if the file name ends in .json, otherwise TOML.
 ///
 /// # Errors
 /// A file that cannot be read, or is no request.

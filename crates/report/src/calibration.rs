@@ -112,7 +112,7 @@ pub struct CalibrationDocument {
     pub error: Deviation,
     /// Errors of the fit by collective.
     pub errors_by_collective: Vec<CollectiveError>,
-    /// Algorithms beside the transport's own.
+    /// Algorithms other than the transport's own.
     pub algorithms: Vec<Compared>,
     /// Measured bandwidths of groups.
     pub group_bandwidths: Vec<GroupBandwidth>,

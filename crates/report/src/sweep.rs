@@ -54,7 +54,7 @@ pub struct SweepVariable {
 pub struct SweepPoint {
     /// Values of the numbers that vary.
     pub values: Vec<f64>,
-    /// The best layout; null where there is none.
+    /// The best layout; null if missing.
     pub plan: Option<PricedLayout>,
     /// True if a limit ended the search before it looked at everything.
     pub stopped: bool,

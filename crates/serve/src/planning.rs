@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::words::in_words;
 
-/// Sequences of a step at most: a layout of more passes takes seconds to price, and nobody can end that.
+/// Sequences of a step at most: a layout of more passes takes seconds to price and cannot be cancelled.
 const MOST_SEQUENCES: usize = 1 << 16;
 
 /// Layouts of an answer at most.

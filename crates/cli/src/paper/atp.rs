@@ -25,7 +25,7 @@ use crate::{documents, paths};
 pub enum AtpCommand {
     /// Rank the meshes of an interconnect's devices by the seconds of communication in a step, without its computation
     Plan(AtpPlanArguments),
-    /// Print the figures of the paper beside ours
+    /// Compare the figures of the paper with ours
     Reproduce(ReproduceArguments),
 }
 

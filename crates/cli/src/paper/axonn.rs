@@ -20,7 +20,7 @@ use crate::parse::whole;
 pub enum AxonnCommand {
     /// Rank all grids of x, y, z and data by the seconds of communication in a step, without its computation
     Plan(Box<AxonnPlanArguments>),
-    /// Print the figures of the paper and of the dissertation beside ours
+    /// Compare the figures of the paper and of the dissertation with ours
     Reproduce(ReproduceArguments),
 }
 

@@ -26,7 +26,7 @@ pub enum LbnlCommand {
     Plan(LbnlPlanArguments),
     /// Price the configurations of a CSV table, whether or not they fit, in seconds, GB of 1e9 bytes and TFLOP
     Estimate(LbnlEstimateArguments),
-    /// Print the figures of the paper and of its authors' code beside ours
+    /// Compare the figures of the paper and of its authors' code with ours
     Reproduce(ReproduceArguments),
 }
 

@@ -22,7 +22,7 @@ use crate::paths;
 pub enum MegatronCommand {
     /// Recommend one configuration, with the reason of each of its sizes, in half precision and with recomputation of every layer
     Plan(MegatronPlanArguments),
-    /// Print the figures of the paper beside ours
+    /// Compare the figures of the paper with ours
     Reproduce(ReproduceArguments),
 }
 

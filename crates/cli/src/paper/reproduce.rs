@@ -1,4 +1,4 @@
-//! `quadrille paper WORK reproduce`: figures printed in the source works beside ours.
+//! `quadrille paper WORK reproduce`: figures of the source works compared with ours.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use crate::output::{print_json, print_text, write_rows};
 /// The command of works without a planner.
 #[derive(Debug, Subcommand)]
 pub enum ReproduceCommand {
-    /// Print the figures of the work beside ours
+    /// Compare the figures of the work with ours
     Reproduce(ReproduceArguments),
 }
 
@@ -22,7 +22,7 @@ const EXAMPLES: &str = "Examples:
   quadrille paper atp reproduce
   quadrille paper all reproduce --csv points.csv";
 
-/// Printed figures beside ours: by the work's formulas, and by our schedules. Figures that do not follow from formulas,
+/// Printed figures and ours: by the work's formulas, and by our schedules. Figures that do not follow from formulas,
 /// such as measured times, are left out.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]

@@ -42,7 +42,7 @@ pub struct PlanArguments {
     /// Type of the values: f32, f64, bf16 or f16 with --framework quadrille [default: f32]
     #[arg(long, value_name = "TYPE")]
     pub dtype: Option<ElementType>,
-    /// How many of the best to show [default: 10]
+    /// Number of layouts to show [default: 10]
     #[arg(long, value_name = "K", value_parser = whole::<u32>(1..))]
     pub top: Option<u32>,
     /// Print one JSON document
@@ -76,7 +76,7 @@ fn cluster_help(argument: Arg) -> Arg {
     argument.help("Cluster preset or TOML file: what layouts are chosen for [default: selene]")
 }
 
-/// What is told of the layouts that were found.
+/// Output of the search.
 #[derive(Debug, Args)]
 pub struct ResultArguments {
     /// Show variants of a layout too, which differ in neither its grid nor the spreading of experts; else the best of them alone,
@@ -91,7 +91,7 @@ pub struct ResultArguments {
     /// more than 3%
     #[arg(long)]
     pub exotic: bool,
-    /// How much slower than the fastest a recommended simpler layout may be [default: 3%]
+    /// Part of the fastest step time by which a simpler layout may be slower and still be recommended [default: 3%]
     #[arg(long, value_name = "PERCENT", value_parser = tolerance, conflicts_with = "exotic")]
     pub tolerance: Option<f64>,
     /// Explain the advised layout: what binds, what faster hardware or another choice would give, why the next one lost, and

@@ -18,7 +18,7 @@ use crate::output::{csv, json_value, print_json, print_text, write_file, written
 use crate::quantities::Counts;
 use crate::{bars, documents, flags, output, paths};
 
-/// Searches and prints what was found.
+/// Searches and prints the report.
 pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     let report = report(arguments, &Cancel::default())?;
     if arguments.json {

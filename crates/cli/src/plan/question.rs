@@ -9,10 +9,10 @@ use crate::numbers::NumberArguments;
 use crate::parse::{real, whole};
 use crate::quantities::reserve;
 
-/// What is searched, and what it is for.
+/// Options of the search space and of its objective.
 #[derive(Debug, Args)]
 pub struct QuestionArguments {
-    /// What trains: megatron (16-bit weights, f32 gradients, flash attention), megatron-stored (without flash attention),
+    /// Framework: megatron (16-bit weights, f32 gradients, flash attention), megatron-stored (without flash attention),
     /// fsdp, or quadrille (this program, f32) [default: megatron]
     #[arg(long, value_name = "NAME")]
     pub framework: Option<String>,
@@ -52,10 +52,10 @@ pub struct QuestionArguments {
     /// Price of a device for an hour: with --tokens adds the cost
     #[arg(long, value_name = "PRICE", value_parser = real)]
     pub price_per_hour: Option<f64>,
-    /// What --price-per-hour is in, by its code of three letters [default: USD]
+    /// Currency of --price-per-hour, by its code of three letters [default: USD]
     #[arg(long, value_name = "CODE")]
     pub currency: Option<String>,
-    /// Leave out what does not train on --tokens within so many days; of several numbers of GPUs the smallest is planned that
+    /// Leave out layouts that do not train on --tokens within this number of days; of several numbers of GPUs the smallest is planned that
     /// does
     #[arg(long, value_name = "DAYS", value_parser = real)]
     pub days: Option<f64>,
@@ -63,7 +63,7 @@ pub struct QuestionArguments {
     /// are with it. Without --mtbf as often as in the training of Llama 3 405B on 16,384 H100
     #[arg(long)]
     pub goodput: bool,
-    /// The same, with so many device-hours between failures of one device in the mean [default with --goodput: 50677]
+    /// Mean device-hours between failures of one device; implies --goodput [default with --goodput: 50677]
     #[arg(long, value_name = "HOURS", value_parser = real)]
     pub mtbf: Option<f64>,
     /// Bytes per second at which each device writes its states into a checkpoint [default with --goodput: 122e6, that of the

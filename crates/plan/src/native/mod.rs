@@ -5,8 +5,8 @@
 //! kept. Layouts are those that `Layout::new` accepts; those that cannot differ in price are tried once. Bounds leave
 //! out what cannot be among the wanted, without losing any of it.
 //!
-//! A [`PlanRequest`] is the question as plain data; it is validated once, into a [`Question`]. An [`Answer`] is what was found, on one
-//! number of devices or on several, and why; a [`Search`] is one look at all layouts of a number of devices.
+//! A [`PlanRequest`] is the question as plain data; it is validated once, into a [`Question`]. An [`Answer`] holds the layouts found on
+//! one number of devices or on several, and the reasons; a [`Search`] is one look at all layouts of a number of devices.
 
 mod answer;
 mod bounds;

@@ -88,7 +88,7 @@ fn the_library_has_no_command_line_and_no_server() {
     assert!(seen.len() > 15 && !seen.contains(&"cli".to_owned()), "{seen:?}");
 }
 
-/// What judges shares nothing with what it judges.
+/// The oracle shares nothing with the code that it judges.
 #[test]
 fn the_oracle_depends_on_descriptions_alone() {
     assert_eq!(manifests()["oracle"], ["spec"]);
@@ -189,7 +189,7 @@ fn tuple_bindings(text: &str) -> impl Iterator<Item = usize> {
     places.map(|at| text[..at].lines().count())
 }
 
-/// What follows the parentheses with which the text begins; `None`: it begins with none.
+/// Text after the parentheses with which it begins; `None` without them.
 fn behind_parentheses(text: &str) -> Option<&str> {
     let mut depth = 0;
     let close = text.char_indices().find(|(_, c)| {

@@ -87,7 +87,7 @@ pub struct LbnlEntry {
     pub flops: f64,
     /// Bytes of a device.
     pub memory_bytes: f64,
-    /// The same by class.
+    /// Bytes by class.
     pub memory: LbnlMemory,
     /// Days of the training.
     pub days: f64,

@@ -58,7 +58,7 @@ pub struct MegatronEntry {
     pub flop_per_s: f64,
     /// Bytes of a device of the first stage.
     pub memory_bytes: f64,
-    /// The same by class.
+    /// Bytes by class.
     pub memory: MegatronMemory,
     /// Bytes that a device sends for a microbatch.
     pub sent_bytes: MegatronSent,

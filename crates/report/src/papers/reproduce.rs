@@ -1,4 +1,4 @@
-//! Figures that the published works print, beside ours.
+//! Figures of the published works, compared with ours.
 
 use quadrille_papers::reproduce::{Part, Point, Summary};
 use quadrille_run::units::shortest;
@@ -14,7 +14,7 @@ const CSV_COLUMNS: &str = "part,source,what,published,ours,unit,deviation_percen
 /// A part of what is reproduced, with its points.
 pub type Reproduced = (Part, Vec<Point>);
 
-/// Figures that the published works print, beside ours.
+/// Figures of the published works, compared with ours.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReproductionReport {
     /// Version of the document.
@@ -53,7 +53,7 @@ pub struct ReproducedPoint {
     pub deviation_percent: f64,
     /// True if both agree to the last printed digit.
     pub agrees: bool,
-    /// Note on a difference; null where there is none.
+    /// Note on a difference; null if missing.
     pub note: Option<String>,
 }
 

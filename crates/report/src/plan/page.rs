@@ -50,7 +50,7 @@ pub struct FrameworkOptions {
 pub struct Drawing {
     /// The mesh.
     pub mesh: Mesh,
-    /// The passes; null of a step that has more than can be simulated while somebody waits.
+    /// The passes; null if the step has too many to simulate interactively.
     pub timeline: Option<Timeline>,
 }
 

@@ -29,7 +29,7 @@ pub struct PricedLayout {
     pub parts_s: StepParts,
     /// Bytes of the rank that needs most.
     pub memory_bytes: u64,
-    /// The same bytes by class.
+    /// Bytes of that rank by class.
     pub memory: MemoryParts,
     /// Convention by which `model_flops`, `tflops_per_device` and `mfu` count.
     pub flops_convention: FlopsConvention,
@@ -90,7 +90,7 @@ pub struct StepParts {
     pub memory_bound: f64,
     /// Time that starting operations adds.
     pub launch: f64,
-    /// Exposed communication, and the time that kernels beside it lose.
+    /// Exposed communication, and the slowdown of kernels that overlap it.
     pub communication: CommunicationParts,
     /// Waiting for other stages of the pipeline.
     pub bubble: f64,

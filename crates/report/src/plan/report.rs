@@ -55,7 +55,7 @@ pub struct PlanReport {
     pub seconds: f64,
     /// True if a limit ended the search before it looked at everything.
     pub stopped: bool,
-    /// Number of layouts left without a price, since they have so many passes or blocks.
+    /// Number of layouts left without a price, because they have too many passes or blocks.
     pub too_long: usize,
     /// Layouts, fastest first.
     pub plans: Vec<PricedLayout>,
@@ -71,7 +71,7 @@ pub struct PlanReport {
     /// Assumptions on failures; absent unless useful time was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failures: Option<FailureAssumptions>,
-    /// Days after which the training is to be done; absent where nobody asked.
+    /// Days after which the training is to be done; absent unless requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within_days: Option<f64>,
     /// Fewest devices of the front that are done in time.
@@ -118,7 +118,7 @@ pub struct SearchCounts {
     pub legal: u64,
     /// Configurations that have a price.
     pub priced: u64,
-    /// Those of them that fit into the devices.
+    /// Priced configurations that fit into the devices.
     pub fitting: u64,
     /// Configurations whose bound of memory is too large.
     pub too_large: u64,

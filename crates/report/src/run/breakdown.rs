@@ -68,18 +68,18 @@ pub struct StepBreakdown {
 /// Measured and predicted seconds of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepSides {
-    /// Measured seconds; null where there are none.
+    /// Measured seconds; null if missing.
     pub measured_s: Option<f64>,
-    /// Predicted seconds; null where there are none.
+    /// Predicted seconds; null if missing.
     pub predicted_s: Option<f64>,
 }
 
 /// Seconds of a group of operations.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GroupSeconds {
-    /// Measured seconds; null where there are none.
+    /// Measured seconds; null if missing.
     pub measured_s: Option<f64>,
-    /// Predicted seconds; null where there are none.
+    /// Predicted seconds; null if missing.
     pub predicted_s: Option<f64>,
     /// The group.
     pub name: String,
@@ -90,9 +90,9 @@ pub struct GroupSeconds {
 /// Seconds of a kind of operations.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KindSeconds {
-    /// Measured seconds; null where there are none.
+    /// Measured seconds; null if missing.
     pub measured_s: Option<f64>,
-    /// Predicted seconds; null where there are none.
+    /// Predicted seconds; null if missing.
     pub predicted_s: Option<f64>,
     /// The kind.
     pub name: String,

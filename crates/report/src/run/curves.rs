@@ -27,7 +27,7 @@ pub struct RunCurves {
     pub marks: Vec<MarkedStep>,
     /// Least loss that a model can reach; null where it is not known.
     pub floor: Option<f64>,
-    /// Curves of routers; absent where there are none.
+    /// Curves of routers; absent if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub router: Option<RouterCurves>,
 }

@@ -39,7 +39,7 @@ pub struct RunPage {
     pub tokens: Option<u64>,
     /// Loss of the last step; null where it is not finite, and of a run without steps.
     pub loss: Option<f64>,
-    /// Loss of the last validation; null where there is none.
+    /// Loss of the last validation; null if missing.
     pub validation_loss: Option<f64>,
     /// Step of that validation.
     pub validation_step: Option<u64>,
@@ -77,7 +77,7 @@ pub struct RunPageEvent {
 }
 
 impl RunPage {
-    /// Page of a run, beside the prediction for its step.
+    /// Page of a run, with the prediction for its step.
     pub fn new(run: &Run, prediction: &Prediction) -> Self {
         let last = run.steps.last();
         let model = &run.program.model;

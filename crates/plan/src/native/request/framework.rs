@@ -4,7 +4,7 @@ use quadrille_cost::native::{Framework, Numbers};
 use quadrille_spec::{ElementType, Field, LayoutFile, LayoutRequest, Sparsity, SpecError};
 
 /// The framework of a name, in the types that are given, for a model of which a part is pruned. Without a name it is the one that
-/// the layout was planned for, else the `usual` one; without a type of values, this program's engine uses the type beside that.
+/// the layout was planned for, else the `usual` one; without a type of values, this program's engine uses the type given with it.
 ///
 /// # Errors
 /// No such framework; types that it does not have; sparsity of a framework that trains no pruned models.

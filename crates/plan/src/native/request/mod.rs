@@ -25,7 +25,7 @@ pub use source::{ClusterSource, ModelSource};
 /// Question that the planner answers: which layouts of a model on a number of devices are the fastest.
 ///
 /// Every field has a default. The names are those of the options of `quadrille plan`, with `_` in place of `-`; choices of a
-/// layout (`global_batch`, `seq_len`, `schedule`, ...) stand beside the other fields and are kept by the search. In files numbers
+/// layout (`global_batch`, `seq_len`, `schedule`, ...) are fields like the others and are kept by the search. In files numbers
 /// may be written as text, too (`tokens = "15T"`, `global_batch = "4M"`). A request names no files: models and clusters are presets or
 /// tables.
 ///

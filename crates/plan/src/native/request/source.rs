@@ -92,7 +92,7 @@ impl<'de> Deserialize<'de> for ModelSource {
                         Err(A::Error::custom(format!("hugging_face is {other}: it is the object of a config.json")))
                     }
                     Some(_) => {
-                        Err(A::Error::custom("hugging_face is a configuration alone, without other fields beside it"))
+                        Err(A::Error::custom("hugging_face is a whole configuration; leave out the other fields"))
                     }
                     None => {
                         let file = ModelFile::deserialize(Value::Object(fields)).map_err(A::Error::custom)?;
