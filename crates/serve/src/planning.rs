@@ -82,10 +82,15 @@ impl DrawingRequest {
 
 /// The question of a request, within the server's bounds.
 fn question(request: &PlanRequest) -> Result<Question, String> {
-    let request = bounded(request)?;
-    let question = request.question().map_err(text)?;
+    let question = bounded(request)?.question().map_err(text)?;
+    check_size(&question)?;
+    Ok(question)
+}
+
+/// Checks that layouts of a question are priced in a short time.
+fn check_size(question: &Question) -> Result<(), String> {
     match question.global_batch {
-        ..=MOST_SEQUENCES => Ok(question),
+        ..=MOST_SEQUENCES => Ok(()),
         batch => Err(format!(
             "`layout.global_batch` {batch}: this page plans at most {MOST_SEQUENCES} sequences; ask `quadrille plan`"
         )),
@@ -116,8 +121,8 @@ pub(crate) fn answer(request: &PlanRequest, round: Round, cancel: &Cancel, learn
     if request.search_limit.is_some() && round.round.is_some() {
         return Err("`search.limit`: rounds bound the work of an answer; leave one of them out".to_owned());
     }
-    question(request)?;
-    let Resolved { mut question, wanted } = request.resolve(cancel, learned).map_err(text)?;
+    let Resolved { mut question, wanted } = bounded(request)?.resolve(cancel, learned).map_err(text)?;
+    check_size(&question)?;
     question.limit = Some(round.limit().min(question.limit.unwrap_or(u64::MAX)));
     let wanted = Wanted { brief: round.round == Some(0), explain: false, ..wanted };
     let mut answer = match Answer::new(&question, &wanted) {
